@@ -137,7 +137,7 @@ class Scene:
             self.r.place.must(*self.r.place.train(self.r.run))
             expect_nothing_unfinished(self.r.place.path("run"))
         elif self.name in ("train", "resume"):
-            self.r.expect_the_same_end(lines_may_lack="metrics.jsonl" in process.log)
+            self.r.expect_the_same_end(lines_may_differ="metrics.jsonl" in process.log)
         elif self.name == "prepare":
             self.r.expect_the_same_data()
         else:

@@ -33,7 +33,7 @@ RUNS = {
     "stages": {"data.text": "text.txt", "data.stages": "[{from: 0, block_size: 8}, {from: 6, mix: {main: 1, short.txt: 2}}, "
                                                        "{from: 15, block_size: 12, mix: {short.txt: 1}}]"},
     "background": {"data.text": "text.txt", "training.async_checkpoint": "true"},
-    "going back": {"data.text": "text.txt", "data.stages": "[{from: 0}, {from: 18, mix: {noise.txt: 1}}, {from: 20}]",
+    "going back": {"data.text": "text.txt", "data.stages": "[{from: 0}, {from: 12, mix: {noise.txt: 1}}, {from: 14}]",
                    "training.on_divergence": "rollback", "training.spike_window": 8, "training.spike_threshold": 12,
                    "training.rollback_lr_factor": 0.5, "training.async_checkpoint": "true"},
     "bin": {"data.bin": "data/tokens_bpe.bin", "data.metadata": "data/tokens_bpe_metadata.json"},
@@ -69,7 +69,7 @@ class Place:
         (folder / "text.txt").write_text("".join(sentences))
         (folder / "short.txt").write_text("".join(sentences[:30]))
         text = "".join(sentences)
-        rare = sorted(set(text), key=text.count)[:4]  # what makes the loss jump
+        rare = sorted(set(text), key=lambda c: (text.count(c), c))[:4]  # what makes the loss jump
         (folder / "noise.txt").write_text("".join(random.Random(3).choices(rare, k=len(text))))
 
     def path(self, name) -> pathlib.Path:
@@ -161,13 +161,14 @@ class Round:
             act(process)
         return self.place.finish(process)
 
-    def expect_the_same_end(self, lines_may_lack=False):
+    def expect_the_same_end(self, lines_may_differ=False):
         """The run goes on undisturbed, and ends byte for byte where one ends that was never disturbed."""
         self.place.must(*self.place.train(self.run))
         run, wanted = self.place.path("run"), self.reference.of(self.run).path("run")
         expect_same_state(run, wanted)
         got, want = losses(run), losses(wanted)
-        expect(got == [line for line in want if line in got] if lines_may_lack else got == want, "every logged loss once, and the same",
+        # Where metrics.jsonl could not be written, lines may be missing, or be there twice; a line has said so.
+        expect(set(got) <= set(want) if lines_may_differ else got == want, "every logged loss once, and the same",
                [line for line in got if line not in want], [line for line in want if line not in got])
         expect_nothing_unfinished(run)
 
