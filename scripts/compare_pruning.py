@@ -24,7 +24,7 @@ import torch
 TEXT, FLAGS = sys.argv[1], sys.argv[2:]
 AMOUNTS = shlex.split(os.environ.get("AMOUNTS", "--mlp 25% --heads 1 --layers 1"))
 STEPS, RECOVERY = int(os.environ.get("STEPS", 2000)), int(os.environ.get("RECOVERY", 200))
-RATES = [float(rate) for rate in os.environ.get("RATES", "5e-4 1e-3 2e-3 4e-3").split()]
+RATES = [float(rate) for rate in os.environ.get("RATES", "2.5e-4 5e-4 1e-3 2e-3 4e-3 8e-3 1.6e-2").split()]
 SEEDS = [int(seed) for seed in os.environ.get("SEEDS", "1 2 3").split()]
 ROUNDS = int(os.environ.get("ROUNDS", 5))
 MODEL = f"configs/{os.environ.get('MODEL', 'nanogpt_cpu')}.yaml"

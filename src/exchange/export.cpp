@@ -56,6 +56,16 @@ void require_free(const std::string& folder) {
                           folder));
 }
 
+// transformers asks for it even where heads have a width of their own.
+void require_dividing_heads(const ModelConfig& model, Family family, const std::string& path) {
+  if (family != Family::llama || model.n_embd % model.heads() == 0) return;
+  throw Error(
+      ExitCode::checkpoint,
+      fmt::format("{}: transformers has no model of this form: model.n_head {} does not divide model.n_embd {}; "
+                  "llama.cpp takes it: add --format gguf",
+                  path, model.heads(), model.n_embd));
+}
+
 std::string as_text(const ordered_json& json) { return json.dump(2) + "\n"; }
 
 // No length: transformers warns of one whenever it is given another.
@@ -91,6 +101,7 @@ void export_hugging_face(const ExportOptions& options) {
   const ModelConfig& model = checkpoint.config.model;
   const Family family = family_of(model, options.checkpoint, "transformers");
   const std::string_view dtype = name_of(options.dtype);
+  require_dividing_heads(model, family, options.checkpoint);
 
   create_folders(folder);
   std::vector<std::unique_ptr<AtomicFile>> files;

@@ -57,8 +57,9 @@ class Prune(unittest.TestCase):
         self.assertGreater(after, before)
         words = ("--device", "cpu", "--prompt", "1: the", "--seed", 1, "-n", 10)
         self.assertTrue(programs.run("gpt-generate", "--checkpoint", smaller, *words, check_code=0).stdout.startswith("1: the"))
-        programs.run("gpt-export", "--checkpoint", smaller, "--output", self.root / "exported", check_code=0)
-        self.assertEqual(self.loss(self.root / "exported"), self.loss(smaller))
+        done_export = programs.run("gpt-export", "--checkpoint", smaller, "--output", self.root / "no", check_code=4)
+        self.assertIn("model.n_head 3 does not divide model.n_embd 32; llama.cpp takes it: add --format gguf", done_export.stderr)
+        programs.run("gpt-export", "--checkpoint", smaller, "--format", "gguf", "--output", self.root / "smaller.gguf", check_code=0)
         programs.run("gpt-diagnose", "--checkpoint", smaller, check_code=0)
         # The command of its last line, with the sizes of a test.
         command = re.search(r"It recovers by training: gpt-train (.*)\n$", done.stdout)[1].split()
@@ -67,6 +68,13 @@ class Prune(unittest.TestCase):
         recovered = self.root / "smaller-trained"
         self.assertEqual(torch.load(recovered / "ckpt.pt", weights_only=True)["config"]["model"]["head_dim"], 8)
         self.assertLess(programs.losses(recovered)["val", 24], after)
+
+    def test_half_of_the_heads_are_exported(self):
+        output = self.root / "two_heads.pt"
+        self.prune("--heads", "50%", output=output)
+        programs.run("gpt-export", "--checkpoint", output, "--output", self.root / "exported", check_code=0)
+        self.assertEqual(json.loads((self.root / "exported/config.json").read_text())["head_dim"], 8)
+        self.assertEqual(self.loss(self.root / "exported"), self.loss(output))
 
     def test_what_counts_is_kept(self):
         losses = {}
