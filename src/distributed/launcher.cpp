@@ -63,7 +63,7 @@ class Processes {
     while (!running_.empty()) {
       pass_signal_on();
       collect();
-      if (failed_at_ && is_overdue(Clock::now() - *failed_at_, timeout)) end_the_rest();
+      if (const auto since = waits_since(); since && is_overdue(Clock::now() - *since, timeout)) end_the_rest();
       std::this_thread::sleep_for(kPause);
     }
     return endings_;
@@ -121,6 +121,7 @@ class Processes {
     ending.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     ending.status = ending.signal != 0 ? kSignalled + ending.signal : WEXITSTATUS(status);
     endings_.push_back(ending);
+    if (!ended_at_) ended_at_ = Clock::now();
     if (ending.status != 0 && !failed_at_) failed_at_ = Clock::now();
     if (ending.signal == 0 || is_ending_) return;
     log::error(fmt::format("rank {} (PID {}) was killed by SIG{}{}", process.rank, process.pid,
@@ -128,12 +129,21 @@ class Processes {
                            ending.signal == SIGKILL ? ", perhaps because the machine ran out of memory" : ""));
   }
 
+  // The first failure; or where nobody has failed and all that are left are stopped, as one may be when the others are done, the first end.
+  std::optional<Clock::time_point> waits_since() {
+    return !failed_at_ && have_met() && are_all_stopped() ? ended_at_ : failed_at_;
+  }
+
+  bool are_all_stopped() const {
+    const auto is_stopped = [](const Process& process) { return process.is_stopped; };
+    return !running_.empty() && std::all_of(running_.begin(), running_.end(), is_stopped);
+  }
+
   // The others need the timeout to notice; the first one may then save for long, unless it does not run.
   bool is_overdue(Seconds since, Seconds timeout) {
     constexpr Seconds kForSaving(600), kToNotice(15), kToFailToo(2);
     if (!have_met()) return since > kToFailToo;
-    const auto is_stopped = [](const Process& process) { return process.is_stopped; };
-    if (std::all_of(running_.begin(), running_.end(), is_stopped)) return since > timeout;
+    if (are_all_stopped()) return since > timeout;
     const auto saves = [](const Process& process) { return process.rank == 0 && !process.is_stopped; };
     const bool may_save = std::any_of(running_.begin(), running_.end(), saves);
     return since > timeout + (may_save ? kForSaving : kToNotice);
@@ -156,7 +166,7 @@ class Processes {
 
   std::vector<Process> running_;
   std::vector<Ending> endings_;
-  std::optional<Clock::time_point> failed_at_;
+  std::optional<Clock::time_point> failed_at_, ended_at_;
   int met_ = -1;
   bool have_met_ = false, is_signal_passed_on_ = false, is_ending_ = false;
 };

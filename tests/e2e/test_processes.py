@@ -1,5 +1,6 @@
 """Several processes compute one run: the same weights as one, one folder, and what happens when one of them is lost."""
 
+import contextlib
 import os
 import pathlib
 import re
@@ -134,6 +135,28 @@ class TestProcesses(unittest.TestCase):
             self.assertNotIn("error", errors)
             self.train(name, **steps, **{"distributed.processes": 4, "distributed.zero": zero})
             self.assert_same_weights("undisturbed", name)
+
+    def stop_the_last(self, run):
+        """When all other processes have ended."""
+        were_two = False
+        while run.poll() is None:
+            with contextlib.suppress(OSError):
+                left = children_of(run.pid)
+                if were_two and len(left) == 1:
+                    return os.kill(left[0], signal.SIGSTOP)
+                were_two = were_two or len(left) == 2
+
+    def test_a_process_that_is_stopped_when_the_others_are_done_counts_as_lost(self):
+        self.train("undisturbed")
+        for i in range(10):
+            run = self.begin(f"run {i}", training__max_steps=24, distributed__processes=2, distributed__timeout=2, distributed__restarts=1)
+            self.stop_the_last(run)
+            _, errors = run.communicate(timeout=programs.HANGS)
+            self.assertEqual(run.returncode, 0, errors)
+            self.assert_same_weights("undisturbed", f"run {i}")
+            if "starting again from the last checkpoint" in errors:
+                return
+        self.fail("in ten runs the last process has ended before it could be stopped")
 
     def await_next_checkpoint(self, name, run):
         checkpoint = self.folder / name / "ckpt.pt"
