@@ -77,6 +77,11 @@ void validate_model(const ModelConfig& m, const Faults& faults) {
                 fmt::format("n_head {} is not divisible by n_kv_head {}; use n_kv_head {}", heads, m.kv_heads(),
                             nearest(m.kv_heads(), [&](int64_t n) { return n <= heads && heads % n == 0; })));
   }
+  if (m.window_pattern.empty() || m.window_pattern.find_first_not_of("SL") != std::string::npos) {
+    faults.fail_value("model.window_pattern",
+                      fmt::format("must be letters S (windowed) and L (full), such as SSSL, got {}",
+                                  in_quotes(m.window_pattern)));
+  }
   if (m.position == Position::rope && m.head_dim() % 2 != 0) {
     faults.fail({"model.n_embd", "model.n_head", "model.position"},
                 fmt::format("position rope needs an even head size, but n_embd {} / n_head {} = {}; use n_embd {}",

@@ -128,10 +128,12 @@ void announce_run(const run::Run& run) {
   const run::Plan& plan = run.plan();
   const ModelConfig& m = config.model;
   const std::string padded = m.padded_vocab() > *m.vocab_size ? fmt::format(" (padded to {})", m.padded_vocab()) : "";
-  log::info(fmt::format("Model: {} parameters, {}, {}, width {}, block {}, vocabulary {}{}",
+  const std::string windows = plan::describe_windows(m);
+  log::info(fmt::format("Model: {} parameters, {}, {}, width {}, block {}, vocabulary {}{}{}",
                         format_count(static_cast<double>(run.state().model.parameters().count())),
                         plural(m.n_layer, "layer"), plural(m.heads(), "head"), m.n_embd, m.block_size, *m.vocab_size,
-                        padded));
+                        padded, windows.empty() ? "" : ", " + windows));
+  if (const std::string idle = plan::idle_window(m); !idle.empty()) log::warn(idle);
   if (const std::string misfit = exchange::misfits(m); !misfit.empty())
     log::info(
         fmt::format("gpt-export will not write this model, because transformers and llama.cpp have no such form: {}",

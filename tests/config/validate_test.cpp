@@ -25,6 +25,10 @@ TEST(Validate, RefusesContradictionsWhereTheyWereWritten) {
       {"model:\n  n_embd: 18\n  n_head: 6\n",
        "c.yaml:2:3: position rope needs an even head size, but n_embd 18 / n_head 6 = 3; use n_embd 12 or "
        "24"},
+      {"model:\n  window_pattern: SsL\n",
+       "c.yaml:2:3: 'model.window_pattern' must be letters S (windowed) and L (full), such as SSSL, got 'SsL'"},
+      {"model:\n  window_pattern: \"\"\n",
+       "c.yaml:2:3: 'model.window_pattern' must be letters S (windowed) and L (full), such as SSSL, got ''"},
       {"device: gpu\n", "c.yaml:1:1: 'device' must be auto, cpu, cuda or cuda:N, got 'gpu'; did you mean 'cuda'?"},
       {"device: gpu:1\n",
        "c.yaml:1:1: 'device' must be auto, cpu, cuda or cuda:N, got 'gpu:1'; did you mean 'cuda:1'?"},
