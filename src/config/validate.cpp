@@ -132,6 +132,12 @@ void validate_stages(const Config& config, const Faults& faults) {
       fail(fmt::format("the stage from step {} has sequences of {} tokens, more than the model's block_size {}",
                        stage.from, *stage.block_size, config.model.block_size));
     }
+    if (stage.attention_window.value_or(0) > config.model.attention_window) {
+      fail(fmt::format(
+          "the stage from step {} has a window of {} positions, more than the model's attention_window {}; a "
+          "stage may only narrow it",
+          stage.from, *stage.attention_window, config.model.attention_window));
+    }
   }
 }
 

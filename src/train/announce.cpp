@@ -170,8 +170,10 @@ std::vector<std::string> describe_stages(const Config& config, const Corpus& cor
       files.push_back(fmt::format("{} {:.0f} % ({} epochs)", names[source], 100 * weight / total,
                                   format_number(tokens / static_cast<double>(corpus.sources[source].size()))));
     }
-    result.push_back(fmt::format("from step {}: {} of {} a micro-step; {}", with_commas(config.data.stages[i].from),
-                                 plural(stage.batch_size, "sequence"), plural(stage.block_size, "token"),
+    const std::string window =
+        stage.attention_window ? fmt::format(", with windows of {}", plural(*stage.attention_window, "position")) : "";
+    result.push_back(fmt::format("from step {}: {} of {} a micro-step{}; {}", with_commas(config.data.stages[i].from),
+                                 plural(stage.batch_size, "sequence"), plural(stage.block_size, "token"), window,
                                  fmt::join(files, ", ")));
   }
   return result;

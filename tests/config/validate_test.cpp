@@ -99,6 +99,9 @@ TEST(Validate, RefusesContradictionsWhereTheyWereWritten) {
       {"training:\n  batch_size: auto\n  gradient_accumulation_steps: 4\n  total_batch_size: 32\n",
        "c.yaml:3:3: batch_size auto chooses the number of micro-steps too, but gradient_accumulation_steps is 4; leave "
        "that out, or set batch_size to a number"},
+      {"model: {attention_window: 64}\ndata:\n  stages: [{from: 0, attention_window: 65}]\n",
+       "c.yaml:3:3: the stage from step 0 has a window of 65 positions, more than the model's attention_window 64; a stage may "
+       "only narrow it"},
       {"training: {batch_size: auto, total_batch_size: 32}\ndata:\n  stages: [{from: 0, block_size: 100}]\n",
        "c.yaml:3:3: with batch_size auto the sequences of a stage must divide the model's block_size 256, but the stage "
        "from step 0 has 100 tokens; set batch_size to a number"},

@@ -44,6 +44,21 @@ class Windows(unittest.TestCase):
         programs.run("gpt-train", *programs.flags(again), "--attention_window", 0, check_code=0)
         self.assertEqual(torch.load(tuned / "ckpt.pt", weights_only=True)["config"]["model"]["attention_window"], 0)
 
+    def test_stages_narrow_the_window(self):
+        def train(name, window, stages, steps=6):
+            return programs.train(self.root / name, self.text, model__attention_window=window, data__stages=stages, training__max_steps=steps)
+
+        train("narrow", 3, "[{from: 0}]")
+        said = train("staged", 12, "[{from: 0, attention_window: 3}]").stderr
+        self.assertIn("a micro-step, with windows of 3 positions; main", said)
+        narrow, staged = (programs.losses(self.root / name) for name in ("narrow", "staged"))
+        self.assertEqual([narrow[step] for step in range(1, 7)], [staged[step] for step in range(1, 7)])
+        widening = "[{from: 0, attention_window: 3}, {from: 3}]"
+        train("widening", 12, widening)
+        losses = programs.losses(self.root / "widening")
+        self.assertEqual([losses[step] for step in range(1, 4)], [narrow[step] for step in range(1, 4)])
+        self.assertNotEqual(losses[5], narrow[5])
+
     def test_a_window_that_changes_nothing_is_said(self):
         done = programs.train(self.root / "idle", self.text, model__attention_window=10000, training__max_steps=1)
         self.assertIn("model.attention_window 10000 changes nothing: the sequences have only", done.stderr)

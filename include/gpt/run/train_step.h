@@ -81,6 +81,7 @@ class TrainStep {
   // A batch for each shape so far, because what is recorded reads the same memory each time; and the one that comes next.
   std::map<std::pair<int64_t, int64_t>, Batch> batches_;
   Batch batch_;
+  std::optional<int64_t> attention_window_;  // for this batch, where it is not the model's
   Division division_;
   Reducer reducer_;
   bool sends_early_;  // gradients, while later ones are computed
