@@ -46,7 +46,8 @@ class Windows(unittest.TestCase):
 
     def test_stages_narrow_the_window(self):
         def train(name, window, stages, steps=6):
-            return programs.train(self.root / name, self.text, model__attention_window=window, data__stages=stages, training__max_steps=steps)
+            options = {"model__attention_window": window, "data__stages": stages, "training__max_steps": steps}
+            return programs.train(self.root / name, self.text, **options)
 
         train("narrow", 3, "[{from: 0}]")
         said = train("staged", 12, "[{from: 0, attention_window: 3}]").stderr
