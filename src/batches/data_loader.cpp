@@ -56,7 +56,9 @@ struct DataLoader::Impl {
   DataPosition position;
   std::unique_ptr<OrderedPrefetcher<Transfer>> prefetcher;  // last: its threads use what is above
 
-  BatchShape shape(const DataPosition& at) const { return {schedule.batch_size(at), schedule.block_size(at)}; }
+  BatchShape shape(const DataPosition& at) const {
+    return {schedule.batch_size(at), schedule.block_size(at), schedule.attention_window(at)};
+  }
 
   // Fills a batch that lies where the sources do.
   void build(const DataPosition& at, const Batch& batch) const {
@@ -72,7 +74,7 @@ struct DataLoader::Impl {
 
   // (2, B, T) in host memory: inputs, then targets.
   at::Tensor build_on_host(const DataPosition& at) const {
-    const auto [B, T] = shape(at);
+    const auto [B, T, window] = shape(at);
     const at::Tensor pair = empty_int64({2, B, T}, pinned);
     build(at, halves(pair));
     return pair;
@@ -160,7 +162,7 @@ void DataLoader::skip() {
 }
 
 Batch DataLoader::next() {
-  const auto [B, T] = next_shape();
+  const auto [B, T, window] = next_shape();
   const Batch batch = halves(at::empty({2, B, T}, at::TensorOptions(impl_->device).dtype(at::kLong)));
   next_into(batch);
   return batch;

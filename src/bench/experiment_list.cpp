@@ -39,6 +39,19 @@ Experiment order(const char* name, DataOrder order) {
           .apply = [order](Config& config, int64_t) { config.data.order = order; }};
 }
 
+Experiment windows(const Config& wanted) {
+  return {.name = "sliding windows",
+          .settings = "attention_window: block_size / 4, window_pattern: SSSL",
+          .apply =
+              [](Config& config, int64_t) {
+                config.model.attention_window = std::max<int64_t>(1, config.model.block_size / 4);
+                config.model.window_pattern = "SSSL";
+              },
+          .obstacle = wanted.model.windowed_layers() > 0 ? "the configuration has it"
+                      : wanted.model.n_layer == 1        ? "the last layer is always full, and there is no other"
+                                                         : ""};
+}
+
 }  // namespace
 
 std::vector<Experiment> experiments(const Config& wanted) {
@@ -49,6 +62,7 @@ std::vector<Experiment> experiments(const Config& wanted) {
       {.name = "growing sequences",
        .settings = "data.stages: block_size / 4, / 2, 1, a third of the run each",
        .apply = grow},
+      windows(wanted),
       order("simpler_first", DataOrder::simpler_first),
       order("shorter_first", DataOrder::shorter_first),
       {.name = "8-bit moments",

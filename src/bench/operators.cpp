@@ -103,7 +103,11 @@ class Cases {
     add_norm();
     add_products();
     add_heads();
-    add_attention();
+    add_attention("attention", /*window=*/0);
+    if (config.model.windowed_layers() > 0) {
+      const int64_t window = config.model.attention_window;
+      add_attention(fmt::format("attention, window {}", window), window);
+    }
     add_activation();
     add_classifier();
     add_gradient_norm();
@@ -200,11 +204,14 @@ class Cases {
         });
   }
 
-  void add_attention() {
-    add("attention", work_.attention(), rows(packed_width()),
-        [rotary = rotary_, H = model_.heads(), kv = model_.kv_heads(), dropout = dropout()](const ops::Operators& ops,
-                                                                                            const at::Tensor& x) {
-          return Outputs{ops.attention(x, {H, kv, dropout}, rotary)};
+  void add_attention(const std::string& name, int64_t window) {
+    const ops::AttentionSpec spec{.heads = model_.heads(),
+                                  .kv_heads = model_.kv_heads(),
+                                  .dropout = dropout(),
+                                  .window = window};
+    add(name, work_.attention(window), rows(packed_width()),
+        [rotary = rotary_, spec](const ops::Operators& ops, const at::Tensor& x) {
+          return Outputs{ops.attention(x, spec, rotary)};
         });
   }
 

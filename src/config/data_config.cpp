@@ -69,8 +69,8 @@ std::vector<Option> options(DataConfig& c) {
       {.name = "stages",
        .target = structure(c.stages),
        .help =
-           "parts of the run with other files (main is the data above), weights or sequence lengths: [{from: 0, block_size: 64}, "
-           "{from: 500, mix: {main: 3, hard.txt: 1}}]; batches keep their number of tokens"},
+           "parts of the run with other files (main is the data above), weights, sequence lengths or attention_window: "
+           "[{from: 0, block_size: 64}, {from: 500, mix: {main: 3, hard.txt: 1}}]; batches keep their number of tokens"},
       {.name = "order",
        .target = choice(c.order, {{"random", DataOrder::random},
                                   {"shorter_first", DataOrder::shorter_first},

@@ -7,6 +7,12 @@
 
 namespace gpt {
 
+double visible_share(int64_t positions, int64_t window) {
+  if (window == 0 || window >= positions) return 1;
+  const auto T = static_cast<double>(positions), hidden = static_cast<double>(positions - window);  // by the last query
+  return 1 - hidden * (hidden + 1) / (T * (T + 1));
+}
+
 // Where heads of 64 do not divide the width, they are as near to it as they can be: the ratio decides. Their size is even, since RoPE
 // rotates pairs, and their number can be shared out among the key and value heads.
 int64_t ModelConfig::heads() const {
@@ -28,6 +34,18 @@ int64_t ModelConfig::hidden() const {
   // Three matrices instead of two: two thirds of the width keep the parameter count.
   const int64_t width = 8 * n_embd / 3;
   return (width + 63) / 64 * 64;
+}
+
+int64_t ModelConfig::window(int64_t layer) const {
+  const bool is_full = attention_window == 0 || attention_window >= block_size || layer == n_layer - 1;
+  if (is_full || window_pattern.empty()) return 0;
+  return window_pattern[static_cast<size_t>(layer) % window_pattern.size()] == 'S' ? attention_window : 0;
+}
+
+int64_t ModelConfig::windowed_layers() const {
+  int64_t count = 0;
+  for (int64_t layer = 0; layer < n_layer; ++layer) count += window(layer) > 0 ? 1 : 0;
+  return count;
 }
 
 int64_t ModelConfig::padded_vocab() const {
@@ -150,6 +168,16 @@ std::vector<Option> options(ModelConfig& c) {
        .target = choice(c.position, {{"learned", Position::learned}, {"rope", Position::rope}}),
        .help = "position encoding: learned embeddings, or rotary ones (RoPE)"},
       {.name = "rope_theta", .target = &c.rope_theta, .help = "base of RoPE's frequencies", .min = 1, .max = 1e9},
+      {.name = "attention_window",
+       .target = &c.attention_window,
+       .help =
+           "positions that a token sees in a windowed layer, its own among them (sliding window); 0 = all layers see everything before",
+       .min = 0,
+       .max = 1e6},
+      {.name = "window_pattern",
+       .target = &c.window_pattern,
+       .help =
+           "which layers attention_window is for, repeated over them: S = windowed, L = full; the last layer is always full"},
       {.name = "norm_eps",
        .target = &c.norm_eps,
        .help = "epsilon of the normalization, for numerical stability",

@@ -28,6 +28,11 @@ std::vector<Option> options(Stage& stage) {
   return {
       {.name = "from", .target = &stage.from, .help = "the step at which it begins", .min = 0, .max = 1e12},
       {.name = "block_size", .target = &stage.block_size, .help = "length of its sequences", .min = 1, .max = 1e6},
+      {.name = "attention_window",
+       .target = &stage.attention_window,
+       .help = "window of the model's windowed layers",
+       .min = 1,
+       .max = 1e6},
   };
 }
 
@@ -86,9 +91,10 @@ Stage read_stage(const Node& node) {
     } else if (row != rows.end()) {
       set(*row, value);
     } else {
-      const auto near = did_you_mean(key.text, {"from", "block_size", kMix});
+      const auto near = did_you_mean(key.text, {"from", "block_size", "attention_window", kMix});
       fail(key, fmt::format("unknown key {} in a stage; {}", in_quotes(key.text),
-                            near ? fmt::format("did you mean '{}'?", *near) : "its keys are from, block_size and mix"));
+                            near ? fmt::format("did you mean '{}'?", *near)
+                                 : "its keys are from, block_size, attention_window and mix"));
     }
   }
   if (std::find(seen.begin(), seen.end(), "from") == seen.end())
@@ -119,6 +125,7 @@ std::string stages_text(const std::vector<Stage>& stages) {
   for (Stage stage : stages) {
     std::string part = fmt::format("from: {}", stage.from);
     if (stage.block_size) part += fmt::format(", block_size: {}", *stage.block_size);
+    if (stage.attention_window) part += fmt::format(", attention_window: {}", *stage.attention_window);
     std::vector<std::string> mix;
     for (auto& [file, weight] : stage.mix)
       mix.push_back(fmt::format("{}: {}", yaml_scalar(&file), yaml_scalar(&weight)));

@@ -77,6 +77,11 @@ void validate_model(const ModelConfig& m, const Faults& faults) {
                 fmt::format("n_head {} is not divisible by n_kv_head {}; use n_kv_head {}", heads, m.kv_heads(),
                             nearest(m.kv_heads(), [&](int64_t n) { return n <= heads && heads % n == 0; })));
   }
+  if (m.window_pattern.empty() || m.window_pattern.find_first_not_of("SL") != std::string::npos) {
+    faults.fail_value("model.window_pattern",
+                      fmt::format("must be letters S (windowed) and L (full), such as SSSL, got {}",
+                                  in_quotes(m.window_pattern)));
+  }
   if (m.position != Position::rope || m.head_dim() % 2 == 0) return;
   if (m.n_head_dim) {
     faults.fail({"model.head_dim", "model.position"},
@@ -130,6 +135,12 @@ void validate_stages(const Config& config, const Faults& faults) {
     if (stage.block_size && *stage.block_size > config.model.block_size) {
       fail(fmt::format("the stage from step {} has sequences of {} tokens, more than the model's block_size {}",
                        stage.from, *stage.block_size, config.model.block_size));
+    }
+    if (stage.attention_window.value_or(0) > config.model.attention_window) {
+      fail(fmt::format(
+          "the stage from step {} has a window of {} positions, more than the model's attention_window {}; a "
+          "stage may only narrow it",
+          stage.from, *stage.attention_window, config.model.attention_window));
     }
   }
 }

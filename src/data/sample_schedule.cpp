@@ -67,6 +67,7 @@ struct SampleSchedule::Impl {
     int64_t samples, batch_size, block_size;
     Mix mix;
     std::vector<std::optional<Entry>> entries;  // by source
+    std::optional<int64_t> attention_window;
   };
 
   ScheduleOptions options;
@@ -83,7 +84,7 @@ struct SampleSchedule::Impl {
     if (!batches.batches) samples = entries[batches.mix[0].first]->order.samples_per_epoch();
     const uint64_t mix_seed = mix64(options.seed + ~static_cast<uint64_t>(stages.size()));
     stages.push_back({samples, batches.batch_size, batches.block_size, Mix(batches.mix, sources.size(), mix_seed),
-                      std::move(entries)});
+                      std::move(entries), batches.attention_window});
   }
 
   // How a new stage takes up a source: as the last stage that used it left it, if the sequences are as long.
@@ -122,6 +123,10 @@ int64_t SampleSchedule::block_size(const DataPosition& at) const { return impl_-
 int64_t SampleSchedule::batch_size(const DataPosition& at) const {
   const Impl::Stage& stage = impl_->stage(at.round);
   return std::min(stage.batch_size, stage.samples - at.sample);
+}
+
+std::optional<int64_t> SampleSchedule::attention_window(const DataPosition& at) const {
+  return impl_->stage(at.round).attention_window;
 }
 
 // A round begins with an update: an epoch does, and a stage has whole ones.

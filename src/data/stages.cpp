@@ -32,7 +32,8 @@ std::vector<StageBatches> stage_batches(const DataConfig& data, const TrainingCo
     StageBatches batches{.batches = (end - stage.from) * training.gradient_accumulation_steps,
                          .batch_size = training.batch_size * block_size / length,
                          .block_size = length,
-                         .mix = {}};
+                         .mix = {},
+                         .attention_window = stage.attention_window};
     for (const auto& [name, weight] : mix_of(stage)) {
       batches.mix.emplace_back(std::find(names.begin(), names.end(), name) - names.begin(), weight);
     }

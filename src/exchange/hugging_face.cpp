@@ -28,6 +28,11 @@ std::vector<std::string> differences(const ModelConfig& model, Family family) {
     theirs.norm = Norm::rmsnorm, theirs.mlp = Mlp::swiglu, theirs.position = Position::rope;
     theirs.n_kv_head = model.kv_heads();
   }
+  if (model.windowed_layers() > 0) {
+    theirs.attention_window = 0;
+  } else {
+    own.attention_window = theirs.attention_window = 0;  // one as long as the sequences, or for no layer
+  }
   std::vector<std::string> found;
   const std::vector<config::Option> rows = config::options(own), wanted = config::options(theirs);
   for (size_t i = 0; i < rows.size(); ++i) {

@@ -184,9 +184,12 @@ double flops_per_token(const ModelConfig& config, const std::vector<ParameterRow
     const int times = 1 + (is_head || row.layer >= first ? 1 : 0) + (row.is_trained ? 1 : 0);
     flops += 2.0 * times * static_cast<double>(row.count());
   }
-  const int64_t reached = config.n_layer - std::max<int64_t>(first, 0);  // blocks, by the backward pass
-  return flops +
-         4.0 * static_cast<double>((config.n_layer + 2 * reached) * config.attention_width() * config.block_size);
+  for (int64_t layer = 0; layer < config.n_layer; ++layer) {
+    const double times = layer >= first ? 3 : 1;  // two of them in the backward pass
+    flops +=
+        4.0 * times * config.visible_share(layer) * static_cast<double>(config.attention_width() * config.block_size);
+  }
+  return flops;
 }
 
 double flops_per_token(const ModelConfig& config) { return flops_per_token(config, parameter_table(config)); }

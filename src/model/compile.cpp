@@ -71,6 +71,10 @@ std::string cuda_attention_path(const ModelConfig& config, AttentionKernel asked
     const auto choice =
         at::_fused_sdp_choice(heads.q.transpose(1, 2), heads.k.transpose(1, 2), heads.v.transpose(1, 2), {}, dropout,
                               /*is_causal=*/true, std::nullopt, config.kv_heads() < config.heads());
+    if (training && config.windowed_layers() > 0 && !ops::skips_windows(heads, dropout))
+      refuse_windows(config, asked,
+                     fmt::format("does not take {} with heads of width {} here", c10::toString(dtype),
+                                 config.head_dim()));
     switch (static_cast<at::SDPBackend>(choice)) {
       case at::SDPBackend::flash_attention: return "flash";
       case at::SDPBackend::efficient_attention: return "efficient";
@@ -196,6 +200,18 @@ std::optional<std::string> fault(GPT& model, const Precision& precision) {
 }
 
 }  // namespace
+
+void refuse_windows(const ModelConfig& model, AttentionKernel asked, const std::string& why) {
+  using enum AttentionKernel;
+  const bool may_be_flash = asked == automatic || asked == flash;
+  throw Error(
+      ExitCode::config,
+      fmt::format("'model.attention_window' is {}, and on a GPU only flash attention has windows, which {}; set {}, or "
+                  "attention_window 0",
+                  model.attention_window,
+                  may_be_flash ? why : fmt::format("'training.attention' {} excludes", name_of(asked)),
+                  may_be_flash ? "training.dtype auto" : "attention auto"));
+}
 
 const char* name_of(CompileMode mode) {
   switch (mode) {

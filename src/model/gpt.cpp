@@ -5,7 +5,6 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/ones.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
@@ -19,6 +18,7 @@
 #include "gpt/layout/freeze.h"
 #include "gpt/model/gradient_mark.h"
 #include "gpt/model/recompute.h"
+#include "gpt/ops/aten.h"
 #include "gpt/ops/cached_attention.h"
 #include "gpt/ops/classifier.h"
 #include "gpt/ops/fused.h"
@@ -31,8 +31,9 @@ namespace {
 // How a forward pass computes.
 struct Pass {
   ops::SharedOperators ops;
-  bool training;             // with dropout
-  at::Tensor dropout_place;  // as ops::DropoutSpec has it
+  bool training;                       // with dropout
+  at::Tensor dropout_place;            // as ops::DropoutSpec has it
+  std::optional<int64_t> window = {};  // of windowed layers, instead of their own
   GradientCheckpointing checkpointing = GradientCheckpointing::none;
   BodyRun run = BodyRun::first;  // the run of what is recomputed
 
@@ -143,6 +144,8 @@ at::Tensor extended(const at::Tensor& cached, const CachedTexts& texts, const at
 }
 
 struct Attention {
+  static constexpr int64_t kLeastQueries = 128;  // that look into a cache at a time: fewer make small products
+
   ops::AttentionSpec spec;
   ops::DropoutSpec dropout_after;  // of what it adds to the stream
   Linear c_attn, c_proj;
@@ -159,6 +162,7 @@ struct Attention {
     const InPart part(part::kAttention);
     ops::AttentionSpec of_pass = spec;
     of_pass.dropout = pass.dropout(spec.dropout);
+    if (spec.window > 0) of_pass.window = pass.window.value_or(spec.window);
     return pass.ops->attention(std::move(qkv), of_pass, rotary);
   }
 
@@ -170,7 +174,7 @@ struct Attention {
     if (few.empty() && groups.size() == 1) return attend_to_past(cache, heads, groups[0]);
     const at::Tensor y =
         at::empty({1, heads.q.size(1), heads.q.size(2) * heads.q.size(3)}, heads.q.options());  // (1, N, H D)
-    if (!few.empty()) ops::cached_attention(heads, cache.keys, cache.values, few, y);
+    if (!few.empty()) ops::cached_attention(heads, cache.keys, cache.values, few, y, spec.window);
     for (const CachedTexts& texts : groups)
       y.narrow(1, texts.first, texts.count * texts.tokens).copy_(attend_to_past(cache, heads, texts));
     return y;
@@ -181,13 +185,29 @@ struct Attention {
     const auto [count, past, tokens] = std::tuple(texts.count, texts.past, texts.tokens);
     const at::Tensor q = of_texts(heads.q, texts), k = extended(cache.keys, texts, of_texts(heads.k, texts)),
                      v = extended(cache.values, texts, of_texts(heads.v, texts));
-    // is_causal aligns the mask to the top left corner, which is right only without a past. A single query needs no mask:
-    // it sees all keys.
-    std::optional<at::Tensor> mask;
-    if (past > 0 && tokens > 1) mask = at::ones({tokens, past + tokens}, q.options().dtype(at::kBool)).tril(past);
-    const at::Tensor y = at::scaled_dot_product_attention(q, k, v, mask, /*dropout_p=*/0.0, past == 0, std::nullopt,
-                                                          spec.kv_heads < spec.heads);
+    // With a window, some queries at a time look at the positions that one of them sees.
+    const int64_t at_a_time = spec.window > 0 ? std::max(kLeastQueries, spec.window) : tokens;
+    std::vector<at::Tensor> parts;
+    for (int64_t begin = 0; begin < tokens; begin += at_a_time) {
+      const int64_t queries = std::min(at_a_time, tokens - begin), end = past + begin + queries,
+                    first = spec.window > 0 ? std::max<int64_t>(0, past + begin + 1 - spec.window) : 0;
+      parts.push_back(attend_to_last(q.narrow(2, begin, queries), k.narrow(2, first, end - first),
+                                     v.narrow(2, first, end - first)));
+    }
+    const at::Tensor y = parts.size() == 1 ? parts[0] : at::cat(parts, 2);
     return y.transpose(1, 2).flatten(2).view({1, count * tokens, -1});
+  }
+
+  // Of queries whose positions are the last of these keys and values; all are (count, heads, positions, D).
+  at::Tensor attend_to_last(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const {
+    const int64_t tokens = q.size(2), before = k.size(2) - tokens;
+    // is_causal aligns the mask to the top left corner, which is right only with nothing before. A single query needs no mask: it sees all
+    // keys.
+    const bool is_causal = before == 0 && (spec.window == 0 || spec.window >= tokens);
+    std::optional<at::Tensor> mask;
+    if (!is_causal && tokens > 1) mask = ops::visible_positions(tokens, before, spec.window, q.device());
+    return at::scaled_dot_product_attention(q, k, v, mask, /*dropout_p=*/0.0, is_causal, std::nullopt,
+                                            spec.kv_heads < spec.heads);
   }
 };
 
@@ -235,8 +255,10 @@ struct Block {
 
   // The same with gradient checkpointing of what comes after attention, or of all; pass.checkpointing says which.
   Stream recomputed(const Stream& in, const ops::RotaryTables& rotary, const Pass& pass, bool draws) const {
-    const auto inner_pass = [ops = pass.ops, training = pass.training, place = pass.dropout_place](BodyRun run) {
-      return Pass{.ops = ops, .training = training, .dropout_place = place, .run = run};
+    const auto inner_pass = [pass](BodyRun run) {
+      Pass inner = pass;
+      inner.checkpointing = GradientCheckpointing::none, inner.run = run;
+      return inner;
     };
     if (pass.checkpointing == GradientCheckpointing::block) {
       const auto body = [this, rotary, inner_pass](const std::vector<at::Tensor>& x, BodyRun run) {
@@ -285,7 +307,8 @@ struct GPT::Transformer {
           config.norm, config.norm_eps, parameters.weight(role, layer), parameters.bias(role, layer), {role, layer}};
     };
     const auto attention = [&](int64_t layer) {
-      return ops::AttentionSpec{config.heads(), config.kv_heads(), dropout_at(DropoutKind::attention, layer), layer};
+      return ops::AttentionSpec{config.heads(), config.kv_heads(), dropout_at(DropoutKind::attention, layer), layer,
+                                config.window(layer)};
     };
     const int64_t before = -1, after = config.n_layer;
     wte = parameters.weight(Role::token_embedding, before);
@@ -360,7 +383,7 @@ at::Tensor GPT::hidden(const at::Tensor& ids, const LossOptions& options) const 
   TORCH_CHECK(ids.dim() == 2 && ids.size(1) <= config_.block_size, "GPT: ids must be (B, T) with T <= block_size ",
               config_.block_size, ", got ", ids.sizes());
   const auto rotary = transformer_->rotary_to(ids.size(1));
-  const Pass pass{operators_, training_, options.dropout_place, gradient_checkpointing_};
+  const Pass pass{operators_, training_, options.dropout_place, options.attention_window, gradient_checkpointing_};
   const bool draws =
       training_ && recomputing_draws(gradient_checkpointing_, config_, operators_->draws(device(), config_.n_embd));
   const auto mark = [&options](Stream& stream, int64_t layer) {

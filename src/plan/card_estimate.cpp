@@ -6,6 +6,7 @@
 
 #include "gpt/core/format.h"
 #include "gpt/layout/freeze.h"
+#include "gpt/model/compile.h"
 #include "gpt/model/recompute.h"
 #include "gpt/optim/muon.h"
 
@@ -50,10 +51,17 @@ std::string expected_attention(const ModelConfig& model, const ExecutionConfig& 
                                at::ScalarType type) {
   constexpr int64_t kMultiple = 8, kWidestFlash = 256;
   const bool is_grouped = model.kv_heads() < model.heads();
+  const AttentionKernel asked = execution.attention;
+  const bool is_flash = type != at::kFloat && card.compute_major >= 8 && model.head_dim() <= kWidestFlash &&
+                        model.head_dim() % kMultiple == 0;
+  if (model.windowed_layers() > 0 &&
+      (!is_flash || (asked != AttentionKernel::automatic && asked != AttentionKernel::flash)))
+    refuse_windows(model, asked,
+                   fmt::format("does not take {} with heads of width {} there", c10::toString(type), model.head_dim()));
   if (execution.attention == AttentionKernel::math) return "math: training.attention asks for it";
   const int64_t width = model.head_dim();
   if (width % kMultiple != 0) return fmt::format("math: heads of width {} are not a multiple of {}", width, kMultiple);
-  if (type != at::kFloat && card.compute_major >= 8 && width <= kWidestFlash) return "flash";
+  if (is_flash) return "flash";
   if (is_grouped) return fmt::format("math: no fused kernel supports grouped heads in {} there", c10::toString(type));
   return "efficient";
 }

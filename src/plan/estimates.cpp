@@ -46,6 +46,11 @@ class ActivationBytes {
     if (level == GradientCheckpointing::block) return kept(GradientCheckpointing::none) - residual();
     return level == GradientCheckpointing::selective ? norm() + branch_dropouts() + mlp() : 0;
   }
+  // LibTorch's flash attention on a CPU keeps a windowed layer's mask, whatever the number of sequences.
+  double window_mask() const {
+    const auto T = static_cast<double>(model_.block_size);
+    return form_.own_operators || form_.cuda || !form_.fused_attention ? 0 : s_ * T * T;
+  }
   // After the embedding, whose mask our own operator draws again; before the head.
   double outside_blocks() const { return (form_.own_operators ? 0 : dropout(C_)) + norm(); }
 
@@ -241,6 +246,12 @@ MemoryEstimate estimate_memory(const ModelConfig& model, const TrainingConfig& t
   }
   const GradientCheckpointing level = training.execution.gradient_checkpointing;
   estimate.activations = tokens * (layers * bytes.kept(level) + bytes.outside_blocks());
+  int64_t masks = 0;
+  for (int64_t layer = std::max<int64_t>(0, first_trained_layer(rows)); layer < model.n_layer; ++layer)
+    masks += model.window(layer) > 0 ? 1 : 0;
+  estimate.activations +=
+      static_cast<double>(level == GradientCheckpointing::block ? std::min<int64_t>(1, masks) : masks) *
+      bytes.window_mask();
   const double one_block = bytes.backward(level) + bytes.recomputed(level);
   // In 16 bits a weight's gradient may be a tensor of its own until it is added to one of float32, and a product one of float32 at
   // first.

@@ -116,9 +116,10 @@ OperatorWork::Passes OperatorWork::product(int64_t in, int64_t out) const {
           {2 * flops, (y + weight + x) * product_ + (x + y) * product_ + weight * gradient_}};
 }
 
-// Two products of T x T by D, half of which is masked; five in the backward pass. Scores are not stored.
-OperatorWork::Passes OperatorWork::attention() const {
-  const double flops = 2 * attention_ * static_cast<double>(model_.block_size);
+// Two products of T x T by D, half of which is masked, or more by a window; five in the backward pass. Scores are not stored.
+OperatorWork::Passes OperatorWork::attention(int64_t window) const {
+  const double flops =
+      2 * attention_ * static_cast<double>(model_.block_size) * visible_share(model_.block_size, window);
   return {{flops, (packed_ + attention_) * product_}, {2.5 * flops, 2 * (packed_ + attention_) * product_}};
 }
 
@@ -162,6 +163,11 @@ std::vector<PartWork> work_of_step(const ModelConfig& model, const TrainingConfi
   const auto in_blocks = [&](const OperatorWork::Passes& passes, bool is_done_again) {
     return only_forward * passes.forward + (layers - only_forward) * repeated(passes, is_done_again);
   };
+  Work attention;
+  for (int64_t layer = 0; layer < model.n_layer; ++layer) {
+    const OperatorWork::Passes passes = of.attention(model.window(layer));
+    attention = attention + (layer < first ? passes.forward : repeated(passes, level >= block));
+  }
   // Two for each block, of which the very first has nothing to add, and the last one.
   const OperatorWork::Passes with_branch = of.norm(/*has_branch=*/true);
   const Work norms = of.norm(/*has_branch=*/false).both() + with_branch.both() +
@@ -174,7 +180,7 @@ std::vector<PartWork> work_of_step(const ModelConfig& model, const TrainingConfi
           {part::kEmbedding, micro_steps * (first < 0 ? of.embedding().both() : of.embedding().forward)},
           {part::kNorm, micro_steps * norms},
           {part::kProducts, micro_steps * products(of, rows, level)},
-          {part::kAttention, micro_steps * in_blocks(of.attention(), level >= block)},
+          {part::kAttention, micro_steps * attention},
           {part::kActivation, micro_steps * in_blocks(of.activation(), level >= activation)},
           {part::kHead, micro_steps * of.head().both()},
           {part::kOptimizer, norm_of_gradients(parameters, bytes) + update}};

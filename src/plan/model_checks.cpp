@@ -65,15 +65,35 @@ Check check_vocabulary(const ModelConfig& model, bool cuda) {
   return passed("vocabulary", detail);
 }
 
+std::string describe_windows(const ModelConfig& model) {
+  const int64_t layers = model.windowed_layers();
+  if (layers == 0) return "";
+  return fmt::format("a window of {} in {} of {}", plural(model.attention_window, "position"), layers,
+                     plural(model.n_layer, "layer"));
+}
+
+std::string idle_window(const ModelConfig& model) {
+  if (model.attention_window == 0 || model.windowed_layers() > 0) return "";
+  const std::string why =
+      model.attention_window >= model.block_size
+          ? fmt::format("the sequences have only {}", plural(model.block_size, "token"))
+          : fmt::format("window_pattern {} leaves none of {} windowed, because the last one is always full",
+                        model.window_pattern, plural(model.n_layer, "layer"));
+  return fmt::format("model.attention_window {} changes nothing: {}", model.attention_window, why);
+}
+
 Check check_attention(const ModelConfig& model, bool cuda, const std::string& path) {
   const bool fused = !path.starts_with("math");
+  if (const std::string idle = idle_window(model); !idle.empty())
+    return warned("attention", idle, "set model.attention_window: 0, or a smaller one and model.window_pattern: SSSL");
   if (cuda && model.head_dim() % kHeadMultiple != 0) {
     return warned("attention",
                   fmt::format("{}: the head size {} is not a multiple of {}, as flash attention wants", path,
                               model.head_dim(), kHeadMultiple),
                   "choose model.n_embd / model.n_head as 64 or 128");
   }
-  if (fused) return passed("attention", path + " kernel");
+  const std::string windows = describe_windows(model);
+  if (fused) return passed("attention", path + " kernel" + (windows.empty() ? "" : ", " + windows));
   return warned("attention", path, "set training.dtype: auto");
 }
 

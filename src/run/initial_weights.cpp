@@ -76,6 +76,12 @@ std::optional<InitialModel> read_model_unless_done(const std::string& path, cons
   }
 }
 
+// What may differ from the model of a checkpoint, because it changes neither weights nor shapes.
+bool may_differ(const std::string& key) {
+  return key == "model.preset" || key == "model.dropout" || key == "model.attention_window" ||
+         key == "model.window_pattern";
+}
+
 // "model.n_layer 3 (the checkpoint has 2)" for each row of the model that was written out, by itself or by a preset, and differs.
 std::vector<std::string> contradictions(Config written, const config::Origins& origins, Config checkpoint) {
   checkpoint.model.n_kv_head = checkpoint.model.kv_heads();  // auto and the number that it stands for are the same
@@ -88,7 +94,7 @@ std::vector<std::string> contradictions(Config written, const config::Origins& o
   for (size_t i = 0; i < rows.size(); ++i) {
     const std::string key = rows[i].key(), value = config::value_text(rows[i].target);
     const bool is_written = rows[i].section == "model" && (origins.count(key) || is_preset);
-    if (!is_written || key == "model.preset" || key == "model.dropout" || value == "auto") continue;
+    if (!is_written || may_differ(key) || value == "auto") continue;
     const std::string theirs = config::value_text(own[i].target);
     if (value != theirs) found.push_back(fmt::format("{} {} (the checkpoint has {})", key, value, theirs));
   }
@@ -149,6 +155,8 @@ double take_model(Config& config, const config::Origins& origins) {
   const ModelConfig written = std::exchange(config.model, initial->model);
   config.model.preset = written.preset;
   config.model.dropout = written.dropout;
+  if (origins.count("model.attention_window")) config.model.attention_window = written.attention_window;
+  if (origins.count("model.window_pattern")) config.model.window_pattern = written.window_pattern;
   if (!asks_for_other_tokenizer(config, origins, initial->tokenizer)) return initial->characters_per_token;
   config.model.vocab_size.reset();
   return config.data.tokenizer == "char" || config.data.tokenizer == "byte" ? 1 : kCharactersOfBpe;

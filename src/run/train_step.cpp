@@ -72,6 +72,7 @@ void TrainStep::begin(double learning_rate, int64_t tokens, int64_t update) {
 }
 
 const Batch& TrainStep::batch(const BatchShape& shape) {
+  attention_window_ = shape.attention_window;
   Batch& batch = batches_[{shape.sequences, shape.length}];
   if (!batch.inputs.defined()) {
     const std::array sizes{shape.sequences, shape.length};
@@ -107,7 +108,7 @@ void TrainStep::accumulate(bool is_last) {
     layer_done = [this](int64_t layer) { reducer_.layer_done(layer); };
   }
   const Recorder::Key key{is_first ? first_micro_batch : later_micro_batch, batch_.inputs.size(0),
-                          batch_.inputs.size(1), lane_};
+                          batch_.inputs.size(1), lane_, attention_window_};
   const bool was_replayed = recorder_.run(key, [this, is_first, layer_done] { add_micro_batch(is_first, layer_done); });
   if (was_replayed) model_.parameters().mark_gradients();
 }
@@ -128,6 +129,7 @@ void TrainStep::add_micro_batch(bool is_first, const std::function<void(int64_t 
                         .chunk_rows = loss_chunk_rows_,
                         .upstream = upstream,
                         .dropout_place = dropout_place_,
+                        .attention_window = attention_window_,
                         .layer_done = layer_done});
   }
   if (has_applied_) kept_bytes_ = std::max(kept_bytes_, tensor_bytes(model_.device()));

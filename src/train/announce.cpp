@@ -130,10 +130,12 @@ void announce_run(const run::Run& run) {
   const run::Plan& plan = run.plan();
   const ModelConfig& m = config.model;
   const std::string padded = m.padded_vocab() > *m.vocab_size ? fmt::format(" (padded to {})", m.padded_vocab()) : "";
-  log::info(fmt::format("Model: {} parameters, {}, {}, width {}, block {}, vocabulary {}{}",
+  const std::string windows = plan::describe_windows(m);
+  log::info(fmt::format("Model: {} parameters, {}, {}, width {}, block {}, vocabulary {}{}{}",
                         format_count(static_cast<double>(run.state().model.parameters().count())),
                         plural(m.n_layer, "layer"), plural(m.heads(), "head"), m.n_embd, m.block_size, *m.vocab_size,
-                        padded));
+                        padded, windows.empty() ? "" : ", " + windows));
+  if (const std::string idle = plan::idle_window(m); !idle.empty()) log::warn(idle);
   if (const std::string misfit = exchange::misfits(m); !misfit.empty())
     log::info(
         fmt::format("gpt-export will not write this model, because transformers and llama.cpp have no such form: {}",
@@ -170,8 +172,10 @@ std::vector<std::string> describe_stages(const Config& config, const Corpus& cor
       files.push_back(fmt::format("{} {:.0f} % ({} epochs)", names[source], 100 * weight / total,
                                   format_number(tokens / static_cast<double>(corpus.sources[source].size()))));
     }
-    result.push_back(fmt::format("from step {}: {} of {} a micro-step; {}", with_commas(config.data.stages[i].from),
-                                 plural(stage.batch_size, "sequence"), plural(stage.block_size, "token"),
+    const std::string window =
+        stage.attention_window ? fmt::format(", with windows of {}", plural(*stage.attention_window, "position")) : "";
+    result.push_back(fmt::format("from step {}: {} of {} a micro-step{}; {}", with_commas(config.data.stages[i].from),
+                                 plural(stage.batch_size, "sequence"), plural(stage.block_size, "token"), window,
                                  fmt::join(files, ", ")));
   }
   return result;

@@ -58,6 +58,15 @@ TEST_P(OperatorSpeedsTest, EveryOperatorOfEitherArchitectureInEitherPrecision) {
   }
 }
 
+TEST_P(OperatorSpeedsTest, AWindowIsMeasuredBesideFullAttention) {
+  Config config = small_run(Mlp::gelu);
+  config.model.attention_window = 4;
+  std::map<std::string, double> flops;
+  for (const OperatorSpeed& row : measured(config, at::kFloat).rows) flops[row.name] = row.work.flops;
+  EXPECT_DOUBLE_EQ(flops.at("attention, window 4"), flops.at("attention") * 58 / 136);
+  EXPECT_TRUE(flops.contains("attention, window 4, with backward"));
+}
+
 // The work for 32 tokens is counted by hand.
 TEST_P(OperatorSpeedsTest, WorkIsWhatTheOperatorsDo) {
   using WorkOf = std::map<std::string, plan::Work>;

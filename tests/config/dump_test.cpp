@@ -124,6 +124,8 @@ TEST(Difference, WhatChangesTheDataOrTheShapeIsNotSafe) {
                                           "model.mlp",
                                           "model.position",
                                           "model.rope_theta",
+                                          "model.attention_window",
+                                          "model.window_pattern",
                                           "model.norm_eps",
                                           "model.bias",
                                           "model.tie_weights",

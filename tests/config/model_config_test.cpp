@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace gpt {
 namespace {
 
@@ -53,6 +55,39 @@ TEST(ModelConfig, HeadsMayHaveAWidthOfTheirOwn) {
   EXPECT_EQ(c.heads(), 1);
   c.n_head_dim.reset();
   EXPECT_EQ(c.attention_width(), 96);
+}
+
+TEST(ModelConfig, WindowsFollowThePatternButForTheLastLayer) {
+  ModelConfig c;
+  c.n_layer = 8, c.block_size = 256;
+  const auto windows = [&c] {
+    std::vector<int64_t> result;
+    for (int64_t layer = 0; layer < c.n_layer; ++layer) result.push_back(c.window(layer));
+    return result;
+  };
+  EXPECT_EQ(windows(), std::vector<int64_t>(8, 0));
+  c.attention_window = 64;
+  EXPECT_EQ(windows(), (std::vector<int64_t>{64, 64, 64, 0, 64, 64, 64, 0}));
+  c.window_pattern = "S";
+  EXPECT_EQ(windows(), (std::vector<int64_t>{64, 64, 64, 64, 64, 64, 64, 0}));
+  EXPECT_EQ(c.windowed_layers(), 7);
+  c.window_pattern = "LLS";
+  EXPECT_EQ(windows(), (std::vector<int64_t>{0, 0, 64, 0, 0, 64, 0, 0}));
+  c.attention_window = 256;
+  EXPECT_EQ(c.windowed_layers(), 0) << "it reaches over the whole sequence";
+}
+
+TEST(ModelConfig, TheShareOfAWindowIsThatOfItsScores) {
+  for (const int64_t T : {1, 2, 7, 100}) {
+    for (const int64_t window : {1, 2, 3, 50, 99, 100, 200}) {
+      double all = 0, seen = 0;
+      for (int64_t query = 0; query < T; ++query) {
+        for (int64_t key = 0; key <= query; ++key) all += 1, seen += query - key < window ? 1 : 0;
+      }
+      EXPECT_NEAR(visible_share(T, window), seen / all, 1e-12) << T << " positions, window " << window;
+    }
+    EXPECT_EQ(visible_share(T, 0), 1);
+  }
 }
 
 TEST(ModelConfig, VocabularyIsPadded) {

@@ -38,7 +38,7 @@ TEST(Stages, ReadsBlockAndFlowStyle) {
 TEST(Stages, SurviveTheDump) {
   Config config;
   config.data.text = "a";
-  config.data.stages = {{0, 64, {{"a b: {c}", 1.0 / 3}, {"main", 1e-2}}}, {7, {}, {}}};
+  config.data.stages = {{0, 64, {{"a b: {c}", 1.0 / 3}, {"main", 1e-2}}, 16}, {7, {}, {}}};
   Config copy;
   read_yaml(dump(config), "dump", copy);
   EXPECT_EQ(copy.data.stages, config.data.stages);
@@ -55,8 +55,9 @@ TEST(Stages, AsAFlag) {
   EXPECT_EQ(parse_command_line(3, arguments, "gpt-train", "").config.data.stages,
             (std::vector<Stage>{{0, {}, {}}, {5, 8, {}}}));
   const char* wrong[] = {"gpt-train", "--stages=[{from: 0, size: 8}]"};
-  EXPECT_EQ(fault_of([&] { parse_command_line(2, wrong, "gpt-train", ""); }),
-            "--data.stages:1:12: unknown key 'size' in a stage; its keys are from, block_size and mix");
+  EXPECT_EQ(
+      fault_of([&] { parse_command_line(2, wrong, "gpt-train", ""); }),
+      "--data.stages:1:12: unknown key 'size' in a stage; its keys are from, block_size, attention_window and mix");
 }
 
 TEST(Stages, FaultsNameTheirPlace) {

@@ -27,6 +27,10 @@ TEST(Validate, RefusesContradictionsWhereTheyWereWritten) {
        "24"},
       {"model:\n  n_embd: 100\n  n_head: 6\n  head_dim: 15\n",
        "c.yaml:4:3: position rope needs an even head size, but head_dim is 15; use head_dim 14 or 16"},
+      {"model:\n  window_pattern: SsL\n",
+       "c.yaml:2:3: 'model.window_pattern' must be letters S (windowed) and L (full), such as SSSL, got 'SsL'"},
+      {"model:\n  window_pattern: \"\"\n",
+       "c.yaml:2:3: 'model.window_pattern' must be letters S (windowed) and L (full), such as SSSL, got ''"},
       {"device: gpu\n", "c.yaml:1:1: 'device' must be auto, cpu, cuda or cuda:N, got 'gpu'; did you mean 'cuda'?"},
       {"device: gpu:1\n",
        "c.yaml:1:1: 'device' must be auto, cpu, cuda or cuda:N, got 'gpu:1'; did you mean 'cuda:1'?"},
@@ -100,6 +104,9 @@ TEST(Validate, RefusesContradictionsWhereTheyWereWritten) {
       {"training:\n  batch_size: auto\n  gradient_accumulation_steps: 4\n  total_batch_size: 32\n",
        "c.yaml:3:3: batch_size auto chooses the number of micro-steps too, but gradient_accumulation_steps is 4; leave "
        "that out, or set batch_size to a number"},
+      {"model: {attention_window: 64}\ndata:\n  stages: [{from: 0, attention_window: 65}]\n",
+       "c.yaml:3:3: the stage from step 0 has a window of 65 positions, more than the model's attention_window 64; a stage may "
+       "only narrow it"},
       {"training: {batch_size: auto, total_batch_size: 32}\ndata:\n  stages: [{from: 0, block_size: 100}]\n",
        "c.yaml:3:3: with batch_size auto the sequences of a stage must divide the model's block_size 256, but the stage "
        "from step 0 has 100 tokens; set batch_size to a number"},

@@ -132,6 +132,16 @@ TEST(HuggingFace, AFormOfNeitherFamilyIsRefusedWithWhatWouldFit) {
   refused(model, "model.head_dim 4 (GPT-2 has 5); it takes");
 }
 
+TEST(HuggingFace, AModelWithWindowsIsRefused) {
+  for (ModelConfig model : {tiny_llama(), tiny_gpt2()}) {
+    model.n_layer = 2, model.attention_window = 4;
+    EXPECT_ERROR(family_of(model, "a/ckpt.pt", "llama.cpp"), ExitCode::checkpoint,
+                 "a/ckpt.pt: llama.cpp has no model of this form: model.attention_window 4 (");
+    model.attention_window = model.block_size;  // they hide nothing
+    EXPECT_EQ(misfits(model), "");
+  }
+}
+
 TEST(HuggingFace, TheConfigurationSaysWhatTransformersNeeds) {
   const auto expect_members = [](const nlohmann::ordered_json& written, const char* members) {
     const json file = json::parse(written.dump()), expected = json::parse(members);

@@ -26,9 +26,10 @@ class DecoderTest : public DeviceTest {
     at::set_num_threads(1);  // on a busy machine threads meet more slowly than this model computes
   }
 
-  GPT model(int64_t block_size, Position position = Position::rope) const {
+  GPT model(int64_t block_size, Position position = Position::rope, int64_t window = 0) const {
     ModelConfig config;
-    config.n_layer = 2, config.n_head = 2, config.n_kv_head = 1, config.n_embd = 16;
+    config.n_layer = window > 0 ? 4 : 2, config.n_head = 2, config.n_kv_head = 1, config.n_embd = 16;
+    config.attention_window = window, config.window_pattern = "SLS";
     config.block_size = block_size, config.vocab_size = kVocab, config.position = position, config.dropout = 0;
     NamedTensors weights;
     at::Generator generator = at::detail::createCPUGenerator(2);
@@ -115,6 +116,29 @@ TEST_P(DecoderTest, ALongPromptDoesNotHoldTheOthersUp) {
   decoder.remove(prompt);
   EXPECT_EQ(*decoder.add(some_tokens(kLong, 5)), 0);
   EXPECT_EQ(decoder.step().slots, std::vector<int64_t>{0});
+}
+
+// A long prompt at once and in parts, texts that begin alike, and one that outgrows the context.
+TEST_P(DecoderTest, WindowedLayersSeeInACacheWhatTheySeeWithoutOne) {
+  const c10::InferenceMode inference;
+  constexpr int64_t kLong = 2 * Decoder::kChunk + 10;
+  for (const int64_t window : {1, 7, 200}) {
+    SCOPED_TRACE(window);
+    const GPT model = this->model(kLong + 2, Position::rope, window);
+    Decoder decoder(model, 3, at::kFloat);
+    const auto step = [&] {
+      const Decoder::Next next = decoder.step();
+      expect_right(model, decoder, next);
+      for (const int64_t slot : next.slots) decoder.append(slot, 7);
+      return next.slots;
+    };
+    const int64_t first = *decoder.add(some_tokens(kLong, 2));
+    EXPECT_EQ(step(), std::vector<int64_t>{first});
+    const int64_t beside = *decoder.add(some_tokens(kLong - 3, 5)), alike = *decoder.add(some_tokens(kLong - 9, 2));
+    while (step().size() < 3) {}
+    for (int i = 0; i < 5; ++i) EXPECT_EQ(step(), (std::vector<int64_t>{first, beside, alike}));
+    EXPECT_GT(decoder.cropped(first), 0);
+  }
 }
 
 // They would take three steps, as a long prompt does.

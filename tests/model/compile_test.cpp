@@ -134,7 +134,9 @@ TEST_P(CompileTest, SaysWhatReduceOverheadIsHere) {
 TEST_P(CompileTest, BothSetsGiveTheSameLossAndGradient) {
   ModelConfig gpt2 = small_model();
   gpt2.norm = Norm::layernorm, gpt2.mlp = Mlp::gelu, gpt2.position = Position::learned, gpt2.bias = true;
-  for (const ModelConfig& config : {small_model(), gpt2}) {
+  ModelConfig windowed = small_model();
+  windowed.attention_window = 10, windowed.window_pattern = "S", windowed.dropout = 0;
+  for (const ModelConfig& config : {small_model(), gpt2, windowed}) {
     GPT model(config, device(), 3);
     const at::Tensor ids = at::randint(*config.vocab_size, {2, config.block_size + 1}, at::kLong).to(device());
     const at::Tensor inputs = ids.narrow(1, 0, config.block_size), targets = ids.narrow(1, 1, config.block_size);

@@ -201,7 +201,9 @@ TEST(GPT, GradientCheckpointingGivesTheSameBits) {
   constexpr std::array kLevels{none, activation, norm, selective, block};
   ModelConfig gpt2 = tiny_config();
   gpt2.norm = Norm::layernorm, gpt2.mlp = Mlp::gelu, gpt2.position = Position::learned, gpt2.bias = true;
-  for (ModelConfig config : {tiny_config(), gpt2}) {
+  ModelConfig windowed = tiny_config();
+  windowed.attention_window = 5, windowed.window_pattern = "S";
+  for (ModelConfig config : {tiny_config(), gpt2, windowed}) {
     for (const double dropout : {0.0, 0.2}) {
       for (const bool ours : {true, false}) {
         config.dropout = dropout;
@@ -234,6 +236,30 @@ TEST(GPT, GradientCheckpointingGivesTheSameBits) {
       }
     }
   }
+}
+
+// At every level of gradient checkpointing.
+TEST(GPT, ACallMayNarrowTheWindowsOfWindowedLayersAlone) {
+  ModelConfig wide = tiny_config(), narrow = tiny_config();
+  wide.attention_window = 12, narrow.attention_window = 3;
+  for (ModelConfig* config : {&wide, &narrow}) config->n_layer = 3, config->window_pattern = "SL";
+  GPT model(wide, at::kCPU, 1);
+  const GPT other(narrow, at::kCPU, 1);
+  const at::Tensor ids = random_ids(2, 16, 1), targets = random_ids(2, 16, 2);
+  const at::Tensor expected = other.loss(ids, targets);
+  expected.backward();
+  const std::vector<at::Tensor> gradient = gradients(other);
+  for (const auto level :
+       {GradientCheckpointing::none, GradientCheckpointing::selective, GradientCheckpointing::block}) {
+    model.set_gradient_checkpointing(level);
+    const at::Tensor loss = model.loss(ids, targets, {.attention_window = 3});
+    EXPECT_TRUE(loss.equal(expected));
+    loss.backward();
+    const std::vector<at::Tensor> own = gradients(model);
+    for (size_t i = 0; i < own.size(); ++i) EXPECT_TRUE(own[i].equal(gradient[i])) << model.parameters().rows()[i].name;
+  }
+  const at::NoGradGuard no_grad;
+  EXPECT_FALSE(model.loss(ids, targets).equal(other.loss(ids, targets)));
 }
 
 class CachedForms : public testing::TestWithParam<std::tuple<DeviceCase, const char*>> {
@@ -458,6 +484,10 @@ TEST(GPT, CountsItsParametersAndWork) {
   const GPT tied(config, at::kCPU, 1);
   EXPECT_EQ(tied.parameters().count(), vocabulary + positions + rest);
   EXPECT_EQ(tied.flops_per_token(), 6.0 * (vocabulary + rest) + 12.0 * 2 * 32 * 16);
+  ModelConfig windowed = config;
+  windowed.attention_window = 4, windowed.window_pattern = "S";  // the first layer: 4 * 5 / 2 + 12 * 4 scores of 136
+  EXPECT_NEAR(GPT(windowed, at::kCPU, 1).flops_per_token(),
+              6.0 * (vocabulary + rest) + 12.0 * (58.0 / 136 + 1) * 32 * 16, 1e-6);
   config.tie_weights = false;
   const GPT untied(config, at::kCPU, 1);
   EXPECT_EQ(untied.parameters().count(), 2 * vocabulary + positions + rest);

@@ -4,6 +4,7 @@
 
 #include "gpt/layout/parameter_table.h"
 #include "plan/gpt2.h"
+#include "support/expect_error.h"
 
 namespace gpt::plan {
 namespace {
@@ -104,6 +105,17 @@ TEST(ExpectedAttention, IsFusedWhereTheCardHasAKernel) {
   EXPECT_EQ(expected_attention(model, {}, l4, at::kBFloat16), "flash");
   EXPECT_EQ(expected_attention(model, {}, l4, at::kFloat), "efficient");
   EXPECT_EQ(expected_attention(model, {}, t4, at::kHalf), "efficient");
+  model.attention_window = 64;
+  EXPECT_EQ(expected_attention(model, {}, l4, at::kBFloat16), "flash");
+  EXPECT_ERROR(
+      (void)expected_attention(model, {}, t4, at::kHalf), ExitCode::config,
+      "'model.attention_window' is 64, and on a GPU only flash attention has windows, which does not take Half with "
+      "heads of width 64 there; set training.dtype auto, or attention_window 0");
+  ExecutionConfig execution;
+  execution.attention = AttentionKernel::cudnn;
+  EXPECT_ERROR((void)expected_attention(model, execution, l4, at::kBFloat16), ExitCode::config,
+               "which 'training.attention' cudnn excludes; set attention auto, or attention_window 0");
+  model.attention_window = 0;
   model.n_kv_head = 4;
   EXPECT_TRUE(expected_attention(model, {}, t4, at::kHalf).starts_with("math"));
   model.n_head = 64;  // heads of width 12

@@ -65,7 +65,7 @@ struct Form {
   GradientCheckpointing checkpointing = GradientCheckpointing::none;
   int64_t accumulation = 1, batch_size = 8, n_layer = 6;
   double label_smoothing = 0;
-  int64_t n_kv_head = 4;
+  int64_t n_kv_head = 4, block_size = 128, window = 0;
   bool tie_weights = true;
   bool compile = true;
   int64_t chunk_rows = 0;
@@ -84,9 +84,10 @@ TEST_P(MemoryOf, IsWhatAStepAllocates) {
   const Form& form = GetParam();
   ModelConfig model;
   model.n_layer = form.n_layer, model.n_head = 4, model.n_kv_head = form.n_kv_head, model.n_embd = 128,
-  model.block_size = 128;
+  model.block_size = form.block_size;
   if (!form.is_llama) model.norm = Norm::layernorm, model.mlp = Mlp::gelu, model.position = Position::learned;
   model.dropout = form.dropout, model.vocab_size = form.vocab_size, model.tie_weights = form.tie_weights;
+  model.attention_window = form.window;
   TrainingConfig training;
   training.batch_size = form.batch_size, training.gradient_accumulation_steps = form.accumulation;
   training.execution.gradient_checkpointing = form.checkpointing, training.label_smoothing = form.label_smoothing;
@@ -221,6 +222,20 @@ INSTANTIATE_TEST_SUITE_P(
         Form{.name = "gpt2_uncompiled", .dropout = 0.1, .compile = false},
         Form{.name = "gpt2_vocabulary_uncompiled", .vocab_size = 8192, .compile = false},
         Form{.name = "llama_uncompiled", .is_llama = true, .compile = false},
+        Form{.name = "llama_windows", .is_llama = true, .window = 32},
+        Form{.name = "llama_windows_uncompiled",
+             .is_llama = true,
+             .batch_size = 1,
+             .block_size = 1024,
+             .window = 32,
+             .compile = false},
+        Form{.name = "llama_windows_block_uncompiled",
+             .is_llama = true,
+             .checkpointing = kBlock,
+             .batch_size = 1,
+             .block_size = 1024,
+             .window = 32,
+             .compile = false},
         Form{.name = "llama_bfloat16_uncompiled", .is_llama = true, .compute_type = kBf16, .compile = false},
         Form{.name = "llama_untied", .is_llama = true, .vocab_size = 8192, .batch_size = 2, .tie_weights = false}),
     [](const auto& info) { return info.param.name; });

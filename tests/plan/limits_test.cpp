@@ -61,6 +61,15 @@ TEST(WorkOfAStep, EveryOperandIsReadAndEveryResultWrittenOnce) {
   EXPECT_EQ(work.at(part::kOptimizer).bytes, parameters * (4 + 4 + 4 + 4 + 16));
 }
 
+TEST(WorkOfAStep, WindowsHideScores) {
+  ModelConfig model = tiny();
+  const double full = step_of(model, {}, float32(), 32).at(part::kAttention).flops;
+  model.attention_window = 4, model.window_pattern = "S";  // the first of two layers
+  const Work work = step_of(model, {}, float32(), 32).at(part::kAttention);
+  EXPECT_DOUBLE_EQ(work.flops, full * (58.0 / 136 + 1) / 2);
+  EXPECT_EQ(work.bytes, step_of(tiny(), {}, float32(), 32).at(part::kAttention).bytes);
+}
+
 TEST(WorkOfAStep, IsThatOfTheRunsTypes) {
   TrainingConfig training;
   const auto wide = step_of(tiny(), training, float32(), 32), narrow = step_of(tiny(), training, end_to_end(), 32),

@@ -37,6 +37,24 @@ TEST(CheckAttention, SaysWhyFlashIsNotTaken) {
   EXPECT_EQ(check_attention(model, true, "efficient").status, Status::warn);
 }
 
+TEST(CheckAttention, NamesWindowsAndThoseThatChangeNothing) {
+  ModelConfig model = gpt2_small();
+  model.attention_window = 256;
+  const Check check = check_attention(model, false, "flash");
+  EXPECT_EQ(check.status, Status::pass);
+  EXPECT_EQ(check.detail, "flash kernel, a window of 256 positions in 9 of 12 layers");
+  model.attention_window = 1024;
+  EXPECT_EQ(check_attention(model, false, "flash").status, Status::warn);
+  EXPECT_EQ(idle_window(model), "model.attention_window 1024 changes nothing: the sequences have only 1,024 tokens");
+  model.attention_window = 256, model.window_pattern = "LLL";
+  EXPECT_EQ(
+      idle_window(model),
+      "model.attention_window 256 changes nothing: window_pattern LLL leaves none of 12 layers windowed, because the last "
+      "one is always full");
+  model.attention_window = 0;
+  EXPECT_EQ(idle_window(model), "");
+}
+
 TEST(CheckMemory, NamesTheMicroBatchThatFits) {
   const ActivationForm form{at::kBFloat16, true, true};
   TrainingConfig training;

@@ -73,6 +73,20 @@ TEST_F(InitialWeightsTest, KeysThatContradictTheCheckpointAreNamed) {
             std::string::npos);
 }
 
+TEST_F(InitialWeightsTest, WindowsAreTheCheckpointsUnlessTheRunSetsThem) {
+  take();
+  EXPECT_EQ(config_.model.attention_window, 0);
+  config_.model.attention_window = 3;
+  config_.model.window_pattern = "SL";
+  take({{"model.attention_window", "--attention_window"}});
+  EXPECT_EQ(config_.model.attention_window, 3);
+  EXPECT_EQ(config_.model.window_pattern, "SSSL") << "it was not written out";
+  config_.model.window_pattern = "SL";
+  take({{"model.window_pattern", "c.yaml:3:3"}});
+  EXPECT_EQ(config_.model.attention_window, 0);
+  EXPECT_EQ(config_.model.window_pattern, "SL");
+}
+
 TEST_F(InitialWeightsTest, AFileThatIsNotThereIsMissedOnlyByANewRun) {
   std::filesystem::remove(path_);
   EXPECT_THROW(take(), Error);

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,7 @@ namespace gpt {
 
 struct BatchShape {
   int64_t sequences = 0, length = 0;
+  std::optional<int64_t> attention_window = {};  // of windowed layers; none: the model's
 };
 
 struct Batch {

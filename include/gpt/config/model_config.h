@@ -13,6 +13,9 @@ enum class Mlp { swiglu, geglu, gelu };  // gelu is the tanh form
 enum class Position { learned, rope };
 enum class Preset { automatic, none, gpt2_small, gpt2_medium, gpt2_large, gpt2_xl, char_small };
 
+// Of the scores of causal attention over so many positions, the share that a window of a layer leaves; 0: all.
+double visible_share(int64_t positions, int64_t window);
+
 struct ModelConfig {
   // Sizes (and for gpt2_*: GPT-2's exact form) as defaults; keys written out take precedence. automatic: see automatic.h.
   Preset preset = Preset::automatic;
@@ -29,6 +32,9 @@ struct ModelConfig {
   Mlp mlp = Mlp::swiglu;
   Position position = Position::rope;
   double rope_theta = 10000.0;
+  int64_t attention_window =
+      0;  // positions that a query of a windowed layer sees, its own among them; 0: there is none
+  std::string window_pattern = "SSSL";  // repeated over the layers: S windowed, L full; the last layer is always full
   double norm_eps = 1e-5;
   bool bias = false;
   double dropout = 0.1;
@@ -38,7 +44,12 @@ struct ModelConfig {
   int64_t head_dim() const { return n_head_dim.value_or(n_embd / heads()); }
   int64_t attention_width() const { return heads() * head_dim(); }  // of all queries; n_embd, unless head_dim is set
   int64_t kv_heads() const { return n_kv_head.value_or(heads()); }
-  int64_t hidden() const;        // n_hidden, or what auto means
+  int64_t hidden() const;  // n_hidden, or what auto means
+  // Positions that a query of this layer sees; 0: all up to its own, as in a model whose sequences are no longer than the window.
+  int64_t window(int64_t layer) const;
+  int64_t windowed_layers() const;
+  // Of the scores of full causal attention over a whole sequence, the share that the window of this layer leaves.
+  double visible_share(int64_t layer) const { return gpt::visible_share(block_size, window(layer)); }
   int64_t padded_vocab() const;  // vocab_size (which must be set) rounded up to vocab_multiple
 };
 

@@ -15,6 +15,8 @@ struct Stage {
   std::optional<int64_t> block_size;  // auto: the model's; shorter ones come in larger batches, of as many tokens
   // Files and their weights; "main" is the text, dataset or bin of the section. Empty: main alone.
   std::vector<std::pair<std::string, double>> mix;
+  std::optional<int64_t> attention_window =
+      {};  // of the model's windowed layers, at most as long as theirs; auto: theirs
   bool operator==(const Stage&) const = default;
 };
 constexpr const char* kMainSource = "main";

@@ -59,6 +59,7 @@ class SampleSchedule {
   int64_t samples(int64_t round) const;
   int64_t block_size(const DataPosition& at) const;
   int64_t batch_size(const DataPosition& at) const;
+  std::optional<int64_t> attention_window(const DataPosition& at) const;
   bool is_own(const DataPosition& at) const;             // this process computes that batch
   int64_t batches_left(const DataPosition& from) const;  // in its round
   DataPosition advanced(const DataPosition& from, int64_t batches) const;

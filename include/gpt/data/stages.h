@@ -25,6 +25,7 @@ struct StageBatches {
   int64_t batch_size = 0;  // sequences per rank and micro-step
   int64_t block_size = 0;
   std::vector<std::pair<size_t, double>> mix = {{0, 1.0}};  // sources and their weights
+  std::optional<int64_t> attention_window = {};             // of windowed layers; none: the model's
 };
 
 // The stages of a configuration; without any, the one that has no number of batches. A stage of shorter sequences has so

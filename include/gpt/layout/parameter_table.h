@@ -89,7 +89,8 @@ int64_t parameter_count(const ModelConfig& config);
 std::vector<std::pair<std::string, int64_t>> parameter_groups(const ModelConfig& config);
 
 // Floating-point operations of forward and backward per token, PaLM's rule: 6 N + 12 L H D T (N includes the tied embedding
-// but neither learned positions nor an embedding that is only looked up), less what frozen parameters save of the backward pass.
+// but neither learned positions nor an embedding that is only looked up), less what frozen parameters save of the backward pass, and of
+// attention what windows hide.
 double flops_per_token(const ModelConfig& config, const std::vector<ParameterRow>& rows);
 double flops_per_token(const ModelConfig& config);
 

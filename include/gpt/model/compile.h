@@ -23,6 +23,9 @@ ops::SharedOperators select_operators(const ExecutionConfig& execution, at::Devi
 std::string attention_path(const ModelConfig& model, const ExecutionConfig& execution, at::Device device,
                            at::ScalarType dtype, bool training);
 
+// Throws gpt::Error(config) for windows on a GPU whose flash attention cannot compute them; `why` goes on after "which".
+[[noreturn]] void refuse_windows(const ModelConfig& model, AttentionKernel asked, const std::string& why);
+
 // Why compile_mode reduce-overhead cannot record the steps of this configuration as CUDA graphs; empty where it can.
 std::string recording_obstacle(const TrainingConfig& training, const ModelConfig& model, at::Device device);
 

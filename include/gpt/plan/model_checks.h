@@ -24,6 +24,11 @@ constexpr const char* kShorterRun =
 Check check_parameters(const ModelConfig& model);
 Check check_vocabulary(const ModelConfig& model, bool cuda);
 
+// "a window of 256 positions in 9 of 12 layers"; empty without windows. And why attention_window changes nothing; empty where it is 0 or
+// does something.
+std::string describe_windows(const ModelConfig& model);
+std::string idle_window(const ModelConfig& model);
+
 // `path`: the kernel that LibTorch chooses, as attention_path() names it.
 Check check_attention(const ModelConfig& model, bool cuda, const std::string& path);
 

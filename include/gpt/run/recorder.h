@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "gpt/config/model_config.h"
@@ -22,7 +23,8 @@ class Recorder {
   struct Key {
     Part part;
     int64_t sequences = 0, length = 0;
-    size_t lane = 0;  // whose gradients it adds to
+    size_t lane = 0;                               // whose gradients it adds to
+    std::optional<int64_t> attention_window = {};  // of the batch
     auto operator<=>(const Key&) const = default;
   };
 

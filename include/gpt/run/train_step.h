@@ -85,6 +85,7 @@ class TrainStep {
   // A batch for each shape so far, because what is recorded reads the same memory each time; and the one that comes next.
   std::map<std::pair<int64_t, int64_t>, Batch> batches_;
   Batch batch_;
+  std::optional<int64_t> attention_window_;  // for this batch, where it is not the model's
   Division division_;
   Reducer reducer_;
   std::optional<DividedGradients> divided_;  // ZeRO 2
