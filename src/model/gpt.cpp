@@ -324,9 +324,8 @@ struct GPT::Transformer {
     }
     ln_f = norm(Role::final_norm, after);
     lm_head = config.tie_weights ? wte : parameters.weight(Role::head, after);
-    if (config.position == Position::rope) {
+    if (config.position == Position::rope)
       rotary = ops::rotary_tables(config.block_size, config.head_dim(), config.rope_theta, parameters.device());
-    }
   }
 
   at::Tensor embed(const at::Tensor& ids, const Pass& pass) const {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <string>
 
 #include "gpt/layout/parameter_table.h"
 
@@ -50,10 +51,13 @@ ModelConfig smaller_config(ModelConfig model, const std::vector<KeptLayer>& kept
   const KeptLayer& layer = kept.front();
   const int64_t head_dim = model.head_dim(), kv_heads = std::ssize(layer.kv_heads);
   model.preset = Preset::none;
-  model.n_layer = std::ssize(kept);
   model.n_hidden = std::ssize(layer.neurons);
   model.n_head = std::ssize(layer.heads);
   if (model.n_kv_head || kv_heads != *model.n_head) model.n_kv_head = kv_heads;
+  std::string pattern;
+  for (const KeptLayer& one : kept) pattern += model.window(one.layer) > 0 ? 'S' : 'L';
+  if (model.attention_window > 0) model.window_pattern = pattern;
+  model.n_layer = std::ssize(kept);
   model.n_head_dim.reset();
   if (*model.n_head * head_dim != model.n_embd) model.n_head_dim = head_dim;
   return model;

@@ -35,7 +35,7 @@ RUNS = {
     "background": {"data.text": "text.txt", "training.async_checkpoint": "true"},
     "going back": {"data.text": "text.txt", "data.stages": "[{from: 0}, {from: 12, mix: {noise.txt: 1}}, {from: 14}]",
                    "training.on_divergence": "rollback", "training.spike_window": 8, "training.spike_threshold": 12,
-                   "training.rollback_lr_factor": 0.5, "training.async_checkpoint": "true"},
+                   "training.rollback_lr_factor": 0.9, "training.lr_schedule": "constant", "training.async_checkpoint": "true"},
     "bin": {"data.bin": "data/tokens_bpe.bin", "data.metadata": "data/tokens_bpe_metadata.json"},
 }
 # Runs of several processes; with lanes, what they write does not depend on who computes what.

@@ -98,6 +98,12 @@ TEST_P(SmallerModel, SingleHeadsGoWhereEachHasItsOwnKeys) {
   expect_same(own, {{0, {0, 1, 2, 3, 4, 5}, {0, 2, 3}, {0, 2, 3}}, {2, {0, 1, 2, 3, 4, 5}, {0, 1, 3}, {0, 1, 3}}});
 }
 
+TEST_P(SmallerModel, LayersKeepTheirWindows) {
+  ModelConfig windowed = config();
+  windowed.attention_window = 3, windowed.window_pattern = "LSL";
+  expect_same(windowed, {{1, {0, 1, 2, 3, 4, 5}, {0, 1, 2, 3}, {0, 1}}, {2, {0, 1, 2, 3, 4, 5}, {0, 1, 2, 3}, {0, 1}}});
+}
+
 INSTANTIATE_TEST_SUITE_P(Forms, SmallerModel, test::model_forms(),
                          [](const auto& test) { return std::string(test.param.name); });
 
