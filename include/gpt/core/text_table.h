@@ -14,8 +14,9 @@ struct TextColumn {
 
 struct TextTable {
   std::vector<TextColumn> columns;
-  std::vector<std::vector<std::string>> rows = {};      // a cell for each column
-  std::string before = {}, between = "  ", after = {};  // a row, two columns, a row
+  std::vector<std::vector<std::string>> rows = {};  // a cell for each column
+  // What a line begins with, has between two cells, and ends with.
+  std::string before = {}, between = "  ", after = {};
 
   std::vector<size_t> widths() const;
   // A string for each row, without a line break or blanks at its end. Where it would be wider than the terminal, its last cell goes on
