@@ -33,6 +33,7 @@
 #include "gpt/core/printable.h"
 #include "gpt/core/process.h"
 #include "gpt/core/terminal.h"
+#include "gpt/core/text_table.h"
 #include "gpt/core/version.h"
 #include "gpt/device/cpu_allocator.h"
 #include "gpt/device/cpu_threads.h"
@@ -247,13 +248,20 @@ constexpr const char* kExitStatus = R"(Exit status
 constexpr const char* kWithoutConfig =
     "Without --config it measures the run that gpt-train would choose for this machine.";
 
+std::string list_of_verbs(int columns = 0) {
+  TextTable list{.columns = {{TextColumn::left, 12}, {}}, .before = "  "};
+  for (const Verb& verb : kVerbs) {
+    if (verb.help) list.rows.push_back({verb.name, verb.help});
+  }
+  return list.text(columns);
+}
+
 std::string usage(int columns) {
-  std::string usages, list, minutes;
+  std::string usages, minutes;
   for (const Verb& verb : kVerbs) {
     if (!verb.help) continue;
     usages += fmt::format("{} gpt-bench {}{} [--config FILE] [--KEY VALUE ...]\n", usages.empty() ? "Usage:" : "      ",
                           verb.name, verb.find == climb_named_rungs ? " NAME+NAME..." : "");
-    list += wrap_text(fmt::format("  {:<13} {}\n", verb.name, verb.help), columns, 16);
     if (verb.find) minutes += fmt::format("{}{} {}", minutes.empty() ? "" : ", ", verb.name, verb.minutes);
   }
   return fmt::format(
@@ -264,7 +272,7 @@ std::string usage(int columns) {
       "benchmark_results (--results) as Markdown, with JSON and a chart; measure prints JSON alone. Ctrl-C ends it early and "
       "keeps what has been measured so far.\n\n"
       "gpt-bench COMMAND --help lists all options of a command.\n\n{}",
-      usages, kWithoutConfig, list, kExamples, minutes, kExitStatus);
+      usages, kWithoutConfig, list_of_verbs(columns), kExamples, minutes, kExitStatus);
 }
 
 // What `gpt-bench VERB --help` begins with.
@@ -272,8 +280,9 @@ std::string description_of(const Verb& verb) {
   std::string text = fmt::format("Measures {}.\n{}", verb.help ? verb.help : verb.name, kWithoutConfig);
   if (verb.find != climb_named_rungs) return text;
   text += "\n\nTheir names come first, joined by +, as in gpt-bench combo bfloat16+adamw+compile:\n\n";
-  for (const Rung& rung : all_rungs(Config(), DeviceInfo()))
-    text += fmt::format("  {:<11} {}\n", rung.name, rung.settings);
+  TextTable list{.columns = {{TextColumn::left, 10}, {}}, .before = "  "};
+  for (const Rung& rung : all_rungs(Config(), DeviceInfo())) list.rows.push_back({rung.name, rung.settings});
+  text += list.text();
   return text.substr(0, text.size() - 1);
 }
 
@@ -368,18 +377,14 @@ void print_completions(const std::vector<const char*>& arguments) {
 
 // The flags of every program that is given no command: --manual, --print-man-page.
 void answer_without_command(int argc, char** argv) {
-  std::string commands = "Commands\n";
-  for (const Verb& verb : kVerbs) {
-    if (verb.help) commands += fmt::format("  {:<13} {}\n", verb.name, verb.help);
-  }
   config::parse_arguments(
       {.name = "gpt-bench",
        .description = fmt::format("Measures what each optimization is worth on this machine. {}", kWithoutConfig),
        .usage = "COMMAND [--config FILE] [--KEY VALUE ...]",
        .sections = {},
        .guide = {.examples = kExamples,
-                 .ending = fmt::format("gpt-bench COMMAND --help lists all options of a command.\n\n{}\n{}", commands,
-                                       kExitStatus)}},
+                 .ending = fmt::format("gpt-bench COMMAND --help lists all options of a command.\n\nCommands\n{}\n{}",
+                                       list_of_verbs(), kExitStatus)}},
       argc, argv);
 }
 

@@ -7,30 +7,22 @@
 #include <utility>
 
 #include "gpt/core/format.h"
+#include "gpt/core/text_table.h"
 
 namespace gpt::bench {
 namespace {
 
-struct Column {
-  size_t width = 3;
-  bool is_text = false;
-};
-
-std::vector<Column> columns_of(const Table& table) {
-  std::vector<Column> columns(table.rows[0].size());
-  for (size_t line = 0; line < table.rows.size(); ++line) {
+// Numbers on the right, text on the left.
+TextTable aligned(const Table& table) {
+  std::vector<TextColumn> columns(table.rows[0].size(), {TextColumn::right, /*least_width=*/3});
+  for (size_t line = 1; line < table.rows.size(); ++line) {
     for (size_t i = 0; i < columns.size(); ++i) {
       const std::string& cell = table.rows[line][i];
-      columns[i].width = std::max(columns[i].width, cell.size());
-      if (line > 0 && !cell.empty() && std::string_view("0123456789+-").find(cell[0]) == std::string_view::npos)
-        columns[i].is_text = true;
+      if (!cell.empty() && std::string_view("0123456789+-").find(cell[0]) == std::string_view::npos)
+        columns[i].alignment = TextColumn::left;
     }
   }
-  return columns;
-}
-
-std::string aligned(const std::string& cell, const Column& column) {
-  return column.is_text ? fmt::format("{:<{}}", cell, column.width) : fmt::format("{:>{}}", cell, column.width);
+  return {std::move(columns), table.rows};
 }
 
 // GitHub's, aligned so that it can be read as it is.
@@ -38,16 +30,15 @@ struct Markdown {
   std::string operator()(const std::string& paragraph) const { return paragraph + "\n"; }
 
   std::string operator()(const Table& table) const {
-    const std::vector<Column> columns = columns_of(table);
-    std::string text, rule;
-    for (const Column& column : columns)
-      rule += fmt::format("| {}{} ", std::string(column.width - 1, '-'), column.is_text ? '-' : ':');
-    for (const Cells& row : table.rows) {
-      for (size_t i = 0; i < columns.size(); ++i) text += fmt::format("| {} ", aligned(row[i], columns[i]));
-      text += "|\n";
-      if (&row == &table.rows.front()) text += rule + "|\n";
+    TextTable result = aligned(table);
+    result.before = "| ", result.between = " | ", result.after = " |";
+    Cells rule;
+    for (const size_t width : result.widths()) {
+      const bool is_text = result.columns[rule.size()].alignment == TextColumn::left;
+      rule.push_back(std::string(width - 1, '-') + (is_text ? '-' : ':'));
     }
-    return text;
+    result.rows.insert(result.rows.begin() + 1, rule);
+    return result.text();
   }
 
   std::string operator()(const List& list) const {
@@ -64,13 +55,16 @@ class PlainText {
   std::string operator()(std::string paragraph) const { return wrapped(std::move(paragraph), 0); }
 
   std::string operator()(const Table& table) const {
-    std::vector<Column> columns = columns_of(table);
-    columns.resize(fitting(columns));
+    TextTable shown = aligned(table);
     Cells rule;
-    for (const Column& column : columns) rule.emplace_back(column.width, '-');
-    std::string text = line_of(table.rows[0], columns) + line_of(rule, columns);
+    for (const size_t width : shown.widths()) rule.emplace_back(width, '-');
+    shown.rows.insert(shown.rows.begin() + 1, rule);
+    const size_t fit = fitting(shown.widths());
+    shown.columns.resize(fit);
+    const std::vector<std::string> lines = shown.lines();
+    std::string text = lines[0] + "\n" + lines[1] + "\n";
     for (size_t i = 1; i < table.rows.size(); ++i)
-      text += line_of(table.rows[i], columns) + rest_of(table.rows[i], table.rows[0], columns.size());
+      text += lines[i + 1] + "\n" + rest_of(table.rows[i], table.rows[0], fit);
     return text;
   }
 
@@ -87,11 +81,11 @@ class PlainText {
   }
 
   // How many of them, from the first, stand beside each other.
-  size_t fitting(const std::vector<Column>& columns) const {
-    size_t width = 0, count = 0;
-    for (const Column& column : columns) {
-      width += column.width + (count > 0 ? 2 : 0);
-      if (count > 0 && columns_ > 0 && width > static_cast<size_t>(columns_)) break;
+  size_t fitting(const std::vector<size_t>& widths) const {
+    size_t sum = 0, count = 0;
+    for (const size_t width : widths) {
+      sum += width + (count > 0 ? 2 : 0);
+      if (count > 0 && columns_ > 0 && sum > static_cast<size_t>(columns_)) break;
       ++count;
     }
     return count;
@@ -106,14 +100,6 @@ class PlainText {
         text += fmt::format("{}{} {}", text.empty() ? "" : "; ", headings[i], cells[i]);
     }
     return text.empty() ? "" : wrap_text(std::string(kIndent, ' ') + text, columns_, kIndent) + "\n";
-  }
-
-  static std::string line_of(const Cells& cells, const std::vector<Column>& columns) {
-    std::string line;
-    for (size_t i = 0; i < columns.size(); ++i)
-      line += fmt::format("{}{}", i > 0 ? "  " : "", aligned(cells[i], columns[i]));
-    line.erase(line.find_last_not_of(' ') + 1);
-    return line + "\n";
   }
 
   const int columns_;

@@ -16,7 +16,7 @@ const config::Guide kGuide = {
   gpt-train --init_from models/mine --data other.txt --output_dir models/tuned
 )",
     .ending =
-        R"(The same command continues a run that was stopped. The log goes to standard error; standard output has only what --help, --version, --print-config, --print-reference and --eval-only print.
+        R"(The same command continues a run that was stopped. The log goes to standard error; standard output has only what --help, --manual, --version, the --print options, --find-lr and --eval-only print.
 
 Exit status
   0 done, 1 an unexpected error, 2 configuration or usage, 3 data, 4 checkpoint, 5 numerics, 6 another process of the run was lost, 7 memory, 8 disk, 9 quit without saving; 129, 130 and 143 after SIGHUP, Ctrl-C and SIGTERM, with everything saved that there was to save.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <iterator>
 #include <string_view>
 #include <system_error>
 
@@ -53,15 +54,16 @@ std::optional<int64_t> step_in_name(const std::string& name) {
 std::vector<std::string> newest_first(const std::string& folder, const std::vector<std::string>& names) {
   std::vector<std::string> found;
   const auto add = [&](const std::string& name) {
-    if (std::find(names.begin(), names.end(), name) != names.end()) found.push_back(folder + "/" + name);
+    if (std::find(names.begin(), names.end(), name) != names.end()) found.push_back(name);
   };
   add(kLastCheckpoint);
-  for (const auto is_of_kind : {is_numbered, is_for_rollback, is_stable}) {
-    for (auto name = names.rbegin(); name != names.rend(); ++name) {
-      if (is_of_kind(*name)) found.push_back(folder + "/" + *name);
-    }
-  }
+  const auto first = std::ssize(found);
+  for (const auto is_of_kind : {is_numbered, is_for_rollback, is_stable})
+    std::copy_if(names.begin(), names.end(), std::back_inserter(found), is_of_kind);
+  std::stable_sort(found.begin() + first, found.end(),
+                   [](const auto& a, const auto& b) { return step_in_name(a) > step_in_name(b); });
   add(kBestCheckpoint);
+  for (std::string& name : found) name.insert(0, folder + "/");
   return found;
 }
 

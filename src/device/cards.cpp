@@ -186,7 +186,7 @@ const Card& require_card(const std::string& flag, const std::string& name) {
 }
 
 std::optional<double> DeviceInfo::peak_flops(Dtype dtype) const {
-  const Card* card = device.is_cuda() ? find_card(name) : nullptr;
+  const Card* card = find_card(name);
   return card ? card->peak_flops(dtype) : std::nullopt;
 }
 

@@ -17,7 +17,6 @@
 #include "gpt/config/automatic.h"
 #include "gpt/config/batch.h"
 #include "gpt/core/error.h"
-#include "gpt/core/file.h"
 #include "gpt/core/format.h"
 #include "gpt/core/processors.h"
 #include "gpt/core/remedies.h"
@@ -44,6 +43,7 @@
 #include "gpt/run/finished.h"
 #include "gpt/run/folder.h"
 #include "gpt/run/initial_weights.h"
+#include "gpt/run/longer_run.h"
 #include "gpt/run/same_run.h"
 #include "gpt/run/state.h"
 #include "gpt/train/announce.h"
@@ -311,6 +311,7 @@ class Examination {
 
   void begin_where_it_stopped() {
     if (start_) {
+      run::move_before_decay(*start_, config_, plan_->steps_per_epoch);
       steps_done_ = start_->checkpoint.step;
       add(check_start());
       start_.reset();  // its tensors are large

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <system_error>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
 #include "gpt/core/printable.h"
+#include "gpt/core/text_table.h"
 #include "gpt/layout/parameter_table.h"
 #include "gpt/report/loss_curve.h"
 #include "gpt/run/folder.h"
@@ -126,44 +128,30 @@ std::vector<std::string> row_of(const RunSummary& run) {
           h.last_step ? format_duration(h.seconds) : "-"};
 }
 
-size_t width_of(const std::vector<std::string>& column) {
-  size_t width = 0;
-  for (const std::string& cell : column) width = std::max(width, cell.size());
-  return width;
+// What the rows are about on the left, their values on the right.
+TextTable table_of(std::vector<std::vector<std::string>> rows) {
+  std::vector<TextColumn> columns(rows[0].size(), {TextColumn::right});
+  columns[0].alignment = TextColumn::left;
+  return {std::move(columns), std::move(rows)};
 }
 
-// Each column is its heading and its cells. A terminal that is too narrow for all of them gets those that matter most.
-void drop_columns(std::vector<std::vector<std::string>>& table, int terminal_columns) {
-  constexpr size_t kBetween = 2;
-  const auto width = [&table] {
-    size_t sum = kBetween * (table.size() - 1);
-    for (const auto& column : table) sum += width_of(column);
-    return sum;
-  };
+// A terminal that is too narrow for all columns gets those that matter most.
+void drop_columns(TextTable& table, int terminal_columns) {
   for (const char* heading : kFirstToGo) {
-    if (width() <= static_cast<size_t>(terminal_columns)) return;
-    std::erase_if(table, [heading](const auto& column) { return column[0] == heading; });
+    const std::vector<size_t> widths = table.widths();
+    const size_t gaps = table.between.size() * (widths.size() - 1);
+    if (std::accumulate(widths.begin(), widths.end(), gaps) <= static_cast<size_t>(terminal_columns)) return;
+    const auto& headings = table.rows[0];
+    const auto column = std::find(headings.begin(), headings.end(), heading) - headings.begin();
+    table.columns.erase(table.columns.begin() + column);
+    for (auto& row : table.rows) row.erase(row.begin() + column);
   }
-}
-
-std::string to_text(const std::vector<std::vector<std::string>>& table) {
-  std::string text;
-  for (size_t row = 0; row < table[0].size(); ++row) {
-    text += fmt::format("{:<{}}", table[0][row], width_of(table[0]));
-    for (size_t i = 1; i < table.size(); ++i) text += fmt::format("  {:>{}}", table[i][row], width_of(table[i]));
-    text += "\n";
-  }
-  return text;
 }
 
 std::string settings_text(const std::vector<RunSummary>& runs) {
   const std::vector<std::vector<std::string>> settings = differing_settings(runs);
   if (settings.empty()) return "";
-  std::vector<std::vector<std::string>> table(1 + runs.size());
-  for (const auto& row : settings) {
-    for (size_t i = 0; i < row.size(); ++i) table[i].push_back(row[i]);
-  }
-  return "\nThe runs differ in these settings, whose values are in the same order:\n" + to_text(table);
+  return "\nThe runs differ in these settings, whose values are in the same order:\n" + table_of(settings).text();
 }
 
 }  // namespace
@@ -185,15 +173,12 @@ std::vector<RunSummary> read_runs(const std::vector<std::string>& folders) {
 
 std::string draw_runs(const std::vector<RunSummary>& runs, int columns, bool unicode) {
   constexpr int kCurveColumns = 80;
-  std::vector<std::vector<std::string>> table;
-  for (const char* heading : kColumns) table.push_back({heading});
-  for (const RunSummary& run : runs) {
-    const std::vector<std::string> cells = row_of(run);
-    for (size_t i = 0; i < table.size(); ++i) table[i].push_back(cells[i]);
-  }
+  std::vector<std::vector<std::string>> rows{{std::begin(kColumns), std::end(kColumns)}};
+  for (const RunSummary& run : runs) rows.push_back(row_of(run));
+  TextTable table = table_of(std::move(rows));
   if (columns > 0) drop_columns(table, columns);
   const std::string curves = drawing(runs, columns > 0 ? columns : kCurveColumns, unicode);
-  return curves + (curves.empty() ? "" : "\n\n") + to_text(table) + settings_text(runs);
+  return curves + (curves.empty() ? "" : "\n\n") + table.text() + settings_text(runs);
 }
 
 std::string runs_json(const std::vector<RunSummary>& runs) {

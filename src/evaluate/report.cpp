@@ -8,6 +8,7 @@
 
 #include "gpt/core/format.h"
 #include "gpt/core/printable.h"
+#include "gpt/core/text_table.h"
 
 namespace gpt::evaluate {
 namespace {
@@ -27,15 +28,13 @@ struct Totals {
   }
 };
 
-std::string row(const Metric& metric) {
+std::vector<std::string> row(const Metric& metric) {
   // Four digits after the point, or for the large perplexities as many as they are written with.
   const bool is_large = metric.value >= 1000;
   const auto number = [&](double value) { return is_large ? format_perplexity(value) : fmt::format("{:.4f}", value); };
-  std::string line = fmt::format("  {:<16} {:>10}", metric.name, number(metric.value));
-  if (metric.standard_error) line += fmt::format(" ± {:<10}", number(*metric.standard_error));
-  if (metric.interval)
-    line += fmt::format(" 95 %: {} to {}", number(metric.interval->low), number(metric.interval->high));
-  return line + "\n";
+  return {metric.name, number(metric.value), metric.standard_error ? "± " + number(*metric.standard_error) : "",
+          metric.interval ? fmt::format("95 %: {} to {}", number(metric.interval->low), number(metric.interval->high))
+                          : ""};
 }
 
 std::string heading(const TaskResult& result, const Totals& totals) {
@@ -99,8 +98,11 @@ ordered_json json_of(const TaskResult& result) {
 std::string table(const TaskResult& result) {
   const Totals totals(result.outcomes);
   const std::vector<Metric> metrics = result.metrics();
-  std::string text = heading(result, totals);
-  for (const Metric& metric : metrics) text += row(metric);
+  TextTable table{.columns = {{TextColumn::left, 16}, {TextColumn::right, 10}, {TextColumn::left, 12}, {}},
+                  .before = "  ",
+                  .between = " "};
+  for (const Metric& metric : metrics) table.rows.push_back(row(metric));
+  std::string text = heading(result, totals) + table.text();
   for (const std::string& note : notes(result, totals, metrics)) text += "  note: " + note + "\n";
   return text;
 }

@@ -74,7 +74,7 @@ StepEstimate estimate_step(const ModelConfig& model, const TrainingConfig& train
                bytes = static_cast<double>(c10::elementSize(form.compute_type));
   TrainingConfig keeping = training;
   keeping.execution.gradient_checkpointing = GradientCheckpointing::none;
-  const MemoryEstimate kept = estimate_memory(model, keeping, form), real = estimate_memory(model, training, form);
+  const MemoryUse kept = estimate_memory(model, keeping, form), real = estimate_memory(model, training, form);
   const double repeated = repeated_work(model, training.execution.gradient_checkpointing);
 
   StepEstimate estimate;
@@ -89,7 +89,7 @@ StepEstimate estimate_step(const ModelConfig& model, const TrainingConfig& train
                activations = repeated * passes * kept.activations,
                logits = passes * tokens * bytes * static_cast<double>(model.padded_vocab()),
                weights = parameters * (kPassesOfWeights * bytes + kGradientBytes),
-               state = kPassesOfState * (real.weights + real.gradients + real.moments);
+               state = kPassesOfState * (real.weights + real.gradients + real.optimizer);
   estimate.memory =
       (micro_steps * (activations + logits + weights) + state) / (kShareOfBandwidth * card.bandwidth * 1e9) +
       real.host / kBusBandwidth;

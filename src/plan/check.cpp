@@ -10,6 +10,7 @@
 
 #include "gpt/core/format.h"
 #include "gpt/core/printable.h"
+#include "gpt/core/text_table.h"
 
 namespace gpt::plan {
 namespace {
@@ -46,29 +47,21 @@ Check make(std::string name, Status status, std::string detail, std::string fix)
 
 // The answers in columns, after an empty line; nothing without any.
 std::string answers(const Checks& checks, int columns) {
-  size_t width = 0;
-  for (const auto& check : checks) width = std::max(width, check.answer.question.size());
-  std::string text;
+  TextTable table{{{}, {}}};
   for (const auto& check : checks) {
-    const auto& [question, answer] = check.answer;
-    if (question.empty()) continue;
-    text += wrap_text(fmt::format("{:<{}}  {}\n", question, width, answer), columns, static_cast<int>(width) + 2);
+    if (!check.answer.question.empty()) table.rows.push_back({check.answer.question, check.answer.text});
   }
-  return text.empty() ? "" : '\n' + text;
+  return table.rows.empty() ? "" : '\n' + table.text(columns);
 }
 
-std::string savers(const Checks& checks) {
-  size_t width = 0;
-  std::string text;
-  for (const auto& check : checks) {
-    for (const auto& saver : check.savers) width = std::max(width, saver.setting.size());
-  }
+std::string savers(const Checks& checks, int columns) {
+  TextTable table{.columns = {{TextColumn::right, 7}, {}, {}}, .before = "  "};
   for (const auto& check : checks) {
     if (!check.shows_savers) continue;
     for (const auto& [setting, bytes, price] : check.savers)
-      text += fmt::format("  {:>7}  {:<{}}  {}\n", format_bytes(bytes), setting, width, price);
+      table.rows.push_back({format_bytes(bytes), setting, price});
   }
-  return text.empty() ? "" : "\nSettings that would save memory, each on its own:\n" + text;
+  return table.rows.empty() ? "" : "\nSettings that would save memory, each on its own:\n" + table.text(columns);
 }
 
 }  // namespace
@@ -88,21 +81,23 @@ Check failed(std::string name, std::string detail, std::string fix) {
 bool any_failed(const Checks& checks) { return count(checks, Status::fail) > 0; }
 
 std::string to_table(const Checks& checks, bool colour, int columns) {
-  size_t width = 0;
-  for (const auto& check : checks) width = std::max(width, check.name.size());
-  std::string table;
+  TextTable table{{{}, {}, {}}};
   for (const auto& check : checks) {
-    const std::string_view status = word(check.status);
-    std::string row = fmt::format("{}  {:<{}}  {}", status, check.name, width, check.detail);
-    if (!check.fix.empty()) row += "  -> " + check.fix;
-    row = wrap_text(row, columns, static_cast<int>(status.size() + 2 + width + 2));
-    if (colour) row.replace(0, status.size(), fmt::format("\033[{}m{}\033[0m", colour_code(check.status), status));
-    table += row + '\n';
+    table.rows.push_back(
+        {std::string(word(check.status)), check.name, check.detail + (check.fix.empty() ? "" : "  -> " + check.fix)});
   }
-  return table +
+  std::string text;
+  const std::vector<std::string> lines = table.lines(columns);
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const std::string_view status = word(checks[i].status);
+    const std::string shown =
+        colour ? fmt::format("\033[{}m{}\033[0m", colour_code(checks[i].status), status) : std::string(status);
+    text += shown + lines[i].substr(status.size()) + '\n';
+  }
+  return text +
          fmt::format("\n{} passed, {} warned, {} failed\n", count(checks, Status::pass), count(checks, Status::warn),
                      count(checks, Status::fail)) +
-         answers(checks, columns) + savers(checks);
+         answers(checks, columns) + savers(checks, columns);
 }
 
 std::string to_json(const Checks& checks) {

@@ -5,7 +5,10 @@
 
 #include "gpt/layout/freeze.h"
 #include "gpt/model/compile.h"
+#include "gpt/ops/activation.h"
+#include "gpt/ops/attention.h"
 #include "gpt/ops/classifier.h"
+#include "gpt/ops/norm.h"
 #include "gpt/optim/muon.h"
 #include "gpt/optim/newton_schulz.h"
 #include "gpt/products/product.h"
@@ -14,7 +17,7 @@
 namespace gpt::plan {
 namespace {
 
-constexpr double kFloatBytes = 4;
+using ops::kFloatBytes;
 
 // What autograd keeps, in bytes per token. Letters as in model/gpt.h; `s` is the size of a compute value.
 class ActivationBytes {
@@ -24,12 +27,16 @@ class ActivationBytes {
         form_(form),
         own_attention_(form.own_operators && !form.cuda),
         s_(static_cast<double>(c10::elementSize(form.compute_type))),
+        kept_{.own = form.own_operators,
+              .cuda = form.cuda,
+              .value_size = s_,
+              .sum_size = form.end_to_end ? s_ : kFloatBytes},
         C_(static_cast<double>(model.n_embd)),
         A_(static_cast<double>(model.attention_width())),
         kv_(static_cast<double>(model.kv_heads() * model.head_dim())),
         F_(static_cast<double>(model.hidden())) {}
 
-  double residual() const { return (form_.end_to_end ? s_ : kFloatBytes) * C_; }  // the stream, once per addition
+  double residual() const { return kept_.sum_size * C_; }  // the stream, once per addition
   // What a block keeps from its forward pass to its backward pass.
   double kept(GradientCheckpointing level) const {
     switch (level) {
@@ -52,7 +59,7 @@ class ActivationBytes {
     return form_.own_operators || form_.cuda || !form_.fused_attention ? 0 : s_ * T * T;
   }
   // After the embedding, whose mask our own operator draws again; before the head.
-  double outside_blocks() const { return (form_.own_operators ? 0 : dropout(C_)) + norm(); }
+  double outside_blocks() const { return dropout() + norm(); }
 
   // The head's logits of a chunk, which become their gradient. The gradient of x is there already, and x itself.
   double head(const TrainingConfig& training) const {
@@ -93,32 +100,19 @@ class ActivationBytes {
   }
 
  private:
-  // The input, and the output as the following product takes it. On a CPU ATen has no fused RMSNorm: it keeps x / rms(x) too, and
-  // an x of 16 bits in float32.
   double norm(bool keeps_output = true) const {
-    const bool unfused = model_.norm == Norm::rmsnorm && !form_.cuda && !form_.own_operators;
-    return residual() + (keeps_output ? s_ * C_ : 0) + (unfused ? (form_.end_to_end ? 2 : 1) * kFloatBytes * C_ : 0);
+    return ops::norm_kept_bytes(kept_, model_.norm, model_.n_embd, keeps_output);
   }
 
-  // What an operator of ATen's keeps: a mask of bytes on CUDA and one of values on a CPU.
-  double dropout(double width) const { return model_.dropout > 0 ? (form_.cuda ? 1 : s_) * width : 0; }
-  // What is added to the residual stream; our own operator draws the mask again.
-  double branch_dropouts() const { return form_.own_operators ? 0 : dropout(C_) * (model_.mlp == Mlp::gelu ? 2 : 1); }
+  double dropout() const { return ops::dropout_kept_bytes(kept_, model_.dropout, model_.n_embd); }
+  double branch_dropouts() const { return dropout() * (model_.mlp == Mlp::gelu ? 2 : 1); }
 
   // One value for each head and each position that is looked at.
   double matrix() const { return static_cast<double>(model_.heads() * model_.block_size); }
 
   double attention() const {
-    const double output = s_ * A_;
-    if (form_.fused_attention) {
-      // Our own kernels rotate while they read, or in place.
-      const double rotated = model_.position == Position::rope && !form_.own_operators ? s_ * (A_ + kv_) : 0;
-      const double log_sum_exp = kFloatBytes * static_cast<double>(model_.heads());
-      return s_ * (A_ + 2 * kv_) + rotated + output + log_sum_exp;
-    }
-    // The unfused kernel works in float32: scaled q and k, v, and the matrix of T weights per head. Dropout keeps its mask and
-    // the weights that are left as well.
-    return kFloatBytes * (3 * A_ + matrix() * (model_.dropout > 0 ? 3 : 1)) + output;
+    return ops::attention_kept_bytes(kept_, {model_.heads(), model_.kv_heads(), {model_.dropout}}, model_.head_dim(),
+                                     model_.block_size, form_.fused_attention, model_.position == Position::rope);
   }
 
   // The gradient of the output and that of the packed product, which ATen puts together from three.
@@ -128,12 +122,9 @@ class ActivationBytes {
     return own_attention_ ? packed + s_ * A_ : 2 * packed;
   }
 
-  // GELU: its input and output. Gated: both branches and their product; ATen also keeps the gate after its activation, and a
-  // mask.
   double mlp(bool keeps_product = true) const {
-    const double product = keeps_product ? s_ * F_ : 0;
-    if (model_.mlp == Mlp::gelu) return s_ * F_ + product;
-    return 2 * s_ * F_ + product + (form_.own_operators ? 0 : s_ * F_ + dropout(F_));
+    if (model_.mlp == Mlp::gelu) return ops::activation_kept_bytes(kept_, model_.hidden(), keeps_product);
+    return ops::gated_activation_kept_bytes(kept_, model_.hidden(), model_.dropout, keeps_product);
   }
   // The gradients of the product's input and of what it is computed from; a product that was kept is free by then.
   double mlp_backward(GradientCheckpointing level) const {
@@ -145,7 +136,9 @@ class ActivationBytes {
   const ModelConfig& model_;
   const ActivationForm& form_;
   bool own_attention_;  // which this program has for a CPU
-  double s_, C_, A_, kv_, F_;
+  double s_;
+  ops::KeptForm kept_;
+  double C_, A_, kv_, F_;
 };
 
 double trained_values(const Config& config) {
@@ -214,9 +207,7 @@ double divided_gradients(const std::vector<ParameterRow>& rows, const FlatLayout
 
 }  // namespace
 
-double MemoryEstimate::total() const { return weights + gradients + moments + activations + logits + workspace; }
-
-MemoryEstimate estimate_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form) {
+MemoryUse estimate_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form) {
   const std::vector<ParameterRow> rows = parameter_table(model, training.freeze);
   const FlatLayout layout = flat_layout(rows);
   const auto trained = static_cast<double>(layout.trained_size),
@@ -227,7 +218,7 @@ MemoryEstimate estimate_memory(const ModelConfig& model, const TrainingConfig& t
   const bool is_narrow = form.compute_type != at::kFloat;
   const ActivationBytes bytes(model, form);
 
-  MemoryEstimate estimate;
+  MemoryUse estimate;
   const PrecisionConfig& precision = training.precision;
   const bool has_copies = is_narrow && precision.master_weights;
   const at::ScalarType gradient = gradient_type(training, form.end_to_end);
@@ -237,12 +228,12 @@ MemoryEstimate estimate_memory(const ModelConfig& model, const TrainingConfig& t
   estimate.gradients =
       form.gradient_parts > 1 ? divided_gradients(rows, layout, form, size(gradient)) : trained * size(gradient);
   const StateBytes state = state_bytes(rows, layout, training.optimizer);
-  estimate.moments = form.state_share * static_cast<double>(state.device);
+  estimate.optimizer = form.state_share * static_cast<double>(state.device);
   estimate.host = form.state_share * static_cast<double>(state.host);
   if (form.state_share < 1) {
     // To save, the first process brings all of it together in the host's memory, which on a CPU is that of all.
     const auto together = static_cast<double>(state.device + state.host);
-    form.cuda ? estimate.host += together : estimate.moments += form.state_share * together;
+    form.cuda ? estimate.host += together : estimate.optimizer += form.state_share * together;
   }
   const GradientCheckpointing level = training.execution.gradient_checkpointing;
   estimate.activations = tokens * (layers * bytes.kept(level) + bytes.outside_blocks());

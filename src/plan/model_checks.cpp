@@ -125,13 +125,12 @@ MemoryBudget of_each(MemoryBudget all, at::Device device, int64_t processes) {
 
 Check check_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form,
                    const MemoryBudget& memory) {
-  const MemoryEstimate estimate = estimate_memory(model, training, form);
-  const std::pair<const char*, double> parts[] = {
-      {"weights", estimate.weights},   {"gradients", estimate.gradients},
-      {"optimizer", estimate.moments}, {"activations", estimate.activations},
-      {"logits", estimate.logits},     {"workspace", estimate.workspace},
-      {"data", memory.data},           {"exchange", memory.exchange},
-      {"program", memory.program}};
+  const MemoryUse estimate = estimate_memory(model, training, form);
+  MemoryUse with_data = estimate;
+  with_data.data = memory.data;
+  auto parts = with_data.parts();
+  parts.emplace_back("exchange", memory.exchange);
+  parts.emplace_back("program", memory.program);
   const double needed = memory.taken() + estimate.total();
   std::string list;
   Check check;

@@ -12,8 +12,6 @@
 namespace gpt::plan {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 // A step reaches between a fifth and a half of the speed of its matrix products alone.
 constexpr double kUsualShare = 0.3;
 
@@ -29,21 +27,8 @@ int64_t batch_size_for(const Config& config, double product_speed, int64_t large
   return std::min<int64_t>(largest_batch, static_cast<int64_t>(sequences));
 }
 
-struct Measured {
-  double seconds = 0;  // the time of the median update
-  int64_t updates = 0;
-};
-
-Measured measure(run::Run& run, int64_t micro_batches, double seconds) {
-  std::vector<double> updates;
-  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
-  do {
-    const auto begin = Clock::now();
-    run.try_update(micro_batches);
-    updates.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
-  } while (Clock::now() < end);
-  std::sort(updates.begin(), updates.end());
-  return {updates[updates.size() / 2], std::ssize(updates)};
+double seconds_since_boot() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 }  // namespace
@@ -59,9 +44,28 @@ std::optional<Trial> try_steps(const run::Setup& setup, double product_speed, in
   run::Setup small = run::for_trial(setup);
   small.config.training.batch_size = batch_size;
   run::Run run(small);
+  return time_updates(
+      training, batch_size, warm_up, seconds, [&](int64_t micro_batches) { run.try_update(micro_batches); },
+      seconds_since_boot);
+}
+
+Trial time_updates(const TrainingConfig& training, int64_t batch_size, int64_t warm_up, double seconds,
+                   const std::function<void(int64_t micro_batches)>& update, const std::function<double()>& now) {
+  struct Measured {
+    double seconds = 0;  // the time of the median update
+    int64_t updates = 0;
+  };
   const auto measure_updates_of = [&](int64_t micro_batches) {
-    for (int64_t i = 0; i < warm_up; ++i) (void)measure(run, micro_batches, 0);
-    return measure(run, micro_batches, seconds / 2);
+    for (int64_t i = 0; i < warm_up; ++i) update(micro_batches);
+    std::vector<double> times;
+    const double end = now() + seconds / 2;
+    do {
+      const double begin = now();
+      update(micro_batches);
+      times.push_back(now() - begin);
+    } while (now() < end);
+    std::sort(times.begin(), times.end());
+    return Measured{times[times.size() / 2], std::ssize(times)};
   };
   const Measured one = measure_updates_of(1);
   const bool is_whole = batch_size == training.batch_size && training.gradient_accumulation_steps == 1;

@@ -10,6 +10,7 @@
 #include "content.h"
 #include "gpt/core/format.h"
 #include "gpt/core/printable.h"
+#include "gpt/core/text_table.h"
 #include "json_lines.h"
 #include "source_list.h"
 
@@ -40,22 +41,19 @@ std::string how_it_is_read(const Source& source, const std::string& field) {
   return describe(content.kind, content.packing);
 }
 
-std::string line(const std::string& size, const std::string& how, const std::string& name) {
-  return fmt::format("{:>9}  {:<24}  {}\n", size, how, name);
-}
-
 }  // namespace
 
 std::string list_input(const PrepareOptions& options, const std::string& output_dir) {
   const SourceList list = find_sources(options.inputs, output_dir, options.cache_dir);
-  std::string read, passed_over;
+  TextTable read{{{TextColumn::right, 9}, {TextColumn::left, 24}, {}}};
+  std::string passed_over;
   int64_t files = 0, bytes = 0, others = std::ssize(list.passed_over);
   for (const PassedOver& file : list.passed_over)
     passed_over += fmt::format("passed over: {}\n", printable_line(file.why));
   for (const Source& source : list.sources) {
     try {
-      read += line(source.stream ? "" : format_bytes(static_cast<double>(source.bytes)),
-                   how_it_is_read(source, options.text_field), printable_line(source.name));
+      read.rows.push_back({source.stream ? "" : format_bytes(static_cast<double>(source.bytes)),
+                           how_it_is_read(source, options.text_field), printable_line(source.name)});
       ++files, bytes += source.bytes;
     } catch (const UnreadableSource& error) {
       if (!source.found) throw;
@@ -63,7 +61,7 @@ std::string list_input(const PrepareOptions& options, const std::string& output_
       ++others;
     }
   }
-  std::string result = read + passed_over;
+  std::string result = read.text() + passed_over;
   for (const LeftOut& entry : list.left_out)
     result +=
         fmt::format("left out: {}: {}\n", printable_line(entry.path), entry.what.empty() ? "it is hidden" : entry.what);

@@ -25,6 +25,7 @@
 #include "gpt/core/log.h"
 #include "gpt/core/printable.h"
 #include "gpt/core/process.h"
+#include "gpt/core/text_table.h"
 #include "gpt/data/metadata.h"
 #include "gpt/data/replacement.h"
 #include "gpt/prepare/prepare.h"
@@ -212,15 +213,16 @@ std::string describe_text_cache(const DataConfig& config, bool json) {
   int64_t bytes = 0;
   for (const CacheEntry& entry : entries) bytes += entry.bytes;
   const std::string limit = config.cache_limit == 0 ? "none" : fmt::format("{} GB", config.cache_limit);
-  std::string lines = fmt::format("{}: {}, {} (data.cache_limit: {})\n", printable_line(root),
-                                  texts(std::ssize(entries)), size_text(bytes), limit);
+  TextTable table{{{TextColumn::right, 9}, {}, {}}};
   for (const CacheEntry& entry : entries) {
     const auto seconds = static_cast<std::time_t>(entry.last_used / 1'000'000'000);
-    lines += fmt::format("{:>9}  last used {:%Y-%m-%d %H:%M}  {}  in {}\n", size_text(entry.bytes),
-                         fmt::localtime(seconds), entry.text.empty() ? "(unfinished)" : printable_line(entry.text),
-                         fs::path(entry.path).filename().string());
+    table.rows.push_back({size_text(entry.bytes), fmt::format("last used {:%Y-%m-%d %H:%M}", fmt::localtime(seconds)),
+                          fmt::format("{}  in {}", entry.text.empty() ? "(unfinished)" : printable_line(entry.text),
+                                      fs::path(entry.path).filename().string())});
   }
-  return lines;
+  return fmt::format("{}: {}, {} (data.cache_limit: {})\n", printable_line(root), texts(std::ssize(entries)),
+                     size_text(bytes), limit) +
+         table.text();
 }
 
 std::string clear_text_cache(const DataConfig& config) {

@@ -9,6 +9,7 @@
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
 #include "gpt/core/terminal.h"
+#include "gpt/core/text_table.h"
 #include "gpt/report/loss_curve.h"
 #include "gpt/report/run_history.h"
 
@@ -21,10 +22,9 @@ struct Row {
   TimingRecord sum;
 };
 
-std::string row_text(const std::string& label, const TimingRecord& sum) {
-  return fmt::format("\n  {:<24} {:>10} {:>12}", label,
-                     format_short_duration(sum.seconds / static_cast<double>(sum.steps)),
-                     format_count(static_cast<double>(sum.tokens) / sum.seconds));
+std::vector<std::string> cells_of(const std::string& label, const TimingRecord& sum) {
+  return {label, format_short_duration(sum.seconds / static_cast<double>(sum.steps)),
+          format_count(static_cast<double>(sum.tokens) / sum.seconds)};
 }
 
 // What a log line says beside its position. The higher the rank, the sooner a narrow terminal goes without it.
@@ -140,17 +140,20 @@ void TimingTable::timing(const TimingRecord& timing) {
 void TimingTable::end() { log::info(text()); }
 
 std::string TimingTable::text() const {
-  std::string table = fmt::format("  {:<24} {:>10} {:>12}", "steps", "time/step", "tokens/s");
+  TextTable table{.columns = {{TextColumn::left, 24}, {TextColumn::right, 10}, {TextColumn::right, 12}},
+                  .rows = {{"steps", "time/step", "tokens/s"}},
+                  .before = "  ",
+                  .between = " "};
   TimingRecord total;
   for (const auto& [first_step, sum] : rows_of(intervals_, first_step_)) {
     const int64_t last_step = first_step + sum.steps - 1;
     const std::string range = sum.steps == 1 ? std::to_string(last_step) : fmt::format("{}-{}", first_step, last_step);
-    table += row_text(range + (sum.is_warm_up ? " (start)" : ""), sum);
+    table.rows.push_back(cells_of(range + (sum.is_warm_up ? " (start)" : ""), sum));
     if (!sum.is_warm_up) total += sum;
   }
-  if (total.steps > 0) table += row_text("after the start", total);
-  if (efficiency_) table += "\n  " + efficiency_text(*efficiency_);
-  return table;
+  if (total.steps > 0) table.rows.push_back(cells_of("after the start", total));
+  const std::string text = table.text();
+  return efficiency_ ? text + "  " + efficiency_text(*efficiency_) : text.substr(0, text.size() - 1);
 }
 
 // Two points make no curve: a run of a few steps closes without one.

@@ -6,11 +6,17 @@
 
 namespace gpt {
 
-double MemoryUse::total() const { return weights + gradients + optimizer + data + activations + workspace; }
+double MemoryUse::total() const { return weights + gradients + optimizer + data + activations + logits + workspace; }
 
 std::vector<std::pair<std::string, double>> MemoryUse::parts() const {
-  return {{"weights", weights}, {"gradients", gradients},     {"optimizer", optimizer},
-          {"data", data},       {"activations", activations}, {"workspace", workspace}};
+  std::vector<std::pair<std::string, double>> parts{{"weights", weights},
+                                                    {"gradients", gradients},
+                                                    {"optimizer", optimizer},
+                                                    {"data", data},
+                                                    {"activations", activations}};
+  if (logits > 0) parts.emplace_back("logits", logits);  // which nobody measures
+  parts.emplace_back("workspace", workspace);
+  return parts;
 }
 
 std::string to_text(const MemoryUse& use) {

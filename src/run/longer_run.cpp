@@ -53,6 +53,11 @@ std::optional<std::string> checkpoint_before_decay(const StartingPoint& start, c
   return (folder / stable_checkpoint(*newest)).string();
 }
 
+void move_before_decay(StartingPoint& start, const Config& now, int64_t steps_per_epoch) {
+  if (std::filesystem::path(start.path).filename() != kLastCheckpoint) return;
+  if (const auto path = checkpoint_before_decay(start, now, steps_per_epoch)) start = {load_checkpoint(*path), *path};
+}
+
 std::optional<std::string> describe_rate_change(const Checkpoint& checkpoint, const Config& now,
                                                 int64_t steps_per_epoch) {
   constexpr double kFelt = 0.01;  // a share of the rate

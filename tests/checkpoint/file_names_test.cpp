@@ -42,15 +42,16 @@ TEST(CheckpointNames, AFolderStandsForItsLastCheckpoint) {
   EXPECT_EQ(checkpoint_file(folder / kBestCheckpoint), folder / kBestCheckpoint);
   EXPECT_EQ(checkpoint_file(""), "");
   const std::string numbered[] = {numbered_checkpoint(5), numbered_checkpoint(20)};
-  const std::string for_rollback = rollback_checkpoint(10), stable = stable_checkpoint(12);
-  for (const std::string& name :
-       {std::string(kBestCheckpoint), stable, for_rollback, numbered[0], numbered[1], std::string(kLastCheckpoint)}) {
+  const std::string for_rollback = rollback_checkpoint(10), stable = stable_checkpoint(20),
+                    later = stable_checkpoint(100);
+  for (const std::string& name : {std::string(kBestCheckpoint), numbered[0], for_rollback, stable, numbered[1], later,
+                                  std::string(kLastCheckpoint)}) {
     const std::string path = folder.file(name, "");  // each is newer than those before it
     EXPECT_EQ(checkpoint_file(folder.path()), path);
   }
   EXPECT_EQ(newest_first(folder.path(), names_in(folder.path())),
-            (std::vector<std::string>{folder / kLastCheckpoint, folder / numbered[1], folder / numbered[0],
-                                      folder / for_rollback, folder / stable, folder / kBestCheckpoint}));
+            (std::vector<std::string>{folder / kLastCheckpoint, folder / later, folder / numbered[1], folder / stable,
+                                      folder / for_rollback, folder / numbered[0], folder / kBestCheckpoint}));
 }
 
 TEST(CheckpointNames, ResumeFromNamesACheckpointUnlessItIsARule) {

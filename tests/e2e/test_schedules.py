@@ -47,6 +47,9 @@ class Schedules(unittest.TestCase):
         self.assertEqual(sorted(p.name for p in grown.glob("ckpt*")), ["ckpt.pt", "ckpt_best.pt", stable.name])
         self.assertLess(rates(grown)[16], rates(grown)[13])
 
+        words = programs.flags({**programs.TINY, **WSD, "training.max_steps": 32, "data.text": self.text, "output_dir": grown})
+        found = programs.checks(*words, "--no-probe")
+        self.assertIn(f"{stable} is at step 12 of 32: the same command continues", found["output folder"]["detail"])
         longer = self.train("grown", **{**WSD, "training.max_steps": 32})
         self.assertIn("The run is longer now: it goes on without a jump of the learning rate, from before the decay, "
                       f"{stable} (step 12); what lies beyond it is now in {grown}/set_aside/1", longer.stderr)

@@ -16,7 +16,9 @@
 #include "gpt/model/compile.h"
 #include "gpt/optim/adamw.h"
 #include "gpt/products/product.h"
+#include "gpt/run/measured_memory.h"
 #include "plan/gpt2.h"
+#include "train/tiny_run.h"
 
 namespace gpt::plan {
 namespace {
@@ -112,8 +114,8 @@ TEST_P(MemoryOf, IsWhatAStepAllocates) {
   const std::string parts =
       fmt::format("estimate {:.2f} of {}; weights {}, gradients {}, AdamW {}, activations {}, logits {}, workspace {}",
                   share, format_bytes(static_cast<double>(memory.peak)), format_bytes(estimate.weights),
-                  format_bytes(estimate.gradients), format_bytes(estimate.moments), format_bytes(estimate.activations),
-                  format_bytes(estimate.logits), format_bytes(estimate.workspace));
+                  format_bytes(estimate.gradients), format_bytes(estimate.optimizer),
+                  format_bytes(estimate.activations), format_bytes(estimate.logits), format_bytes(estimate.workspace));
   EXPECT_GE(share, 1) << parts;
   EXPECT_LE(share - product_workspace / static_cast<double>(memory.peak), 1.09) << parts;
 }
@@ -240,23 +242,47 @@ INSTANTIATE_TEST_SUITE_P(
         Form{.name = "llama_untied", .is_llama = true, .vocab_size = 8192, .batch_size = 2, .tie_weights = false}),
     [](const auto& info) { return info.param.name; });
 
+// The estimate and the measurement have the same parts. Weights, gradients and state are known exactly.
+TEST(Estimates, PartsAreThoseThatAreMeasured) {
+  use_cpu_allocator();
+  const Corpus corpus = some_corpus(/*lines=*/200);
+  Config config = tiny_config(corpus);
+  config.model.n_layer = 4, config.model.n_embd = 128, config.model.block_size = 64, config.model.dropout = 0;
+  config.training.batch_size = 16, config.training.gradient_accumulation_steps = 1;
+  const Precision precision;
+  reset_cpu_memory_peak();
+  TinyRun run(config, corpus, at::kCPU, precision);
+  (void)run.train_to(3);
+  const auto measured = run::measured_memory(run.state, run.step);
+  if (!measured) GTEST_SKIP() << "the allocator that counts is not in use, as under the address sanitizer";
+  const MemoryUse estimate =
+      estimate_memory(config.model, config.training,
+                      activation_form(config.model, config.training, {}, describe_device(at::kCPU), precision));
+  EXPECT_EQ(estimate.weights, measured->weights);
+  EXPECT_EQ(estimate.gradients, measured->gradients);
+  EXPECT_EQ(estimate.optimizer, measured->optimizer);
+  EXPECT_EQ(estimate.host, measured->host);
+  EXPECT_NEAR(estimate.activations, measured->activations, 0.05 * measured->activations);
+  EXPECT_GE(estimate.logits + estimate.workspace, 0.95 * measured->workspace);
+}
+
 TEST(Estimates, ParametersCostSixteenBytesEach) {
   TrainingConfig training;
   const auto estimate = estimate_memory(gpt2_small(), training, {});
   const double parameters = 124475904;  // GPT-2 with 50,304 rows of vocabulary
-  EXPECT_EQ(estimate.weights + estimate.gradients + estimate.moments, 16 * parameters);
+  EXPECT_EQ(estimate.weights + estimate.gradients + estimate.optimizer, 16 * parameters);
   EXPECT_EQ(static_cast<double>(checkpoint_bytes(gpt2_small(), {})), 12 * parameters);
 }
 
 // Each of four processes has a quarter, and the first one brings all of it together to save: on a CPU in the memory that all share.
 TEST(Estimates, ZeroDividesTheStateAmongTheProcesses) {
-  const double moments = estimate_memory(gpt2_small(), {}, {}).moments;
+  const double moments = estimate_memory(gpt2_small(), {}, {}).optimizer;
   DistributedConfig distributed;
   distributed.processes = 4, distributed.zero = 1;
   const ActivationForm form = activation_form(gpt2_small(), {}, distributed, describe_device(at::kCPU), {});
-  EXPECT_EQ(estimate_memory(gpt2_small(), {}, form).moments, moments / 4 + moments / 4);
-  const MemoryEstimate on_gpu = estimate_memory(gpt2_small(), {}, {.cuda = true, .state_share = 0.25});
-  EXPECT_EQ(on_gpu.moments, moments / 4);
+  EXPECT_EQ(estimate_memory(gpt2_small(), {}, form).optimizer, moments / 4 + moments / 4);
+  const MemoryUse on_gpu = estimate_memory(gpt2_small(), {}, {.cuda = true, .state_share = 0.25});
+  EXPECT_EQ(on_gpu.optimizer, moments / 4);
   EXPECT_EQ(on_gpu.host, moments);
   distributed.processes = 1;
   EXPECT_EQ(activation_form(gpt2_small(), {}, distributed, describe_device(at::kCPU), {}).state_share, 1);
@@ -283,11 +309,11 @@ TEST(Estimates, Zero2DividesTheGradientsToo) {
 
 TEST(Estimates, MuonHasOneMomentumAndRoomForProducts) {
   TrainingConfig training;
-  const MemoryEstimate adamw = estimate_memory(gpt2_small(), training, {});
+  const MemoryUse adamw = estimate_memory(gpt2_small(), training, {});
   training.optimizer.kind = OptimizerKind::muon;
-  const MemoryEstimate muon = estimate_memory(gpt2_small(), training, {});
+  const MemoryUse muon = estimate_memory(gpt2_small(), training, {});
   const double matrices = 12.0 * 12 * 768 * 768;
-  EXPECT_EQ(adamw.moments - muon.moments, 4 * matrices);
+  EXPECT_EQ(adamw.optimizer - muon.optimizer, 4 * matrices);
   EXPECT_EQ(muon.workspace, adamw.workspace) << "the passes need more than the update";
   EXPECT_EQ(static_cast<double>(checkpoint_bytes(gpt2_small(), training)),
             static_cast<double>(checkpoint_bytes(gpt2_small(), {})) - 4 * matrices);
@@ -295,7 +321,7 @@ TEST(Estimates, MuonHasOneMomentumAndRoomForProducts) {
   ModelConfig tiny = gpt2(/*layers=*/1, /*heads=*/12, /*width=*/768);
   tiny.block_size = 1, tiny.vocab_size = 64;
   training.batch_size = 1;
-  const MemoryEstimate least = estimate_memory(tiny, training, {});
+  const MemoryUse least = estimate_memory(tiny, training, {});
   EXPECT_DOUBLE_EQ(least.activations + least.logits + least.workspace, 4.0 * (3 * 4 + 2) * 768 * 768);
 }
 
@@ -305,7 +331,7 @@ TEST(Estimates, FewerBitsOfStateCostLess) {
     TrainingConfig training;
     training.optimizer.state_dtype = dtype, training.optimizer.float32_embedding_state = float32_embeddings;
     const auto estimate = estimate_memory(gpt2_small(), training, {});
-    const double bytes = estimate.weights + estimate.gradients + estimate.moments;
+    const double bytes = estimate.weights + estimate.gradients + estimate.optimizer;
     EXPECT_EQ(static_cast<double>(checkpoint_bytes(gpt2_small(), training)), bytes - estimate.gradients);
     return bytes;
   };
@@ -325,8 +351,8 @@ TEST(Estimates, WhatIsOffloadedLeavesTheDevice) {
     return after.host;
   };
   EXPECT_EQ(moved(0), 0);
-  EXPECT_NEAR(moved(0.5), before.moments / 2, before.moments / 20) << "in whole tensors";
-  EXPECT_EQ(moved(1), before.moments);
+  EXPECT_NEAR(moved(0.5), before.optimizer / 2, before.optimizer / 20) << "in whole tensors";
+  EXPECT_EQ(moved(1), before.optimizer);
 }
 
 // The graphs keep the temporary memory of a step, so that evaluations take theirs besides: the stream and its sum with a branch,

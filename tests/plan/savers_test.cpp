@@ -68,7 +68,7 @@ TEST(FindSavers, AGpuMayLeaveTheStateOfTheOptimizerToTheHost) {
   const std::string offload = "training.offload_optimizer: 1";
   const DeviceInfo card = find_card("RTX 4090")->describe();
   EXPECT_EQ(saved_by(find_savers(config, card, "flash", 0), offload),
-            estimate_memory(config.model, config.training, {.cuda = true}).moments);
+            estimate_memory(config.model, config.training, {.cuda = true}).optimizer);
   EXPECT_EQ(saved_by(find_savers(config, {}, "flash", 0), offload), 0) << "a CPU's memory is the host's";
   config.training.optimizer.offload = 1;
   EXPECT_EQ(saved_by(find_savers(config, card, "flash", 0), offload), 0) << "it is there already";

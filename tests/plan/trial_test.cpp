@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "plan/text_run.h"
 
 namespace gpt::plan {
@@ -33,6 +35,28 @@ TEST_F(TryingSteps, AccumulationMultipliesTheTime) {
   const auto many = attempt(1e12);
   ASSERT_TRUE(one && many);
   EXPECT_GT(many->step_seconds, 100 * one->step_seconds);
+}
+
+// A machine with a clock of its own: an update takes 0.25 s and a micro-batch `micro_step`; the first of each kind take ten times as
+// long, and others run every seventh time.
+Trial time_made_up_updates(const TrainingConfig& training, int64_t batch_size, double micro_step) {
+  double clock = 1000;
+  std::map<int64_t, int64_t> made;  // of so many micro-batches
+  const auto update = [&](int64_t micro_batches) {
+    const int64_t before = made[micro_batches]++;
+    clock += (0.25 + static_cast<double>(micro_batches) * micro_step) * (before < 2 || before % 7 == 0 ? 10 : 1);
+  };
+  return time_updates(training, batch_size, /*warm_up=*/2, /*seconds=*/60, update, [&] { return clock; });
+}
+
+TEST(TimeOfAnUpdate, IsThatOfAllItsSequences) {
+  TrainingConfig training;
+  training.batch_size = 8;
+  EXPECT_DOUBLE_EQ(time_made_up_updates(training, 8, 0.5).step_seconds, 0.75);
+  training.gradient_accumulation_steps = 5;  // 0.25 s once, and ten times two micro-batches of 2
+  EXPECT_DOUBLE_EQ(time_made_up_updates(training, 2, 0.5).step_seconds, 0.25 + 5 * 4 * 0.5);
+  EXPECT_DOUBLE_EQ(time_made_up_updates(training, 8, 0.5).step_seconds, 0.25 + 5 * 0.5);
+  EXPECT_EQ(time_made_up_updates(training, 2, 0.5).batch_size, 2);
 }
 
 TEST_F(TryingSteps, MemoryAndTimeLimitTheBatch) {

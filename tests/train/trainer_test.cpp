@@ -108,7 +108,7 @@ class TrainerTest : public testing::Test {
   ExitCode run(const std::string& folder_path, bool is_recorded, std::unique_ptr<Listener> listener) {
     const run::Folder folder(folder_path);
     const run::Beginning begins{folder.find_start("auto", /*restart=*/false), {}};
-    const run::Setup setup{config_, corpus_, describe_device(at::kCPU), Precision{}};
+    const run::Setup setup{config_, corpus_, device_, Precision{}};
     Listeners listeners;
     listeners.add(std::move(listener), "notes");
     run::Run run(setup, begins,
@@ -130,6 +130,7 @@ class TrainerTest : public testing::Test {
   ScratchFolder root_;
   Corpus corpus_ = some_corpus(3);
   Config config_;
+  DeviceInfo device_ = describe_device(at::kCPU);
   std::vector<std::string> lines_;
   int64_t replays_ = 0;
 };
@@ -214,6 +215,33 @@ TEST_F(TrainerTest, EveryLossIsToldOnceWhateverTheLogInterval) {
   EXPECT_EQ(some.losses, each.losses);
   EXPECT_EQ(some.tokens, each.tokens);
   EXPECT_EQ(std::ssize(some.losses), kLast);
+}
+
+class HearsSteps : public Listener {
+ public:
+  explicit HearsSteps(std::vector<StepRecord>& steps) : steps_(steps) {}
+  void step(const StepRecord& record) override { steps_.push_back(record); }
+
+ private:
+  std::vector<StepRecord>& steps_;
+};
+
+// Each weight of a product costs a token 6 FLOPs, and attention 12 for each layer, column and position.
+TEST_F(TrainerTest, UtilizationIsTheShareOfTheStatedPeak) {
+  std::vector<StepRecord> steps;
+  EXPECT_EQ(run(root_ / "cpu", /*is_recorded=*/false, std::make_unique<HearsSteps>(steps)), ExitCode::ok);
+  for (const StepRecord& step : steps) EXPECT_FALSE(step.mfu) << "no data sheet says what this CPU can do";
+  steps.clear();
+  device_.name = "NVIDIA H100 80GB HBM3";
+  EXPECT_EQ(run(root_ / "gpu", /*is_recorded=*/false, std::make_unique<HearsSteps>(steps)), ExitCode::ok);
+  const int64_t C = 16, T = 8, L = 2, F = config_.model.hidden(), V = config_.model.padded_vocab();
+  const double per_token = 6.0 * static_cast<double>(V * C + L * (4 * C * C + 3 * C * F) + (2 * L + 1) * C) +
+                           12.0 * static_cast<double>(L * C * T);
+  ASSERT_EQ(std::ssize(steps), kLast);
+  for (const StepRecord& step : steps) {
+    ASSERT_TRUE(step.mfu);
+    EXPECT_NEAR(*step.mfu, step.tokens_per_second * per_token / 66.9e12, 1e-9 * *step.mfu);
+  }
 }
 
 // A learning rate of 0 brings no second best.

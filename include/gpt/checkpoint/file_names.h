@@ -23,8 +23,8 @@ bool is_stable(const std::string& name);
 // The step that is in the name of one of these three; nothing for others.
 std::optional<int64_t> step_in_name(const std::string& name);
 
-// The checkpoints among the `names` of what a run's folder holds, as paths, the newest first: ckpt.pt, the numbered ones, those for a
-// rollback, those from before a decay, the best.
+// The checkpoints among the `names` of what a run's folder holds, as paths, the newest first: ckpt.pt, those with a step in their names,
+// the best. Of one step the numbered one comes first.
 std::vector<std::string> newest_first(const std::string& folder, const std::vector<std::string>& names);
 
 // The file that a path stands for: its own, or the newest checkpoint of a folder, which is ckpt.pt where there is none.

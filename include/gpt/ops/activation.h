@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "gpt/ops/kept_bytes.h"
 #include "gpt/ops/operators.h"
 
 namespace gpt::ops {
@@ -22,6 +23,17 @@ at::Tensor activated(Activation activation, const at::Tensor& x, const at::Tenso
 // All are differentiable once. Throws c10::Error for shapes or types that do not fit.
 at::Tensor activate_gated(Activation activation, const at::Tensor& gate, const at::Tensor& in,
                           const DropoutSpec& dropout = {});
+
+// What goes in, and the result unless the following product computes it again. LibTorch's operators also keep a gate after its
+// activation, and the mask of a dropout.
+inline double activation_kept_bytes(const KeptForm& form, int64_t columns, bool keeps_result = true) {
+  return (keeps_result ? 2 : 1) * form.value_size * static_cast<double>(columns);
+}
+inline double gated_activation_kept_bytes(const KeptForm& form, int64_t columns, double dropout,
+                                          bool keeps_result = true) {
+  const int values = 2 + (form.own ? 0 : 1) + (keeps_result ? 1 : 0);
+  return values * form.value_size * static_cast<double>(columns) + dropout_kept_bytes(form, dropout, columns);
+}
 
 // y = GELU(x) by the device's kernel, without autograd, for tensors of one type and shape.
 void gelu_out(const at::Tensor& x, const at::Tensor& y);

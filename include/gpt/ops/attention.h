@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "gpt/ops/heads.h"
+#include "gpt/ops/kept_bytes.h"
 #include "gpt/ops/rotary.h"
 
 namespace gpt::ops {
@@ -25,5 +26,21 @@ namespace gpt::ops {
 // Differentiable once in qkv. The gradient is packed like qkv. On a CPU sums are float32, nothing of size T x T is kept, and
 // the results are the same for every number of threads. Throws c10::Error for shapes or types that do not fit.
 at::Tensor attention(at::Tensor qkv, const AttentionSpec& spec, const RotaryTables& rotary = {});
+
+// Of heads D wide and sequences of T tokens: queries, keys and values, the output, and a number for each head and token. Where it is not
+// fused, LibTorch's kernel works in float32 and keeps scaled queries and keys, the values and a weight for each position, with dropout
+// also its mask and the weights that are left.
+inline double attention_kept_bytes(const KeptForm& form, const AttentionSpec& spec, int64_t D, int64_t T, bool is_fused,
+                                   bool is_rotated) {
+  const auto H = static_cast<double>(spec.heads), queries = static_cast<double>(spec.heads * D),
+             keys = static_cast<double>(spec.kv_heads * D), output = form.value_size * queries;
+  if (!is_fused) {
+    const double weights = H * static_cast<double>(T) * (spec.dropout.probability > 0 ? 3 : 1);
+    return kFloatBytes * (3 * queries + weights) + output;
+  }
+  // Our own kernels rotate while they read, or in place.
+  const double rotated = is_rotated && !form.own ? form.value_size * (queries + keys) : 0;
+  return form.value_size * (queries + 2 * keys) + rotated + output + kFloatBytes * H;
+}
 
 }  // namespace gpt::ops

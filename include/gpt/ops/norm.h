@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "gpt/ops/kept_bytes.h"
 #include "gpt/ops/operators.h"
 
 namespace gpt::ops {
@@ -21,5 +22,13 @@ namespace gpt::ops {
 // types that do not fit.
 Normalized add_norm(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch = {},
                     const DropoutSpec& dropout = {});
+
+// The sum, and the output as the following product takes it, unless that computes it again.
+inline double norm_kept_bytes(const KeptForm& form, Norm kind, int64_t columns, bool keeps_output = true) {
+  double bytes = form.sum_size + (keeps_output ? form.value_size : 0);
+  // On a CPU ATen has no fused RMSNorm: it keeps x / rms(x) too, and an x of 16 bits in float32.
+  if (kind == Norm::rmsnorm && !form.own && !form.cuda) bytes += (form.sum_size < kFloatBytes ? 2 : 1) * kFloatBytes;
+  return bytes * static_cast<double>(columns);
+}
 
 }  // namespace gpt::ops

@@ -10,6 +10,7 @@
 #include "gpt/config/config.h"
 #include "gpt/device/device.h"
 #include "gpt/device/precision.h"
+#include "gpt/report/memory_use.h"
 
 namespace gpt::plan {
 
@@ -39,20 +40,10 @@ ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& t
                                const DistributedConfig& distributed, const DeviceInfo& device,
                                const Precision& precision, const std::string& attention);
 
-// Bytes of tensors on the training device at the peak of a step.
-struct MemoryEstimate {
-  double weights = 0;    // 4 per parameter, and 2 more for copies of 16 bits, or these alone
-  double gradients = 0;  // 4 per parameter or 2, kept from step to step
-  double moments = 0;  // optimizer state: 8 per parameter for AdamW's two, 4 or 2 with fewer bits; without those below
-  double activations = 0;  // kept from the forward pass for the backward pass
-  double logits = 0;       // logits of a chunk, which become their gradients, where the peak is at the head
-  double workspace = 0;    // what else the head takes, or the backward pass of one block where that is more
-  double host = 0;         // what the optimizer has in the memory of the host, and so not part of the total
-  double total() const;
-};
-
-// `model.vocab_size` must be set.
-MemoryEstimate estimate_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form);
+// What tensors take at the peak of a step, without the tokens. For each parameter, weights take 4 bytes, and 2 more for copies of 16
+// bits, or these alone; gradients 4 or 2; AdamW's two moments 8, or with fewer bits 4 or 2. The workspace is what the head takes
+// besides its logits, or the backward pass of one block where that is more. `model.vocab_size` must be set.
+MemoryUse estimate_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form);
 
 // The largest batch_size whose estimate is within `bytes`; nothing when not even one sequence is.
 std::optional<int64_t> largest_batch_size(const ModelConfig& model, TrainingConfig training, const ActivationForm& form,

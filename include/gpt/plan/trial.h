@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 
 #include "gpt/run/setup.h"
@@ -12,13 +13,21 @@ namespace gpt::plan {
 struct Trial {
   double step_seconds = 0;  // the time of one update of the configuration, all its micro-steps included
   int64_t updates = 0;      // updates that were timed
-  int64_t batch_size =
-      0;  // sequences per micro-step of the trial; fewer than the configuration's where those would take long
+  // Sequences per micro-step of the trial; fewer than the configuration's where those would take long.
+  int64_t batch_size = 0;
 };
 
 // Takes about `seconds`, plus one warm-up update. `product_speed`: FLOP/s, from which the size of the trial follows.
 // Nothing where even one sequence would take longer than that. The state of a
 // trial of `largest_batch` sequences must fit into memory.
 std::optional<Trial> try_steps(const run::Setup& setup, double product_speed, int64_t largest_batch, double seconds);
+
+// Its measurement alone, of `batch_size` sequences at a time.
+//
+//   update: makes one of so many micro-batches.
+//   now: a clock, in seconds.
+//   warm_up: updates of each number of micro-batches before those that are timed.
+Trial time_updates(const TrainingConfig& training, int64_t batch_size, int64_t warm_up, double seconds,
+                   const std::function<void(int64_t micro_batches)>& update, const std::function<double()>& now);
 
 }  // namespace gpt::plan

@@ -15,6 +15,10 @@ namespace gpt::run {
 std::optional<std::string> checkpoint_before_decay(const StartingPoint& start, const Config& now,
                                                    int64_t steps_per_epoch);
 
+// Where that is so of the last checkpoint of a folder, the other one takes its place; no file changes. Throws gpt::Error(checkpoint) where
+// it cannot be read.
+void move_before_decay(StartingPoint& start, const Config& now, int64_t steps_per_epoch);
+
 // Where the rate of the next update is another one than it would have been without the changes to the configuration: a line that says so.
 std::optional<std::string> describe_rate_change(const Checkpoint& checkpoint, const Config& now,
                                                 int64_t steps_per_epoch);

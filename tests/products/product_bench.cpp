@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "gpt/products/product.h"
-#include "ops/operator_times.h"
+#include "products/timing.h"
 
 namespace gpt::ops {
 namespace {

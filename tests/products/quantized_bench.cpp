@@ -17,7 +17,7 @@
 
 #include "gpt/model/quantized_model.h"
 #include "gpt/ops/narrow_weights.h"
-#include "ops/operator_times.h"
+#include "products/timing.h"
 #include "support/cached_batch.h"
 
 namespace gpt::ops {
