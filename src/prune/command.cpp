@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <limits>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
 #include "gpt/core/printable.h"
+#include "gpt/core/text_table.h"
 #include "gpt/data/token_file.h"
 #include "gpt/device/cpu_threads.h"
 #include "gpt/device/device.h"
@@ -49,22 +51,11 @@ Checkpoint beginning_of(const Checkpoint& large, const GPT& model, NamedTensors 
   return small;
 }
 
-struct TableRow {
-  std::string name, before, after, note;
-};
-
-std::string table_of(const std::vector<TableRow>& rows) {
-  std::string table = fmt::format("  {:<28} {:>12} {:>12}\n", "", "before", "after");
-  for (const TableRow& row : rows) {
-    const std::string note = row.note.empty() ? "" : "   " + row.note;
-    table += fmt::format("  {:<28} {:>12} {:>12}{}\n", row.name, row.before, row.after, note);
-  }
-  return table;
-}
+using Row = std::vector<std::string>;  // what, before, after, and what there is to say
 
 std::string change(double before, double after) { return fmt::format("{:+.1f}%", 100 * (after / before - 1)); }
 
-TableRow count_row(const char* name, int64_t before, int64_t after, const std::string& note = "") {
+Row count_row(const char* name, int64_t before, int64_t after, const std::string& note = "") {
   std::string text = before == after ? "" : change(static_cast<double>(before), static_cast<double>(after));
   if (!note.empty()) text += ", " + note;
   return {name, with_commas(before), with_commas(after), std::move(text)};
@@ -86,8 +77,9 @@ std::string left_out(const std::vector<KeptLayer>& kept, int64_t layers) {
 std::string report(const ModelConfig& large, const ModelConfig& small, const std::vector<KeptLayer>& kept,
                    double loss_before, double loss_after) {
   const double flops_before = flops_per_token(large), flops_after = flops_per_token(small);
-  std::vector<TableRow> rows{count_row("layers", large.n_layer, small.n_layer, left_out(kept, large.n_layer)),
-                             count_row("heads of a layer", large.heads(), small.heads())};
+  std::vector<Row> rows{{"", "before", "after", ""},
+                        count_row("layers", large.n_layer, small.n_layer, left_out(kept, large.n_layer)),
+                        count_row("heads of a layer", large.heads(), small.heads())};
   if (large.kv_heads() != large.heads())
     rows.push_back(count_row("key and value heads", large.kv_heads(), small.kv_heads()));
   rows.push_back(count_row("neurons of a layer", large.hidden(), small.hidden()));
@@ -96,7 +88,8 @@ std::string report(const ModelConfig& large, const ModelConfig& small, const std
                   change(flops_before, flops_after)});
   rows.push_back({"loss", fmt::format("{:.4f}", loss_before), fmt::format("{:.4f}", loss_after),
                   fmt::format("{:+.4f}", loss_after - loss_before)});
-  return table_of(rows);
+  constexpr TextColumn kNumber{TextColumn::right};
+  return TextTable{.columns = {{}, kNumber, kNumber, {}}, .rows = std::move(rows), .before = "  "}.text();
 }
 
 // The folder of a checkpoint that has its usual name.
