@@ -203,6 +203,7 @@ void keep_choices(Config& config, const Origins& origins, const Config& saved) {
   ScheduleConfig& schedule = config.training.schedule;
   if (schedule.finds_learning_rate) schedule.learning_rate = saved.training.schedule.learning_rate;
   schedule.finds_learning_rate = false;
+  if (!config.data.num_workers) config.data.num_workers = saved.data.num_workers;
 }
 
 }  // namespace gpt::config

@@ -259,7 +259,7 @@ class Diagnose(unittest.TestCase):
         self.assertEqual([values[name] for name in ("processes", "threads", "micro_batches", "most_micro_batches")], [2, 1, 2, 1])
         self.assertEqual(values["bytes_sent_per_update"], memory["values"]["gradients_bytes"], "half of them, and half of their sum")
         self.assertEqual(values["bytes_of_each"], memory["values"]["needed_bytes"])
-        self.assertEqual(memory["values"]["exchange_bytes"], 3 * memory["values"]["gradients_bytes"], "what is sent, what arrives, and a sum")
+        self.assertEqual(memory["values"]["exchange_bytes"], memory["values"]["gradients_bytes"], "what arrives")
         step = values["computing_seconds"] + values["sending_seconds"]
         self.assertAlmostEqual(two["time"]["values"]["seconds_per_step"], step)
         self.assertAlmostEqual(values["gain"], values["seconds_of_one"] / step)
@@ -285,7 +285,7 @@ class Diagnose(unittest.TestCase):
         values, memory = found["processes"]["values"], found["memory of the run"]["values"]
         # 124,475,904 parameters of four bytes; the sum of eight needs 2 x 7/8 of them.
         self.assertEqual(values["bytes_sent_per_update"], 1.75 * 4 * 124_475_904)
-        self.assertEqual(memory["exchange_bytes"], 9 * 25 * 2**20)
+        self.assertEqual(memory["exchange_bytes"], 3 * 25 * 2**20, "what arrives of three stretches")
         self.assertAlmostEqual(values["sending_seconds"], values["bytes_sent_per_update"] / (0.6 * 450e9))
         self.assertIn("of sending (computed, not measured: 60 % of the 450 GB/s of NVLink 4)", found["processes"]["detail"])
         self.assertGreater(values["gain"], 6)
