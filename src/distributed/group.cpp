@@ -104,6 +104,12 @@ struct Group::Impl {
     }
   }
 
+  // The first process does, once nobody asks it any more.
+  void remove_file() const {
+    std::error_code ignored;
+    if (ranks.is_first() && !file.empty()) std::filesystem::remove(file, ignored);
+  }
+
   // Who left before could not be told from one who never came.
   void await_connected() const {
     const auto key = [](int64_t rank) { return fmt::format("connected/{}", rank); };
@@ -143,6 +149,7 @@ Group::Group(const Ranks& ranks, at::Device device, const std::string& folder, d
 }
 
 Group::~Group() {
+  impl_->remove_file();  // c10d only does so where each process ends in order, and on time
   if (impl_->watch && impl_->watch->lost()) impl_->give_up_threads();
 }
 
@@ -175,8 +182,7 @@ void Group::leave(const std::string& why) const {
   write_error_file(why);
   impl_->watch->leave(why);
   impl_->give_up_threads();
-  std::error_code ignored;
-  if (is_first() && !impl_->file.empty()) std::filesystem::remove(impl_->file, ignored);
+  impl_->remove_file();
   process::end_without_destructors();
 }
 
