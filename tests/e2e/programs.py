@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import subprocess
 import tempfile
+import unittest
 
 HANGS = 1200  # seconds after which a program hangs: whatever else the machine does, none takes so long
 
@@ -30,6 +31,17 @@ def write_text(folder: pathlib.Path, sentences: int = 200) -> pathlib.Path:
     path = folder / "text.txt"
     path.write_text("".join(f"{i}: the quick brown fox jumps over the lazy dog.\n" for i in range(sentences)))
     return path
+
+
+class WithText(unittest.TestCase):
+    """Tests that share a folder of their own, `root`, with a `text` in it."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.root = pathlib.Path(folder.name)
+        cls.text = write_text(cls.root)
 
 
 def flags(options: dict) -> list:

@@ -1,9 +1,7 @@
 """gpt-export: what transformers makes of the folder, and what gpt-train makes of one of theirs. Skipped where transformers is not installed."""
 
-import pathlib
 import struct
 import subprocess
-import tempfile
 import unittest
 
 import torch
@@ -29,13 +27,10 @@ FORMS = {
 }
 
 
-class Scratch(unittest.TestCase):
+class Scratch(programs.WithText):
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        cls.root = pathlib.Path(folder.name)
-        cls.text = programs.write_text(cls.root)
+        super().setUpClass()
         cls.text.write_text(cls.text.read_text() + TEXT)
 
     @classmethod

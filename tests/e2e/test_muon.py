@@ -1,8 +1,6 @@
 """Muon, end to end: against torch.optim.Muon, what a checkpoint holds, and how a run goes on from it."""
 
 import math
-import pathlib
-import tempfile
 import unittest
 
 import torch
@@ -43,14 +41,7 @@ def by_pytorch(weight, momentum, gradient):
     return parameter.detach()
 
 
-class Muon(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        cls.root = pathlib.Path(folder.name)
-        cls.text = programs.write_text(cls.root)
-
+class Muon(programs.WithText):
     def train(self, run, **options):
         return programs.train(self.root / run, self.text, **{"training__optimizer": "muon", **options}).stderr
 

@@ -1,10 +1,8 @@
 """gpt-prune: a smaller model is a checkpoint that every program takes and that trains on, and each mistake is one line."""
 
 import json
-import pathlib
 import re
 import shutil
-import tempfile
 import unittest
 
 import torch
@@ -14,13 +12,10 @@ import programs
 GPT2 = {"model__norm": "layernorm", "model__mlp": "gelu", "model__position": "learned", "model__bias": "true"}
 
 
-class Prune(unittest.TestCase):
+class Prune(programs.WithText):
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        cls.root = pathlib.Path(folder.name)
-        cls.text = programs.write_text(cls.root)
+        super().setUpClass()
         cls.large = cls.root / "large"
         programs.train(cls.large, cls.text, model__n_layer=3, model__n_head=4, model__n_hidden=128, training__max_steps=60)
 

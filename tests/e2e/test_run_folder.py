@@ -17,13 +17,10 @@ def step_of(path) -> int:
     return torch.load(path, weights_only=True)["step"]
 
 
-class RunFolder(unittest.TestCase):
+class RunFolder(programs.WithText):
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        cls.root = pathlib.Path(folder.name)
-        cls.text = programs.write_text(cls.root)
+        super().setUpClass()
         # Kept checkpoints at 4, 8, 12 and 16 of 16 steps; every test works on a copy.
         programs.train(cls.root / "whole", cls.text, training__max_steps=16, training__checkpoint_interval="4 steps", training__keep_last=9)
 

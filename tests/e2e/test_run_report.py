@@ -2,9 +2,7 @@
 
 import json
 import os
-import pathlib
 import re
-import tempfile
 import unittest
 
 import browser
@@ -26,15 +24,12 @@ def as_shown(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-class RunReport(unittest.TestCase):
+class RunReport(programs.WithText):
     """`run` has 16 updates and, resumed, 8 more; `other` has 16, and nothing but what every run leaves."""
 
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        cls.root = pathlib.Path(folder.name)
-        cls.text = programs.write_text(cls.root)
+        super().setUpClass()
         cls.run_folder, cls.other = cls.root / "run", cls.root / "other"
         options = {"training.sample_interval": 8, "training.sample_tokens": 5, "training.sample_prompt": "the",
                    "report.tensorboard": "true"}

@@ -1,7 +1,5 @@
 """model.attention_window: sliding windows of attention, layer by layer."""
 
-import pathlib
-import tempfile
 import unittest
 
 import torch
@@ -9,13 +7,10 @@ import torch
 import programs
 
 
-class Windows(unittest.TestCase):
+class Windows(programs.WithText):
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        cls.root = pathlib.Path(folder.name)
-        cls.text = programs.write_text(cls.root)
+        super().setUpClass()
         cls.run_folder = cls.root / "windowed"
         cls.log = programs.train(cls.run_folder, cls.text, model__attention_window=5, training__max_steps=6)
 
