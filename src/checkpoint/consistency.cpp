@@ -180,15 +180,15 @@ void require_tokenizer(const std::string& tokenizer, const std::optional<int64_t
 }  // namespace
 
 void require_consistent_model(const Checkpoint& checkpoint) {
-  require_usable(checkpoint.config, checkpoint.tokenizer, checkpoint.sample_start);
+  require_valid(checkpoint.config);
   require_tensors(weights_of(rows_of_run(checkpoint.config), checkpoint), checkpoint.model, "model");
   require_counters(checkpoint);
+  require_tokenizer(checkpoint.tokenizer, checkpoint.sample_start, checkpoint.config);
 }
 
 void require_consistent(const Checkpoint& checkpoint) {
-  require_valid(checkpoint.config);
+  require_consistent_model(checkpoint);
   const std::vector<ParameterRow> parameters = rows_of_run(checkpoint.config);
-  require_tensors(weights_of(parameters, checkpoint), checkpoint.model, "model");
   for (const std::string_view slot : kOptimizerSlots) {
     require_tensors(rows_of_slot(slot, parameters, checkpoint.config.training.optimizer),
                     checkpoint.optimizer.slot(slot), slot, may_be_negative(slot));
@@ -199,11 +199,9 @@ void require_consistent(const Checkpoint& checkpoint) {
     require_scalar(checkpoint.scaler_growth_tracker, at::kInt, "scaler/growth_tracker");
   }
   require_random_states(checkpoint.rng);
-  require_counters(checkpoint);
   require_window(checkpoint);
   require_rollbacks(checkpoint);
   require_schedule(checkpoint);
-  require_tokenizer(checkpoint.tokenizer, checkpoint.sample_start, checkpoint.config);
 }
 
 void require_usable(const Config& config, const std::string& tokenizer, const std::optional<int64_t>& sample_start) {

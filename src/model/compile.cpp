@@ -19,6 +19,7 @@
 #include "gpt/core/log.h"
 #include "gpt/core/process.h"
 #include "gpt/layout/layer_ends.h"
+#include "gpt/model/operators_in_scope.h"
 #include "gpt/model/recompute.h"
 #include "gpt/ops/aten.h"
 #include "gpt/ops/flat_norm.h"
@@ -92,20 +93,16 @@ std::string cuda_attention_path(const ModelConfig& config, AttentionKernel asked
 // Within its scope the model computes with these operators. Leaves no gradients, also where one of them throws.
 class TriedOperators {
  public:
-  TriedOperators(GPT& model, ops::SharedOperators operators) : model_(model), before_(model.operators()) {
-    model_.set_operators(std::move(operators));
+  TriedOperators(GPT& model, ops::SharedOperators operators) : model_(model), in_use_(model, std::move(operators)) {
     model_.parameters().clear_gradients();
   }
-  ~TriedOperators() {
-    model_.parameters().clear_gradients();
-    model_.set_operators(before_);
-  }
+  ~TriedOperators() { model_.parameters().clear_gradients(); }
   TriedOperators(const TriedOperators&) = delete;
   TriedOperators& operator=(const TriedOperators&) = delete;
 
  private:
   GPT& model_;
-  ops::SharedOperators before_;
+  OperatorsInScope in_use_;
 };
 
 // Of all gradients. Those that are divided are never there all at once.

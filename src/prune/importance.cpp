@@ -11,6 +11,7 @@
 
 #include "gpt/core/error.h"
 #include "gpt/core/log.h"
+#include "gpt/model/operators_in_scope.h"
 
 namespace gpt::prune {
 namespace {
@@ -60,21 +61,6 @@ class ObservingOperators final : public ops::WrappedOperators {
 
  private:
   Seen& seen_;
-};
-
-// Within its scope the model computes with these.
-class OperatorsInScope {
- public:
-  OperatorsInScope(GPT& model, ops::SharedOperators operators) : model_(model), before_(model.operators()) {
-    model_.set_operators(std::move(operators));
-  }
-  ~OperatorsInScope() { model_.set_operators(before_); }
-  OperatorsInScope(const OperatorsInScope&) = delete;
-  OperatorsInScope& operator=(const OperatorsInScope&) = delete;
-
- private:
-  GPT& model_;
-  const ops::SharedOperators before_;
 };
 
 // Of `parts` equally wide pieces of the columns of a product's weight (out, in): what each adds to the product's output.

@@ -32,8 +32,8 @@ struct ModelConfig {
   Mlp mlp = Mlp::swiglu;
   Position position = Position::rope;
   double rope_theta = 10000.0;
-  int64_t attention_window =
-      0;  // positions that a query of a windowed layer sees, its own among them; 0: there is none
+  // Positions that a query of a windowed layer sees, its own among them; 0: there are no windows.
+  int64_t attention_window = 0;
   std::string window_pattern = "SSSL";  // repeated over the layers: S windowed, L full; the last layer is always full
   double norm_eps = 1e-5;
   bool bias = false;

@@ -43,8 +43,8 @@ struct ParameterRow {
   InitialValue initial;
   std::string tied_name = {};  // the second name under which a state dict lists it: a tied head
   bool is_trained = true;      // false: it has no gradient and stays as it is
-  int64_t query_rows =
-      0;  // of attention_in's weight: its first rows, which make the queries; those of keys and values follow
+  // Of attention_in's weight: how many rows make the queries. They come first; those of keys and values follow.
+  int64_t query_rows = 0;
   int64_t count() const;
   bool decays() const { return shape.size() >= 2; }  // weight decay: matrices only
 };

@@ -37,7 +37,7 @@ Check check_sample_prompt(const CadenceConfig& cadence, const Corpus& corpus);
 
 Check check_batch(const TrainingConfig& training, const DatasetFacts& facts);
 Check check_validation(const Config& config, const DatasetFacts& facts, const run::Plan& plan);
-// Those that a run of data.num_workers: auto has; what is set otherwise.
+// How many workers a run has: data.num_workers, or where that is auto, what suits the device and so many cores.
 int64_t workers_for(const DataConfig& data, bool cuda, int64_t cores);
 Check check_workers(const DataConfig& data, bool resident, bool cuda, int64_t cores);
 
