@@ -1,7 +1,5 @@
 #include "measured_run.h"
 
-#include <sys/resource.h>
-
 #include <chrono>
 
 #include "gpt/core/error.h"
@@ -49,15 +47,6 @@ double MeasuredRun::validation_loss() {
 void MeasuredRun::require_recorded() const {
   if (is_to_be_recorded_ && !run_.step().is_recorded())
     throw Error(ExitCode::failed_check, "the step could not be recorded as CUDA graphs");
-}
-
-double cpu_seconds() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
 }  // namespace gpt::bench

@@ -40,7 +40,4 @@ class MeasuredRun {
   const bool is_to_be_recorded_ = run_.step().is_recorded();
 };
 
-// CPU time of this process so far, all threads together.
-double cpu_seconds();
-
 }  // namespace gpt::bench

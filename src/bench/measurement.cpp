@@ -1,4 +1,5 @@
 #include "gpt/bench/measurement.h"
+#include "gpt/core/processors.h"
 
 #include <ATen/Parallel.h>
 
@@ -64,7 +65,7 @@ Measurement measure(const Config& config, const MeasurementLength& length) {
   const int64_t group = updates_between_waits(run.device().device.type(), fastest, length.updates);
   std::vector<TimedGroup> groups;
   std::vector<at::Tensor> losses;
-  const double cpu_before = cpu_seconds();
+  const double cpu_before = processor_seconds();
   for (int64_t done = 0; done < length.updates;) {
     const auto group_begin = Clock::now();
     const int64_t end = std::min(done + group, length.updates), count = end - done;
@@ -76,7 +77,7 @@ Measurement measure(const Config& config, const MeasurementLength& length) {
     run.wait();
     groups.push_back({count, tokens, seconds_since(group_begin)});
   }
-  const double cpu = cpu_seconds() - cpu_before;
+  const double cpu = processor_seconds() - cpu_before;
   run.require_recorded();
   const TypicalUpdate update = typical_update(groups);
   result.step_ms = 1000 * update.seconds;

@@ -13,6 +13,7 @@
 #include "gpt/bench/rung.h"
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
+#include "gpt/core/processors.h"
 #include "gpt/model/compile.h"
 #include "gpt/ops/part.h"
 #include "measured_run.h"
@@ -175,7 +176,7 @@ StepProfile profile_steps(Config config, double seconds, const Progress& progres
   for (int i = 0; i < kWarmUp; ++i) run.update();
   PartClock clock(run.device().device);
   Samples samples;
-  const double cpu_before = cpu_seconds();
+  const double cpu_before = processor_seconds();
   const auto begin = Clock::now();
   double passed = 0;
   for (int i = 0; i < kLeast || passed < seconds; ++i) {
@@ -190,7 +191,7 @@ StepProfile profile_steps(Config config, double seconds, const Progress& progres
   samples.summarize(profile, run.precision());
   profile.memory = run.memory();
   const auto updates = static_cast<double>(profile.updates);
-  profile.mean_ms = 1000 * passed / updates, profile.cpu_ms = 1000 * (cpu_seconds() - cpu_before) / updates;
+  profile.mean_ms = 1000 * passed / updates, profile.cpu_ms = 1000 * (processor_seconds() - cpu_before) / updates;
   return profile;
 }
 

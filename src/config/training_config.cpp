@@ -340,7 +340,7 @@ std::vector<Option> cadence(TrainingConfig& c) {
                                                      {"false", AsyncCheckpoint::off}}),
        .help =
            "write checkpoints while training goes on, from a copy in the memory of the host; auto = where a checkpoint has "
-           "at least 100 MB and the copy fits",
+           "at least 100 MB, the copy fits, and training would wait longer otherwise, as the first one tells",
        .if_true = "true",
        .if_false = "false"},
       {.name = "keep_last",

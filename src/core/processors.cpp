@@ -1,6 +1,7 @@
 #include "gpt/core/processors.h"
 
 #include <sched.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cmath>
@@ -48,6 +49,15 @@ int64_t usable_processors(const std::string& root) {
   auto most = static_cast<double>(to_run_on);
   for (const auto& group : control_groups("cpu", root)) most = std::min(most, std::ceil(quota_of(group)));
   return static_cast<int64_t>(most);
+}
+
+double processor_seconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
 }  // namespace gpt

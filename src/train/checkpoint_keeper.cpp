@@ -1,5 +1,6 @@
 #include "gpt/train/checkpoint_keeper.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/full.h>
 #include <fmt/format.h>
 
@@ -17,8 +18,7 @@
 #include "gpt/core/log.h"
 #include "gpt/core/process.h"
 #include "gpt/core/process_memory.h"
-#include "gpt/device/device.h"
-#include "gpt/device/host.h"
+#include "gpt/core/processors.h"
 #include "gpt/train/stopwatch.h"
 
 namespace gpt {
@@ -27,6 +27,10 @@ namespace {
 // A full disk is no reason to lose the run: the old file remains, and the next interval tries again.
 void warn_of_refusal(const std::string& why) {
   log::warn(why + "; training continues, and the next checkpoint tries again");
+}
+
+bool takes_all_processors(const run::State& state) {
+  return state.model.device().is_cpu() && at::get_num_threads() * state.processes() >= usable_processors();
 }
 
 }  // namespace
@@ -40,6 +44,7 @@ CheckpointKeeper::CheckpointKeeper(run::State& state, const run::Folder& folder,
       cadence_(cadence),
       listeners_(listeners),
       forecast_(forecast),
+      mode_(cadence.async_checkpoint, takes_all_processors(state)),
       writes_(writes),
       is_saved_(is_saved || state.step == 0 || !writes),
       has_saved_(is_saved),
@@ -142,7 +147,7 @@ void CheckpointKeeper::write_wanted(const std::vector<std::string>& paths) {
   require_folder();
   const Wanted wanted = std::exchange(wanted_, {});
   if (wanted.last) saved_at_ = std::chrono::steady_clock::now();
-  if (!writes_in_background()) return write_now(wanted);
+  if (!mode_.is_background(state_.checkpoint_bytes())) return write_and_measure(wanted);
   const auto write_instead = [&](const std::exception& why) {
     log::info(
         fmt::format("Training waits until the checkpoint is written, which it cannot be in the background now: {}",
@@ -160,33 +165,29 @@ void CheckpointKeeper::write_wanted(const std::vector<std::string>& paths) {
   if (wanted.last) forecast_.took(run::Forecast::kCheckpoint, watch.running_seconds());
 }
 
-// Beside the copy a tenth of all memory stays free, for other programs.
-bool CheckpointKeeper::writes_in_background() {
-  constexpr double kLeftFree = 0.1;
-  if (is_background_) return *is_background_;
-  const auto bytes = static_cast<double>(state_.checkpoint_bytes()),
-             room = static_cast<double>(free_bytes(at::kCPU)) - kLeftFree * static_cast<double>(host::memory_bytes());
-  is_background_ = bytes <= room && is_to_be_copied(cadence_.async_checkpoint, bytes);
-  if (*is_background_) {
-    log::info(fmt::format("Checkpoints are written while training goes on, from a copy of {} in the host's memory",
-                          format_bytes(bytes)));
-  } else if (cadence_.async_checkpoint == AsyncCheckpoint::on) {
-    log::warn(
-        fmt::format("training.async_checkpoint needs a copy of {}, for which the host has no memory: training waits "
-                    "while checkpoints are written",
-                    format_bytes(bytes)));
-  }
-  return *is_background_;
+// The mode may depend on what the first one took.
+void CheckpointKeeper::write_and_measure(const Wanted& wanted) {
+  const Stopwatch watch;
+  const double processors_before = processor_seconds();
+  if (write_now(wanted)) mode_.measured(watch.running_seconds(), processor_seconds() - processors_before);
 }
 
-void CheckpointKeeper::write_now(const Wanted& wanted) {
-  if (wanted.best && !save(folder_.best_path(), /*must=*/false)) give_up_best(wanted, state_.step);
-  if (wanted.for_rollback && !save(folder_.rollback_path(state_.step), /*must=*/false)) state_.waiting_step.reset();
-  if (wanted.stable && save(folder_.stable_path(state_.step), /*must=*/false)) folder_.remove_stable_but(state_.step);
-  if (wanted.last) save(folder_.checkpoint_path(), /*must=*/false);
-  if (!wanted.numbered) return;
-  save(folder_.numbered_path(state_.step), /*must=*/false);
-  folder_.remove_old_numbered(cadence_.keep_last);
+bool CheckpointKeeper::write_now(const Wanted& wanted) {
+  bool is_complete = true;
+  const auto write = [&](const std::string& path) {
+    const bool is_written = save(path, /*must=*/false);
+    is_complete = is_complete && is_written;
+    return is_written;
+  };
+  if (wanted.best && !write(folder_.best_path())) give_up_best(wanted, state_.step);
+  if (wanted.for_rollback && !write(folder_.rollback_path(state_.step))) state_.waiting_step.reset();
+  if (wanted.stable && write(folder_.stable_path(state_.step))) folder_.remove_stable_but(state_.step);
+  if (wanted.last) write(folder_.checkpoint_path());
+  if (wanted.numbered) {
+    write(folder_.numbered_path(state_.step));
+    folder_.remove_old_numbered(cadence_.keep_last);
+  }
+  return is_complete;
 }
 
 void CheckpointKeeper::notice_written() {

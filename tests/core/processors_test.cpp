@@ -1,7 +1,10 @@
 #include "gpt/core/processors.h"
 
 #include <gtest/gtest.h>
+
 #include <sched.h>
+#include <chrono>
+#include <thread>
 
 #include <algorithm>
 #include <cstdlib>
@@ -74,6 +77,18 @@ TEST(UsableProcessors, Version1HasQuotaAndPeriodInTwoFiles) {
   EXPECT_EQ(usable_processors(root.path()), usable_processors());
   (void)root.file(folder + "quota_us", "20000\n");
   EXPECT_EQ(usable_processors(root.path()), 1);
+}
+
+TEST(ProcessorSeconds, CountThreadsThatComputeAndNotThoseThatWait) {
+  constexpr double kLong = 0.05;
+  const double before = processor_seconds();
+  std::thread([before] {
+    while (processor_seconds() < before + kLong) {}
+  }).join();
+  const double computed = processor_seconds();
+  EXPECT_GE(computed, before + kLong);
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  EXPECT_LT(processor_seconds(), computed + 0.1);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// How many processors there are for this process.
+// How many processors there are for this process, and how long it has used them.
 #pragma once
 
 #include <cstdint>
@@ -9,5 +9,8 @@ namespace gpt {
 // Those that it may run on (taskset, a cpuset), or fewer where a control group has a quota of processor time (`docker run --cpus 2`),
 // rounded up: threads beyond that only use the quota up sooner, and then all of them stand still. `root` stands for / in a test.
 int64_t usable_processors(const std::string& root = "");
+
+// How long the threads of this process have run so far, added up.
+double processor_seconds();
 
 }  // namespace gpt

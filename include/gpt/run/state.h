@@ -42,6 +42,7 @@ class State {
 
   // Where processes have divided the optimizer's state, gather() comes first, in all of them; it lasts until discard().
   Checkpoint capture() const;
+  int64_t processes() const { return division_.ranks->size(); }
   bool is_divided() const { return division_.divides_state; }
   bool can_capture() const { return !division_.divides_state || gathered_.has_value(); }
   void gather();

@@ -1,5 +1,5 @@
 // What of a run is on disk: ckpt.pt, the best checkpoint, the numbered ones, those for a rollback and before a decay, when each is due, and what they lack.
-// They are written at once or, with training.async_checkpoint, while training goes on: those of one step from one copy of the state.
+// They are written at once or, as training.async_checkpoint says, while training goes on: those of one step from one copy of the state.
 #pragma once
 
 #include <chrono>
@@ -15,6 +15,7 @@
 #include "gpt/run/plan.h"
 #include "gpt/run/state.h"
 #include "gpt/train/background_save.h"
+#include "gpt/train/save_mode.h"
 
 namespace gpt {
 
@@ -85,10 +86,10 @@ class CheckpointKeeper {
   bool interval_has_passed() const;
   bool was_due_while_skipping() const;
   bool begins_waiting();
-  bool writes_in_background();
   std::vector<std::string> paths_of(const Wanted& wanted) const;
   void write_wanted(const std::vector<std::string>& paths);
-  void write_now(const Wanted& wanted);
+  void write_and_measure(const Wanted& wanted);
+  bool write_now(const Wanted& wanted);           // false: the disk refused some of it
   bool save(const std::string& path, bool must);  // false: the disk refused it
   void finish_background();
   void take_note(const BackgroundSave::Outcome& outcome);
@@ -101,6 +102,7 @@ class CheckpointKeeper {
   const CadenceConfig cadence_;
   Listeners& listeners_;
   run::Forecast& forecast_;
+  SaveMode mode_;
   const bool writes_;
   bool is_saved_, has_saved_;
   int64_t saved_step_;
@@ -108,7 +110,6 @@ class CheckpointKeeper {
   Wanted wanted_;
   Written in_background_;
   BackgroundSave background_;
-  std::optional<bool> is_background_;  // decided when the first file is wanted
   bool is_slowness_announced_ = false;
   bool is_saving_ = false;
   bool waits_ = false;                       // a checkpoint is due, but the last update was skipped
