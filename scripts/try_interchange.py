@@ -41,6 +41,7 @@ MODELS = {
     "llama-bpe": {"data.tokenizer": "bpe:500", "model.bias": "true", "model.rope_theta": 5000},
     "llama-gpt2": {"data.tokenizer": "gpt2", "model.n_embd": 48, "model.n_hidden": 96, "training.max_steps": 100},
     "llama-smollm": {"data.tokenizer": ROOT / "tests/tokenizer/hugging_face/smollm.json"},
+    "llama-qwen2": {"data.tokenizer": ROOT / "tests/tokenizer/hugging_face/qwen2.json"},
     "gpt2-char": {"data.tokenizer": "char", "model.bias": "true", **GPT2},
     "gpt2-byte": {"data.tokenizer": "byte", "model.tie_weights": "false", **GPT2},
     "gpt2-bpe": {"data.tokenizer": "bpe:500", **GPT2},
@@ -95,8 +96,10 @@ def texts_for(name, corpus):
     if "char" in name:
         return documents
     mixed = [*compare_tokenizers.mixed_text(7, 300_000), *compare_tokenizers.random_strings(7, 300)]
-    if "smollm" in name:  # where llama.cpp takes letters that its older tables of Unicode lack for punctuation
+    if "smollm" in name or "qwen2" in name:  # where llama.cpp takes letters that its older tables of Unicode lack for punctuation
         mixed = ["".join(c for c in text if unicodedata.category(c) != "Cn") for text in mixed]
+    if "qwen2" in name:  # which composes characters, and llama.cpp does not
+        mixed = [unicodedata.normalize("NFC", text) for text in mixed]
     return documents + [SPECIAL.sub("", text) for text in mixed]  # the others would take it for the token
 
 

@@ -8,10 +8,12 @@
 #include <utility>
 
 #include "gpt/core/error.h"
+#include "gpt/core/log.h"
 #include "gpt/core/printable.h"
 #include "gpt/exchange/tokenizer_files.h"
 #include "gpt/tokenizer/bpe.h"
 #include "gpt/tokenizer/byte_alphabet.h"
+#include "gpt/tokenizer/pre_tokenizer.h"
 
 namespace gpt::exchange {
 namespace {
@@ -19,7 +21,7 @@ namespace {
 using nlohmann::json;
 
 // Types of tokens, as the format numbers them.
-constexpr int32_t kNormal = 1, kControl = 3, kUnused = 5;
+constexpr int32_t kNormal = 1, kControl = 3, kUserDefined = 4, kUnused = 5;
 
 constexpr const char* kAddedEnd = "<|endoftext|>";
 // The list of merges must not be empty. This one joins what no text consists of.
@@ -45,20 +47,20 @@ bool merges_make_every_token(const BpeTokenizer& tokenizer) {
 // The pre-tokenizer of llama.cpp's that splits as ours does. The names stand for what it does with merges, too.
 std::string split_name(const BpeTokenizer& tokenizer, const std::string& origin) {
   const bool ignores_merges = tokenizer.model().ignore_merges;
+  const auto require_merges = [&](const char* whose) {
+    if (ignores_merges && !merges_make_every_token(tokenizer))
+      refuse_tokenizer(
+          origin,
+          fmt::format("it splits text as {} does and has ignore_merges, which llama.cpp has only with Llama 3's split",
+                      whose));
+  };
   switch (tokenizer.model().split) {
-    case SplitPattern::gpt2:
-      if (ignores_merges && !merges_make_every_token(tokenizer))
-        refuse_tokenizer(
-            origin,
-            "it splits text as GPT-2 does and has ignore_merges, which llama.cpp has only with Llama 3's split");
-      return "gpt-2";
+    case SplitPattern::gpt2: require_merges("GPT-2"); return "gpt-2";
     case SplitPattern::llama3: return ignores_merges ? "llama-bpe" : "smaug-bpe";
-    case SplitPattern::cl100k:
-    case SplitPattern::qwen2: break;
+    case SplitPattern::qwen2: require_merges("Qwen 2"); return "qwen2";
+    case SplitPattern::cl100k: break;
   }
-  const bool is_qwen2 = tokenizer.model().split == SplitPattern::qwen2;
-  refuse_tokenizer(origin, fmt::format("it splits text as {} does, and llama.cpp only as GPT-2 and Llama 3 do",
-                                       is_qwen2 ? "Qwen 2" : "cl100k_base"));
+  refuse_tokenizer(origin, "it splits text as cl100k_base does, and llama.cpp only as GPT-2, Llama 3 and Qwen 2 do");
 }
 
 GgufTokenizer byte_level(const BpeModel& model, std::string split) {
@@ -81,38 +83,54 @@ bool flag(const json& object, const char* name, bool otherwise) {
   return found == object.end() || !found->is_boolean() ? otherwise : found->get<bool>();
 }
 
-// Whether a tokenizer.json is a byte-level BPE that splits off every digit before it splits as GPT-2 does, as SmolLM's and StarCoder's are,
-// with nothing else that changes ids.
-bool splits_digits(json& file) {
-  static const json kSplit = {{{"type", "Digits"}, {"individual_digits", true}},
-                              {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}};
-  if (!file.is_object() || !file["normalizer"].is_null() || !file["pre_tokenizer"].is_object()) return false;
-  json steps = file["pre_tokenizer"]["pretokenizers"];  // null where it is no sequence
+// The steps of a pre-tokenizer, without what changes no ids; null where it is no sequence.
+json split_steps(json pre_tokenizer) {
+  if (!pre_tokenizer.is_object()) return {};
+  json steps = pre_tokenizer["pretokenizers"];
   for (json& step : steps) {
     step.erase("trim_offsets");
     if (step.value("type", "") == "ByteLevel") step["use_regex"] = flag(step, "use_regex", true);
   }
-  return steps == kSplit && !flag(file["model"], "ignore_merges", false) && file["model"]["unk_token"].is_null();
+  return steps;
 }
 
-// What llama.cpp does for every control token: it is found wherever its text stands.
-bool is_control(const json& token) {
-  return flag(token, "special", false) && !flag(token, "single_word", false) && !flag(token, "lstrip", false) &&
-         !flag(token, "rstrip", false);
+// The pre-tokenizer of llama.cpp's that splits as a tokenizer.json of a byte-level BPE does: SmolLM's and StarCoder's, which split off every
+// digit before they split as GPT-2 does, and Qwen 2's. Empty where it is another, or something else in the file changes ids.
+std::string split_name(json& file) {
+  static const json kDigits = {{{"type", "Digits"}, {"individual_digits", true}},
+                               {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}},
+                    kQwen2 = {{{"type", "Split"},
+                               {"pattern", {{"Regex", regular_expression(SplitPattern::qwen2)}}},
+                               {"behavior", "Isolated"},
+                               {"invert", false}},
+                              {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}}},
+                    kNfc = {{"type", "NFC"}};
+  if (!file.is_object() || flag(file["model"], "ignore_merges", false) || !file["model"]["unk_token"].is_null())
+    return "";
+  const json steps = split_steps(file["pre_tokenizer"]), &normalizer = file["normalizer"];
+  if (steps == kDigits && normalizer.is_null()) return "smollm";
+  return steps == kQwen2 && (normalizer.is_null() || normalizer == kNfc) ? "qwen2" : "";
 }
 
-// Of a tokenizer.json, in which tokens are spelled as they are here.
-GgufTokenizer smollm(const json& file, int64_t size, const std::string& origin) {
-  GgufTokenizer result{.model = "gpt2", .split = "smollm"};
+// As llama.cpp finds added tokens: wherever their text stands.
+bool is_found_anywhere(const json& token) {
+  return !flag(token, "single_word", false) && !flag(token, "lstrip", false) && !flag(token, "rstrip", false);
+}
+
+// Tokens are spelled in a tokenizer.json as they are here.
+GgufTokenizer from_file(const json& file, std::string split, int64_t size, const std::string& origin) {
+  GgufTokenizer result{.model = "gpt2", .split = std::move(split)};
   result.tokens.resize(size);
   result.types.assign(size, kNormal);
   for (const auto& [spelling, id] : file["model"]["vocab"].items()) result.tokens[id.get<size_t>()] = spelling;
   for (const json& token : file.value("added_tokens", json::array())) {
-    if (!is_control(token))
-      refuse_tokenizer(origin, fmt::format("its token '{}' is no control token",
-                                           printable_line(token["content"].get<std::string>())));
-    result.tokens[token["id"].get<size_t>()] = token["content"];
-    result.types[token["id"].get<size_t>()] = kControl;
+    const auto& text = token["content"].get_ref<const std::string&>();
+    if (!is_found_anywhere(token))
+      refuse_tokenizer(origin,
+                       fmt::format("its token '{}' takes what is beside it into account", printable_line(text)));
+    const auto id = token["id"].get<size_t>();
+    result.tokens[id] = text;
+    result.types[id] = flag(token, "special", false) ? kControl : kUserDefined;
   }
   for (const json& merge : file["model"]["merges"])
     result.merges.push_back(merge.is_string() ? merge.get<std::string>()
@@ -141,7 +159,14 @@ GgufTokenizer own_tokens(const Tokenizer& tokenizer, const std::string& origin) 
   if (tokenizer.name() == "byte") return byte_level(byte_vocabulary(), "gpt-2");
   // Any other was read from a tokenizer.json, which it keeps.
   json file = json::parse(tokenizer.to_json(), nullptr, /*allow_exceptions=*/false);
-  if (splits_digits(file)) return smollm(file, tokenizer.vocab_size(), origin);
+  if (std::string split = split_name(file); !split.empty()) {
+    if (!file["normalizer"].is_null())
+      log::warn(fmt::format(
+          "{}: its tokenizer composes characters (NFC), and llama.cpp does not: a text that is not composed "
+          "has other ids there",
+          origin));
+    return from_file(file, std::move(split), tokenizer.vocab_size(), origin);
+  }
   refuse_tokenizer(origin, "it is more than a byte-level BPE with a split that is known there");
 }
 

@@ -1,6 +1,7 @@
 // Our tokenizers in llama.cpp's form. That it makes the same ids of them is what scripts/try_interchange.sh shows.
 #include "gpt/exchange/gguf_tokenizer.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -14,6 +15,7 @@
 #include "gpt/tokenizer/bpe.h"
 #include "gpt/tokenizer/byte_alphabet.h"
 #include "gpt/tokenizer/make_tokenizer.h"
+#include "support/captured_log.h"
 #include "support/expect_error.h"
 #include "support/source_folder.h"
 
@@ -88,8 +90,10 @@ TEST(GgufTokenizer, TheSplitNamesWhatIsMergedToo) {
   EXPECT_EQ(split_of(SplitPattern::gpt2, true, false), "gpt-2") << "the merges make every token";
   EXPECT_EQ(split_of(SplitPattern::llama3, true, true), "llama-bpe");
   EXPECT_EQ(split_of(SplitPattern::llama3, false, true), "smaug-bpe");
-  expect_refused(BpeTokenizer(small_vocabulary(SplitPattern::gpt2, true, true)),
-                 "it splits text as GPT-2 does and has ignore_merges");
+  EXPECT_EQ(split_of(SplitPattern::qwen2, false, true), "qwen2");
+  for (const auto& [split, whose] : {std::pair{SplitPattern::gpt2, "GPT-2"}, {SplitPattern::qwen2, "Qwen 2"}})
+    expect_refused(BpeTokenizer(small_vocabulary(split, true, true)),
+                   fmt::format("it splits text as {} does and has ignore_merges", whose));
   expect_refused(BpeTokenizer(small_vocabulary(SplitPattern::cl100k, true, false)),
                  "it splits text as cl100k_base does");
 }
@@ -116,6 +120,32 @@ TEST(GgufTokenizer, SmolLMsIsTakenFromItsFile) {
   // Digits in threes, and a token that takes the spaces before it.
   for (const auto& [from, to] : {std::pair{"\"individual_digits\":true", "\"individual_digits\":false"},
                                  std::pair{"\"lstrip\":false", "\"lstrip\":true"}}) {
+    const std::string other = replaced(file, from, to);
+    ASSERT_NE(other, file) << from;
+    EXPECT_ERROR(exported(*tokenizer_from_json(other, path)), ExitCode::checkpoint, "here: llama.cpp cannot have");
+  }
+}
+
+// What of its file llama.cpp does not do is said, since only a text that is not composed shows it.
+TEST(GgufTokenizer, Qwen2sIsTakenFromItsFile) {
+  const std::string path = test::source_folder() + "/tests/tokenizer/hugging_face/qwen2.json";
+  const std::string file = read_file(path, ExitCode::data);
+  const auto tokenizer = tokenizer_from_json(file, path);
+  test::CapturedLog log;
+  const GgufTokenizer qwen2 = exported(*tokenizer);
+  const std::string said = log.text();
+  EXPECT_NE(said.find("here: its tokenizer composes characters (NFC)"), std::string::npos) << said;
+  EXPECT_EQ(qwen2.model, "gpt2");
+  EXPECT_EQ(qwen2.split, "qwen2");
+  EXPECT_EQ(qwen2.end, tokenizer->end_of_text());
+  EXPECT_EQ(qwen2.tokens.back(), "<tool_call>");
+  EXPECT_EQ(Types(qwen2.types.end() - 5, qwen2.types.end()), (Types{1, 3, 3, 3, 4})) << "found, but no control token";
+  for (int32_t id = 0; id < tokenizer->vocab_size(); ++id) {
+    const std::string text = tokenizer->decode({&id, 1});
+    ASSERT_EQ(qwen2.tokens[id], qwen2.types[id] == 1 ? byte_alphabet::spell(text) : text) << id;
+  }
+  for (const auto& [from, to] : {std::pair{"\"NFC\"", "\"NFKC\""}, std::pair{"\\p{N}|", "\\p{N}{1,2}|"},
+                                 std::pair{"\"Isolated\"", "\"Removed\""}}) {
     const std::string other = replaced(file, from, to);
     ASSERT_NE(other, file) << from;
     EXPECT_ERROR(exported(*tokenizer_from_json(other, path)), ExitCode::checkpoint, "here: llama.cpp cannot have");
