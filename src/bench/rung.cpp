@@ -10,6 +10,7 @@
 #include "gpt/core/error.h"
 #include "gpt/device/precision.h"
 #include "gpt/model/compile.h"
+#include "gpt/plan/memory_settings.h"
 
 namespace gpt::bench {
 namespace {
@@ -74,50 +75,38 @@ const Rung& rung_named(const std::string& name, const std::vector<Rung>& all) {
   return *found;
 }
 
-Rung checkpointing(const char* name, GradientCheckpointing level, std::vector<std::string> needs = {}) {
-  return {.name = name,
-          .settings = fmt::format("gradient_checkpointing: {}{}", name, needs.empty() ? "" : " (with compile)"),
-          .apply = [level](Config& config) { config.training.execution.gradient_checkpointing = level; },
-          .group = "checkpointing",
-          .needs = std::move(needs)};
+Rung rung_of(const plan::MemorySetting& setting) {
+  Rung rung{.name = setting.name,
+            .settings = fmt::format("{}", fmt::join(setting.settings, ", ")),
+            .apply = [apply = setting.apply](Config& config) { apply(config.training); },
+            .obstacle = setting.obstacle};
+  if (setting.settings.front().starts_with("gradient_checkpointing")) rung.group = "checkpointing";
+  if (setting.needs_compile) rung.needs.emplace_back("compile");
+  if (setting.needs_end_to_end) rung.needs.emplace_back("end_to_end");
+  if (setting.needs_fused_adamw) {
+    rung.settings += ", fused_adamw: true";
+    rung.apply = [apply = rung.apply](Config& config) {
+      apply(config);
+      config.training.optimizer.fused_adamw = true;
+    };
+  }
+  if (!rung.needs.empty()) rung.settings += fmt::format(" (with {})", fmt::join(rung.needs, ", "));
+  return rung;
 }
 
 // What saves memory, and not time.
 std::vector<Rung> memory_rungs(const Config& wanted, const DeviceInfo& device) {
-  using enum GradientCheckpointing;
-  return {
-      checkpointing("activation", activation, {"compile"}),
-      checkpointing("norm", norm, {"compile"}),
-      checkpointing("selective", selective),
-      checkpointing("block", block),
-      {"half_batch", "half the batch_size, with twice the gradient_accumulation_steps",
-       [](Config& config) {
-         config.training.gradient_accumulation_steps *= 2;
-         config.training.batch_size /= 2;
-       },
-       wanted.training.batch_size % 2 == 0 ? "" : "the micro-batch has an odd number of sequences"},
-      {"8-bit", "use_8bit: true, fused_adamw: true",
-       [](Config& config) {
-         config.training.optimizer.state_dtype = StateDtype::int8;
-         config.training.optimizer.fused_adamw = true;
-       }},
-      {"offload", "offload_optimizer: 1, fused_adamw: true",
-       [](Config& config) {
-         config.training.optimizer.offload = 1;
-         config.training.optimizer.fused_adamw = true;
-       },
-       device.device.is_cuda() ? "" : "needs a GPU"},
-      {"no_master",
-       "master_weights: false, gradient_dtype: bfloat16, fused_adamw: true (with end_to_end)",
-       [](Config& config) {
-         config.training.precision.master_weights = false;
-         config.training.optimizer.fused_adamw = true;
-         config.training.precision.gradient_dtype = GradientDtype::bfloat16;
-       },
-       bfloat16_emulation(device),
-       "",
-       {"end_to_end"}},
-  };
+  std::vector<Rung> all;
+  for (const plan::MemorySetting& setting : plan::memory_settings(device)) all.push_back(rung_of(setting));
+  if (wanted.training.batch_size % 2 == 0) {
+    all.push_back(rung_of(plan::smaller_batch(wanted.training)));
+  } else {
+    all.push_back({.name = "half_batch",
+                   .settings = "half the batch_size",
+                   .apply = [](Config&) {},
+                   .obstacle = "the micro-batch has an odd number of sequences"});
+  }
+  return all;
 }
 
 std::vector<std::string> split(const std::string& names) {

@@ -1,6 +1,7 @@
 #include "gpt/plan/savers.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -14,6 +15,7 @@
 #include "gpt/model/compile.h"
 #include "gpt/ops/classifier.h"
 #include "gpt/plan/estimates.h"
+#include "gpt/plan/memory_settings.h"
 
 namespace gpt::plan {
 namespace {
@@ -26,47 +28,28 @@ struct Candidate {
   bool is_batch = false;
 };
 
+Candidate candidate(const MemorySetting& setting) {
+  return {fmt::format("training.{}", fmt::join(setting.settings, " and training.")), setting.price, setting.apply};
+}
+
+bool is_usable(const MemorySetting& setting, const TrainingConfig& training, const Precision& precision) {
+  return setting.obstacle.empty() && (training.execution.use_compile || !setting.needs_compile) &&
+         (training.optimizer.fused_adamw || !setting.needs_fused_adamw) &&
+         (precision.end_to_end || !setting.needs_end_to_end);
+}
+
+// Those that are in use already, or save less than what is, gain nothing.
 std::vector<Candidate> candidates(const ModelConfig& model, const TrainingConfig& training, const DeviceInfo& device,
                                   const std::string& attention) {
   const ExecutionConfig& execution = training.execution;
   const bool cuda = device.device.is_cuda();
-  std::vector<Candidate> all;
-  const auto recompute = [&](const char* name, GradientCheckpointing level, const char* price) {
-    if (execution.gradient_checkpointing >= level) return;
-    all.push_back({fmt::format("training.gradient_checkpointing: {}", name), price,
-                   [level](TrainingConfig& t) { t.execution.gradient_checkpointing = level; }});
-  };
-  recompute("block", GradientCheckpointing::block,
-            "most of the forward pass is computed twice: about a quarter more time");
-  recompute("selective", GradientCheckpointing::selective,
-            "what follows attention is computed twice: about a sixth more time");
-  if (execution.use_compile)
-    recompute("norm", GradientCheckpointing::norm, "norms and activations are computed twice, products are not");
-  if (training.optimizer.fused_adamw && training.optimizer.state_dtype == StateDtype::float32) {
-    all.push_back({"training.use_8bit: true", "the optimizer's state is rounded to 8-bit codes",
-                   [](TrainingConfig& t) { t.optimizer.state_dtype = StateDtype::int8; }});
-  }
-  if (cuda && training.optimizer.fused_adamw && training.optimizer.offload < 1) {
-    all.push_back({"training.offload_optimizer: 1", "every update moves the optimizer's state over the bus and back",
-                   [](TrainingConfig& t) { t.optimizer.offload = 1; }});
-  }
   const Precision precision = resolve_precision(training.precision, device);
-  const bool end_to_end = precision.end_to_end;
-  if (end_to_end && training.optimizer.fused_adamw && training.precision.master_weights) {
-    all.push_back({"training.master_weights: false", "weights have 16 bits alone, and updates are rounded at random",
-                   [](TrainingConfig& t) { t.precision.master_weights = false; }});
-  }
-  if (end_to_end && gradient_type(training, end_to_end) == at::kFloat) {
-    all.push_back({"training.gradient_dtype: bfloat16", "every micro-batch that is added to a gradient rounds it",
-                   [](TrainingConfig& t) { t.precision.gradient_dtype = GradientDtype::bfloat16; }});
-  }
+  std::vector<Candidate> all;
+  for (const MemorySetting& setting : memory_settings(device))
+    if (is_usable(setting, training, precision)) all.push_back(candidate(setting));
   if (training.batch_size > 1) {
-    const int64_t part = config::largest_divisor(training.batch_size, training.batch_size / 2),
-                  steps = training.gradient_accumulation_steps * (training.batch_size / part);
-    all.push_back({fmt::format("training.batch_size: {} and training.gradient_accumulation_steps: {}", part, steps),
-                   "the same effective batch; slower where smaller products leave the device idle",
-                   [part, steps](TrainingConfig& t) { t.batch_size = part, t.gradient_accumulation_steps = steps; },
-                   /*is_batch=*/true});
+    all.push_back(candidate(smaller_batch(training)));
+    all.back().is_batch = true;
   }
   if (device.bfloat16 || (cuda && device.float16)) {
     all.push_back({"training.use_amp: true and training.dtype: auto",

@@ -1,0 +1,28 @@
+// The settings of a run that save memory and not time, each with its price: what gpt-diagnose proposes and gpt-bench measures.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "gpt/config/config.h"
+#include "gpt/device/device.h"
+
+namespace gpt::plan {
+
+struct MemorySetting {
+  std::string name;                   // as `gpt-bench combo` takes it
+  std::vector<std::string> settings;  // in YAML, below `training`
+  std::string price;
+  std::function<void(TrainingConfig& training)> apply;
+  // What it does nothing without.
+  bool needs_compile = false, needs_fused_adamw = false, needs_end_to_end = false;
+  std::string obstacle = {};  // why this device does not have it; empty: it does
+};
+
+std::vector<MemorySetting> memory_settings(const DeviceInfo& device);
+
+// The same effective batch from micro-batches that are at most half as large. `batch_size` is at least 2.
+MemorySetting smaller_batch(const TrainingConfig& training);
+
+}  // namespace gpt::plan
