@@ -228,7 +228,7 @@ std::vector<Rung> named_rungs(const std::string& names, const std::vector<Rung>&
 
 std::vector<Rung> variants(const DeviceInfo& device) {
   std::vector<Rung> result;
-  for (const int64_t size : {32, 64, 128, 256}) {
+  for (const int64_t size : {32, 64, 96, 128, 160, 192, 256}) {
     result.push_back({fmt::format("{}", size), fmt::format("batch_size: {}", size),
                       [size](Config& config) { config.training.batch_size = size; }});
   }

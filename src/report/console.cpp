@@ -49,13 +49,6 @@ void log_fields(const std::string& position, const std::vector<Field>& fields) {
   log::info(whole, shortened);
 }
 
-std::string efficiency_text(const EfficiencyRecord& e) {
-  return fmt::format(
-      "efficiency {:.0f} %: a large product ({}/s) and a large copy ({}/s) on this machine would allow {} a step",
-      100 * e.share(), format_flops(e.peak_flops), format_bytes(e.copy_bytes_per_second),
-      format_short_duration(1e-3 * e.least_ms));
-}
-
 // The start is one row; what follows is shared out among kRows.
 std::vector<Row> rows_of(const std::vector<TimingRecord>& intervals, int64_t first_step) {
   constexpr int64_t kRows = 5;
@@ -84,6 +77,13 @@ std::string loss_text(double loss, std::optional<double> standard_error) {
   return standard_error ? fmt::format("{:.4f} ± {:.4f}", loss, *standard_error) : fmt::format("{:.4f}", loss);
 }
 
+std::string efficiency_text(const EfficiencyRecord& e) {
+  return fmt::format(
+      "efficiency {:.0f} %: a large product ({}/s) and a large copy ({}/s) on this machine would allow {} a step",
+      100 * e.share(), format_flops(e.peak_flops), format_bytes(e.copy_bytes_per_second),
+      format_short_duration(1e-3 * e.least_ms));
+}
+
 std::string Console::position(int64_t step) const {
   return fmt::format("step {:>{}}/{}", step, std::to_string(run_.total_steps).size(), run_.total_steps);
 }
@@ -96,6 +96,7 @@ void Console::step(const StepRecord& s) {
               {6, fmt::format("norm {:.3f}", s.grad_norm)},
               {1, format_short_duration(s.step_ms / 1e3) + "/step"},
               {2, format_count(s.tokens_per_second) + " tok/s"},
+              {9, format_count(s.sequences_per_second) + " sequences/s"},
               {5, s.mfu ? fmt::format("mfu {:.1f}%", 100 * *s.mfu) : ""},
               {3, format_bytes(1e6 * s.peak_memory_mb)},
               {7, is_bar_shown ? "" : format_duration(s.elapsed_seconds) + " so far"},

@@ -29,6 +29,7 @@ void MetricsFile::step(const StepRecord& s) {
                                 {"grad_norm", number(s.grad_norm)},
                                 {"step_ms", s.step_ms},
                                 {"tokens_per_second", s.tokens_per_second},
+                                {"sequences_per_second", s.sequences_per_second},
                                 {"peak_memory_mb", s.peak_memory_mb}};
   add(record, s.at);
   if (s.mfu) record["mfu"] = *s.mfu;

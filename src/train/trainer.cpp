@@ -173,6 +173,7 @@ void Trainer::close_log_interval(double learning_rate) {
     m.remaining_seconds = forecast_.remaining_seconds(state_.step);
     m.step_ms = 1e3 * seconds / static_cast<double>(steps);
     m.tokens_per_second = static_cast<double>(tokens) / seconds;
+    m.sequences_per_second = m.tokens_per_second / static_cast<double>(state_.model.config().block_size);
     if (const auto peak = setup_.device.peak_flops(setup_.precision.dtype)) {
       const auto devices = static_cast<double>(setup_.ranks->size());
       m.mfu = m.tokens_per_second * state_.model.flops_per_token() / (*peak * devices);
@@ -236,6 +237,7 @@ void Trainer::show_progress() {
 
 void Trainer::periodic_work() {
   const bool last = state_.step == plan_.total_steps;
+  tell_speed();
   if (run::due(plan_.eval_every, state_.step) || (last && plan_.eval_every > 0)) evaluate();
   if (state_.step == run_.steps_before_decay()) checkpoints_.save_stable();
   if (checkpoints_.is_due()) {

@@ -12,6 +12,7 @@
 #include "gpt/core/log.h"
 #include "gpt/core/process.h"
 #include "gpt/device/memory.h"
+#include "gpt/report/console.h"
 #include "gpt/run/measured_memory.h"
 #include "gpt/train/efficiency.h"
 #include "gpt/train/trainer.h"
@@ -110,6 +111,20 @@ ExitCode Trainer::stop() {
                           stop_signal_name(), state_.step, folder_.checkpoint_path()));
   }
   return process::stop_code();
+}
+
+// Several processes would measure the machine side by side, each at another moment.
+void Trainer::tell_speed() {
+  constexpr double kLongRun = 600, kLow = 0.5;
+  if (is_speed_told_ || setup_.ranks->size() > 1 || forecast_.remaining_seconds(state_.step) < kLongRun) return;
+  const auto efficiency = measure_efficiency(setup_, settled_, settled_.seconds);
+  if (!efficiency) return;
+  is_speed_told_ = true;
+  const auto seconds = settled_.seconds, tokens = static_cast<double>(settled_.tokens);
+  log::info(fmt::format("Speed so far: {} tokens/s, {} sequences/s; {}{}", format_count(tokens / seconds),
+                        format_count(tokens / static_cast<double>(state_.model.config().block_size) / seconds),
+                        efficiency_text(*efficiency),
+                        efficiency->share() < kLow ? "; gpt-bench profile shows what takes the rest" : ""));
 }
 
 void Trainer::tell_efficiency() {

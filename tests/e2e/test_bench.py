@@ -80,7 +80,7 @@ class Bench(unittest.TestCase):
         self.assertIn("The start beside the full set, `adamw+compile`, and that without", done.stdout)
         self.assertGreater(report["machine"]["memory_bytes"], 0)
         self.assertIn(f"(commit {report['commit']}), LibTorch", done.stdout)
-        self.assertEqual([row["name"] for row in report["variants"]], ["32", "64", "128", "256", "cpu"])
+        self.assertEqual([row["name"] for row in report["variants"]], ["32", "64", "96", "128", "160", "192", "256", "cpu"])
         losses = [row["measurement"]["loss"] for row in report["rows"]]
         self.assertNotIn("differs", json.dumps(report["rows"]))
         for loss, row in zip(losses, report["rows"]):

@@ -92,6 +92,7 @@ TEST(MetricsFile, AppendsALineOfJsonForEachStepAndEvaluation) {
                .grad_norm = 2,
                .step_ms = 4,
                .tokens_per_second = 8,
+               .sequences_per_second = 0.5,
                .mfu = 0.25,
                .peak_memory_mb = 16,
                .memory = MemoryUse{.weights = 1e6, .activations = 2.5e6},
@@ -115,7 +116,7 @@ TEST(MetricsFile, AppendsALineOfJsonForEachStepAndEvaluation) {
                    .at = {1e9 + 3, 160}});
   EXPECT_EQ(
       read_file(path, ExitCode::data),
-      R"({"step":3,"loss":null,"lr":0.5,"grad_norm":2.0,"step_ms":4.0,"tokens_per_second":8.0,"peak_memory_mb":16.0,"time":1000000000.5,"tokens":64,"mfu":0.25,"wait_ms":[0.5,2.0],)"
+      R"({"step":3,"loss":null,"lr":0.5,"grad_norm":2.0,"step_ms":4.0,"tokens_per_second":8.0,"sequences_per_second":0.5,"peak_memory_mb":16.0,"time":1000000000.5,"tokens":64,"mfu":0.25,"wait_ms":[0.5,2.0],)"
       R"("memory_mb":{"weights":1.0,"gradients":0.0,"optimizer":0.0,"data":0.0,"activations":2.5,"workspace":0.0}})"
       "\n"
       R"({"step":4,"loss":1.5,"time":1000000000.0,"tokens":96})"

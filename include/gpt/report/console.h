@@ -14,6 +14,9 @@ namespace gpt {
 // "1.5470", or "1.5470 ± 0.0071" with its standard error.
 std::string loss_text(double loss, std::optional<double> standard_error);
 
+// "efficiency 47 %: ...", and by what it is measured.
+std::string efficiency_text(const EfficiencyRecord& efficiency);
+
 class Console : public Listener {
  public:
   void begin(const RunRecord& run) override { run_ = run; }

@@ -42,7 +42,7 @@ struct LossRecord {
 struct StepRecord {
   int64_t step = 0;  // updates done
   double loss = 0, learning_rate = 0, grad_norm = 0;
-  double step_ms = 0, tokens_per_second = 0;
+  double step_ms = 0, tokens_per_second = 0, sequences_per_second = 0;
   std::optional<double> mfu;  // share of the device's peak, where that is known
   double peak_memory_mb = 0;
   std::optional<MemoryUse> memory = {};  // what tensors take, part by part
@@ -98,7 +98,7 @@ struct TimingRecord {
   }
 };
 
-// How close the steps came to what the machine could do at best, said once at the end of a run.
+// How close the steps came to what the machine could do at best.
 struct EfficiencyRecord {
   int64_t step = 0;
   double step_ms = 0, least_ms = 0;                  // a step on average, and at least with the speeds that follow

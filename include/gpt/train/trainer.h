@@ -68,7 +68,9 @@ class Trainer {
   void tell_tasks(const std::vector<TaskRecord>& tasks);
   void warn_of_rise(const run::Evaluation& evaluation);
   void write_sample();
-  void tell_efficiency();
+  // Once, early in a long run: how close its speed comes to what the machine can do, while there is time to change something.
+  void tell_speed();
+  void tell_efficiency();  // at the end
   ExitCode stop();
   void finish();
 
@@ -95,7 +97,7 @@ class Trainer {
   bool saves_ = false;                   // SIGUSR1 has asked for a checkpoint
   std::optional<StepRecord> last_step_;  // logged
   std::optional<double> last_val_loss_;
-  bool is_rise_announced_ = false;
+  bool is_rise_announced_ = false, is_speed_told_ = false;
 
   Stopwatch stopwatch_;                  // training alone
   const Stopwatch since_start_;          // all of it
