@@ -7,14 +7,6 @@
 namespace gpt::bench {
 namespace {
 
-// Short sequences at first, in batches of as many tokens.
-void grow(Config& config, int64_t updates) {
-  const int64_t whole = config.model.block_size;
-  config.data.stages = {{.from = 0, .block_size = std::max<int64_t>(1, whole / 4), .mix = {}},
-                        {.from = updates / 3, .block_size = std::max<int64_t>(1, whole / 2), .mix = {}},
-                        {.from = 2 * updates / 3, .block_size = whole, .mix = {}}};
-}
-
 Experiment schedule(const char* name, LrSchedule schedule, const Config& wanted) {
   return {.name = fmt::format("{} learning rate", name),
           .settings = fmt::format("lr_schedule: {}", name),
@@ -60,8 +52,9 @@ std::vector<Experiment> experiments(const Config& wanted) {
       schedule("linear", LrSchedule::linear, wanted),
       schedule("wsd", LrSchedule::wsd, wanted),
       {.name = "growing sequences",
-       .settings = "data.stages: block_size / 4, / 2, 1, a third of the run each",
-       .apply = grow},
+       .settings = "data.schedule: grow",
+       .apply = [](Config& config,
+                   int64_t updates) { config.data.stages = growing_stages(config.model.block_size, updates); }},
       windows(wanted),
       order("simpler_first", DataOrder::simpler_first),
       order("shorter_first", DataOrder::shorter_first),

@@ -204,6 +204,10 @@ void keep_choices(Config& config, const Origins& origins, const Config& saved) {
   if (schedule.finds_learning_rate) schedule.learning_rate = saved.training.schedule.learning_rate;
   schedule.finds_learning_rate = false;
   if (!config.data.num_workers) config.data.num_workers = saved.data.num_workers;
+  // Those of a run that is to be longer now stay where they were.
+  if (config.data.schedule == DataSchedule::grow && saved.data.schedule == DataSchedule::grow &&
+      !origins.count("data.stages"))
+    config.data.stages = saved.data.stages;
 }
 
 }  // namespace gpt::config

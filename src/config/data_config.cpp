@@ -71,6 +71,10 @@ std::vector<Option> options(DataConfig& c) {
        .help =
            "parts of the run with other files (main is the data above), weights, sequence lengths or attention_window: "
            "[{from: 0, block_size: 64}, {from: 500, mix: {main: 3, hard.txt: 1}}]; batches keep their number of tokens"},
+      {.name = "schedule",
+       .target = choice(c.schedule, {{"constant", DataSchedule::constant}, {"grow", DataSchedule::grow}}),
+       .help =
+           "grow = sequences of a quarter, half and all of block_size, a third of the run each, where stages says nothing"},
       {.name = "order",
        .target = choice(c.order, {{"random", DataOrder::random},
                                   {"shorter_first", DataOrder::shorter_first},

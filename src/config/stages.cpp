@@ -11,6 +11,17 @@
 #include "gpt/core/error.h"
 #include "gpt/core/home.h"
 
+namespace gpt {
+
+std::vector<Stage> growing_stages(int64_t block_size, int64_t updates) {
+  if (updates < 3) return {};
+  return {{.from = 0, .block_size = std::max<int64_t>(1, block_size / 4), .mix = {}},
+          {.from = updates / 3, .block_size = std::max<int64_t>(1, block_size / 2), .mix = {}},
+          {.from = 2 * updates / 3, .block_size = block_size, .mix = {}}};
+}
+
+}  // namespace gpt
+
 namespace gpt::config {
 namespace {
 

@@ -120,7 +120,7 @@ void validate_stages(const Config& config, const Faults& faults) {
   const auto fail = [&](const std::string& what) { faults.fail({"data.stages"}, what); };
   const TrainingConfig& t = config.training;
   const std::vector<Stage>& stages = config.data.stages;
-  if (stages.empty()) return;
+  if (stages.empty() && config.data.schedule == DataSchedule::constant) return;
   const auto in_epochs = [](const Interval& interval) { return interval.unit == Interval::Unit::epochs; };
   if (t.schedule.epochs || in_epochs(t.cadence.eval_interval) || in_epochs(t.cadence.checkpoint_interval) ||
       in_epochs(t.cadence.sample_interval)) {
@@ -128,7 +128,7 @@ void validate_stages(const Config& config, const Faults& faults) {
         "a run in stages is measured in steps, since its files have no epoch in common; set max_steps, and intervals in steps");
   }
   const int64_t steps = t.schedule.max_steps.value_or(kDefaultMaxSteps);
-  if (stages.back().from >= steps) {
+  if (!stages.empty() && stages.back().from >= steps) {
     fail(fmt::format("the last stage begins at step {}, but the run has only {}", stages.back().from, steps));
   }
   for (const Stage& stage : stages) {

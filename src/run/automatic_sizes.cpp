@@ -80,6 +80,9 @@ void choose_for_this_machine(Config& config, const config::Origins& origins) {
   if (chooses) here = surroundings_of(config);
   here.characters_per_token = characters_per_token;
   config::choose_sizes(config, origins, here);
+  if (config.data.schedule == DataSchedule::grow && config.data.stages.empty())
+    config.data.stages =
+        growing_stages(config.model.block_size, config.training.schedule.max_steps.value_or(kDefaultMaxSteps));
   require_freezable(config.model, config.training.freeze);
 }
 

@@ -230,5 +230,16 @@ TEST(AutomaticLearningRate, ARunThatGoesOnHasTheOneThatWasFound) {
   EXPECT_TRUE(difference(saved, from_yaml("training: {lr: auto}\n")).front().safe_on_resume);
 }
 
+TEST(KeepChoices, GrowingSequencesOfALongerRunStayWhereTheyWere) {
+  Config saved, now;
+  saved.data.schedule = now.data.schedule = DataSchedule::grow;
+  saved.data.stages = growing_stages(64, 300), now.data.stages = growing_stages(64, 600);
+  Config own = now;
+  keep_choices(now, {}, saved);
+  EXPECT_EQ(now.data.stages, saved.data.stages);
+  keep_choices(own, {{"data.stages", "a.yaml:3"}}, saved);
+  EXPECT_NE(own.data.stages, saved.data.stages) << "they were written by the user";
+}
+
 }  // namespace
 }  // namespace gpt::config

@@ -101,5 +101,16 @@ TEST(Stages, FaultsNameTheirPlace) {
   for (const auto& [yaml, fault] : cases) EXPECT_EQ(yaml_fault(yaml), fault) << yaml;
 }
 
+// data.schedule: grow. Every stage has an update at least.
+TEST(StagesTest, GrowingOnesAreAThirdOfTheRunEach) {
+  const std::vector<Stage> stages = growing_stages(/*block_size=*/66, /*updates=*/100);
+  ASSERT_EQ(stages.size(), 3);
+  EXPECT_EQ(stages[0], (Stage{.from = 0, .block_size = 16, .mix = {}}));
+  EXPECT_EQ(stages[1], (Stage{.from = 33, .block_size = 33, .mix = {}}));
+  EXPECT_EQ(stages[2], (Stage{.from = 66, .block_size = 66, .mix = {}}));
+  EXPECT_EQ(growing_stages(1, 3)[2].from, 2);
+  EXPECT_TRUE(growing_stages(64, 2).empty());
+}
+
 }  // namespace
 }  // namespace gpt::config

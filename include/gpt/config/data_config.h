@@ -12,6 +12,7 @@ namespace gpt {
 
 enum class Resident { automatic, on, off };  // keep the tokens in device memory: auto = when they fit
 enum class DatasetName { none, shakespeare };
+enum class DataSchedule { constant, grow };                     // what a run without stages does
 enum class DataOrder { random, shorter_first, simpler_first };  // the order of the first epoch; later ones are random
 
 struct DataConfig {
@@ -27,6 +28,7 @@ struct DataConfig {
   double validation_fraction = 0.1;         // share of the text's documents; 0 = no validation
   int64_t max_chars = 0;                    // read at most so many characters of the text; 0 = all
   std::vector<Stage> stages;                // empty: one, of main alone
+  DataSchedule schedule = DataSchedule::constant;
   DataOrder order = DataOrder::random;
   // Threads that build batches ahead; 0 = in the training thread. Nothing until the program has chosen it.
   std::optional<int64_t> num_workers = {};

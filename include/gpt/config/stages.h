@@ -21,6 +21,10 @@ struct Stage {
 };
 constexpr const char* kMainSource = "main";
 
+// data.schedule: grow. Sequences of a quarter, half and all of `block_size` tokens, for a third of so many updates each; none where there
+// are too few.
+std::vector<Stage> growing_stages(int64_t block_size, int64_t updates);
+
 namespace config {
 struct Structure;
 
