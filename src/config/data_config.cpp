@@ -74,7 +74,8 @@ std::vector<Option> options(DataConfig& c) {
       {.name = "schedule",
        .target = choice(c.schedule, {{"constant", DataSchedule::constant}, {"grow", DataSchedule::grow}}),
        .help =
-           "grow = sequences of a quarter, half and all of block_size, a third of the run each, where stages says nothing"},
+           "grow = sequences of a quarter, half and all of block_size, a third of the run each, where stages says nothing",
+       .otherwise = "for that of the learning rate, set training.lr_schedule"},
       {.name = "order",
        .target = choice(c.order, {{"random", DataOrder::random},
                                   {"shorter_first", DataOrder::shorter_first},

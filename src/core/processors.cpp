@@ -1,6 +1,5 @@
 #include "gpt/core/processors.h"
 
-#include <sched.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -8,23 +7,13 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
-#include <thread>
 #include <vector>
 
 #include "gpt/core/control_groups.h"
+#include "gpt/core/cpu_topology.h"
 
 namespace gpt {
 namespace {
-
-int64_t processors_to_run_on() {
-  constexpr size_t kMost = 1 << 16;
-  for (size_t capacity = CPU_SETSIZE; capacity <= kMost; capacity *= 2) {  // too small for the machine: EINVAL
-    std::vector<cpu_set_t> set(capacity / CPU_SETSIZE);
-    const size_t bytes = set.size() * sizeof(cpu_set_t);
-    if (sched_getaffinity(0, bytes, set.data()) == 0) return CPU_COUNT_S(bytes, set.data());
-  }
-  return std::max(1U, std::thread::hardware_concurrency());
-}
 
 double first_number(const std::filesystem::path& path) {
   double number = 0;
@@ -41,15 +30,21 @@ double quota_of(const std::filesystem::path& group) {
   return time > 0 && period > 0 ? time / period : std::numeric_limits<double>::infinity();
 }
 
-}  // namespace
-
-int64_t usable_processors(const std::string& root) {
-  // OpenMP may bind the thread that asks to one of them, so that only the first answer is right.
-  static const int64_t to_run_on = processors_to_run_on();
-  auto most = static_cast<double>(to_run_on);
+int64_t within_quota(int64_t count, const std::string& root) {
+  auto most = static_cast<double>(count);
   for (const auto& group : control_groups("cpu", root)) most = std::min(most, std::ceil(quota_of(group)));
   return static_cast<int64_t>(most);
 }
+
+}  // namespace
+
+const std::vector<Processor>& processors_to_run_on() {
+  static const std::vector<Processor> to_run_on = describe_processors(processors_of_mask());
+  return to_run_on;
+}
+
+int64_t usable_processors(const std::string& root) { return within_quota(std::ssize(processors_to_run_on()), root); }
+int64_t usable_cores(const std::string& root) { return within_quota(count_cores(processors_to_run_on()), root); }
 
 double processor_seconds() {
   rusage usage{};

@@ -21,7 +21,15 @@ namespace {
 int64_t default_threads() {
   const int64_t chosen = at::get_num_threads();
   const bool is_asked_for = std::getenv("OMP_NUM_THREADS") || std::getenv("MKL_NUM_THREADS");
-  return is_asked_for ? chosen : std::min(chosen, usable_processors());
+  return is_asked_for ? chosen : std::min(chosen, usable_cores());
+}
+
+// Before the threads begin that inherit it. A launcher that has divided the machine itself left a mask within one node.
+void keep_to_nodes(int64_t rank, int64_t processes) {
+  const std::vector<Processor>& all = processors_to_run_on();
+  const std::vector<Processor> own = nodes_of_process(all, rank, processes);
+  if (own.size() < all.size() && run_on(own) && rank == 0)
+    log::info(fmt::format("Each of {} processes keeps to its part of the {} NUMA nodes", processes, count_nodes(all)));
 }
 
 int64_t threads_of_a_team() {
@@ -53,11 +61,12 @@ void announce_other_openmp() {
 
 }  // namespace
 
-void use_cpu_threads(int64_t count, int64_t processes) {
+void use_cpu_threads(int64_t count, int64_t processes, std::optional<int64_t> local_rank) {
   static std::once_flag is_announced;
   std::call_once(is_announced, announce_other_openmp);
   omp_set_dynamic(0);
-  const int64_t automatic = processes == 1 ? default_threads() : std::max<int64_t>(1, usable_processors() / processes);
+  if (local_rank) keep_to_nodes(*local_rank, processes);
+  const int64_t automatic = processes == 1 ? default_threads() : std::max<int64_t>(1, usable_cores() / processes);
   const int64_t asked = count > 0 ? count : automatic;
   at::set_num_threads(static_cast<int>(asked));
   const int64_t given = threads_of_a_team();

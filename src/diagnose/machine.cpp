@@ -52,12 +52,19 @@ plan::Check check_libtorch() {
                                               build_setting("CUDA_VERSION"), commit_id()));
 }
 
+// "32 cores (64 hyper-threads) in 2 NUMA nodes"
+std::string cores_in_words() {
+  const int64_t cores = usable_cores(), processors = usable_processors(), nodes = count_nodes(processors_to_run_on());
+  return plural(cores, "core") + (processors > cores ? fmt::format(" ({} hyper-threads)", processors) : "") +
+         (nodes > 1 ? fmt::format(" in {} NUMA nodes", nodes) : "");
+}
+
 plan::Checks check_cpu() {
   const DeviceInfo cpu = describe_device(at::kCPU);
   const Capabilities capabilities = at::cpu::get_cpu_capabilities();
   const Probe attention = probe_cpu_attention(at::kFloat);
   return {
-      plan::passed("CPU", fmt::format("{}, {}, {} in use", cpu.name, plural(usable_processors(), "core"),
+      plan::passed("CPU", fmt::format("{}, {}, {} in use", cpu.name, cores_in_words(),
                                       plural(at::get_num_threads(), "thread"))),
       check_instructions(has(capabilities, "avx2"), has(capabilities, "avx512_f"), cpu_bfloat16(),
                          has(capabilities, "amx_tile")),

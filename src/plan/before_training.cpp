@@ -77,8 +77,7 @@ void check_before_training(const run::Setup& setup, bool is_resumed) {
   require_memory(real, setup);
   if (is_resumed) return;
   const run::Plan plan = run::plan_run(config.training, loader.batches_per_epoch());
-  if (device.device.is_cpu())
-    say_if_doubtful(check_threads(config.threads, usable_processors(), setup.local_processes));
+  if (device.device.is_cpu()) say_if_doubtful(check_threads(config.threads, usable_cores(), setup.local_processes));
   compare_splits(corpus);
   say_if_doubtful(check_batch(config.training, facts));
   if (config.data.stages.empty()) say_if_doubtful(check_length(config, facts, plan));

@@ -55,4 +55,19 @@ Check check_threads(int64_t threads, int64_t cores, int64_t processes) {
   return passed("threads", fmt::format("{}{} on {}", of_each, owners, plural(cores, "core")));
 }
 
+Check lack_of_gpus(int64_t processes, int64_t gpus) {
+  return failed("GPUs", fmt::format("{} processes need one each, and there are {}", processes, gpus),
+                "set distributed.processes: auto");
+}
+
+Check check_numa(int64_t nodes, int64_t processes) {
+  if (processes % nodes == 0)
+    return passed("NUMA", fmt::format("each process keeps to one of {} nodes, and its memory is there", nodes));
+  return warned(
+      "NUMA",
+      fmt::format("{} with the processors of several of the {} nodes, and much of its memory is far from them",
+                  processes == 1 ? "the run computes" : "each process computes", nodes),
+      fmt::format("set distributed.processes: {}", std::max<int64_t>(1, processes / nodes) * nodes));
+}
+
 }  // namespace gpt::plan

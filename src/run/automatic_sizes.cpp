@@ -21,7 +21,7 @@ namespace gpt::run {
 namespace {
 
 config::Surroundings surroundings_of(const Config& config) {
-  const int64_t cores = usable_processors();
+  const int64_t cores = usable_cores();
   return {.gpu =
               config.device.starts_with("cuda") || (config.device == "auto" && select_device("auto").device.is_cuda()),
           .cores = config.threads > 0 ? std::min(config.threads, cores) : cores,

@@ -209,7 +209,7 @@ bool is_said_by_first(const Error& error, const distributed::Group& group) {
 ExitCode train_as(const distributed::Ranks& ranks, const config::CommandLine& command, const TrainOptions& options) {
   const Config& asked = command.config;
   log::of_rank(ranks.rank, ranks.size, nullptr);
-  use_cpu_threads(asked.threads, ranks.local_size);
+  use_cpu_threads(asked.threads, ranks.local_size, ranks.local_rank);
   use_cpu_allocator();
   DeviceChoice choice =
       select_device_of(ranks, asked.device);  // so that a missing one is reported before a text is prepared

@@ -79,6 +79,15 @@ TEST(UsableProcessors, Version1HasQuotaAndPeriodInTwoFiles) {
   EXPECT_EQ(usable_processors(root.path()), 1);
 }
 
+TEST(UsableCores, CountHyperThreadsOnce) {
+  const ScratchFolder root;
+  EXPECT_LE(usable_cores(root.path()), usable_processors(root.path()));
+  EXPECT_EQ(usable_cores(root.path()), count_cores(describe_processors(processors_of_mask())));
+  (void)root.file("proc/self/cgroup", "0::/job\n");
+  (void)root.file("sys/fs/cgroup/job/cpu.max", kHalf);
+  EXPECT_EQ(usable_cores(root.path()), 1);
+}
+
 TEST(ProcessorSeconds, CountThreadsThatComputeAndNotThoseThatWait) {
   constexpr double kLong = 0.05;
   const double before = processor_seconds();

@@ -89,5 +89,16 @@ TEST(CheckThreads, SeveralProcessesShareTheCores) {
   EXPECT_EQ(many.fix, "set distributed.processes: 2 or less");
 }
 
+TEST(CheckNuma, EachProcessIsToHaveANode) {
+  EXPECT_EQ(check_numa(2, 2).status, Status::pass);
+  EXPECT_EQ(check_numa(2, 4).status, Status::pass);
+  const Check one = check_numa(4, 1);
+  EXPECT_EQ(one.status, Status::warn);
+  EXPECT_NE(one.detail.find("the run computes"), std::string::npos) << one.detail;
+  EXPECT_EQ(one.fix, "set distributed.processes: 4");
+  EXPECT_EQ(check_numa(4, 2).fix, "set distributed.processes: 4");
+  EXPECT_EQ(check_numa(2, 5).fix, "set distributed.processes: 4");
+}
+
 }  // namespace
 }  // namespace gpt::plan
