@@ -1,0 +1,241 @@
+// Our CUDA kernels at the sizes of real runs: 524,288 tokens, up to 17 billion values and 132 multiprocessors. The first and the last of
+// their blocks run under emulation, on memory of which a page is there once it is touched. A grid that a GPU refuses, or an index that
+// does not fit into 32 bits, shows there; what the last block writes is compared with the CPU's kernel.
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <numeric>
+#include <set>
+
+#include "gpt/ops/adamw.h"
+#include "gpt/ops/muon.h"
+#include "gpt/ops/rotary.h"
+#include "src/ops/kernels.h"
+#include "support/cuda_emulation.h"  // before the kernels, which it compiles for the host
+
+#include "src/ops/cuda/activation.cuh"
+#include "src/ops/cuda/adamw.cuh"
+#include "src/ops/cuda/classifier.cuh"
+#include "src/ops/cuda/embedding.cuh"
+#include "src/ops/cuda/flat_norm.cuh"
+#include "src/ops/cuda/heads.cuh"
+#include "src/ops/cuda/muon.cuh"
+#include "src/ops/cuda/norm.cuh"
+
+namespace gpt::ops {
+namespace {
+
+constexpr int64_t kSequences = 512, kLength = 1024, kTokens = kSequences * kLength;
+constexpr int64_t kParameters = 7'000'000'000;  // a multiple of kParameterAlignment
+constexpr int64_t kTail = 8;                    // values at the end of a tensor, which the last block writes
+
+// An H100. Instead of the first block, the one runs that has the last of `rows`, where each has every n-th.
+struct LaunchOfEnds {
+  int64_t rows = 1;
+
+  template <class... Parameters, class... Arguments>
+  void operator()(void (*kernel)(Parameters...), int64_t blocks, unsigned threads,
+                  const Arguments&... arguments) const {
+    ASSERT_GT(blocks, 0);
+    ASSERT_LE(blocks, INT32_MAX);
+    ASSERT_LE(threads, 1024);
+    ASSERT_EQ(threads % 32, 0);
+    emulation::Block runner({static_cast<unsigned>(blocks)}, {threads}, [&] { kernel(arguments...); });
+    for (const int64_t block : std::set<int64_t>{(rows - 1) % blocks, blocks - 1})
+      runner.run({static_cast<unsigned>(block)});
+  }
+
+  template <class Kernel>
+  static int64_t blocks_at_once(const Kernel& /*unused*/, unsigned threads) {
+    constexpr int64_t kThreadsAtOnce = 2048;
+    return kThreadsAtOnce / threads * multiprocessors();
+  }
+  static int64_t multiprocessors() { return 132; }
+};
+
+// Zeros. The tensor ends where its memory ends, but for less than 16 bytes, so that an access beyond it is a fault.
+at::Tensor huge(at::IntArrayRef sizes, at::ScalarType type) {
+  constexpr size_t kPage = 4096, kAligned = 16;
+  const size_t count = std::accumulate(sizes.begin(), sizes.end(), size_t{1}, std::multiplies<>()),
+               bytes = count * c10::elementSize(type), whole = (bytes + kPage - 1) / kPage * kPage;
+  void* const memory =
+      mmap(nullptr, whole + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  TORCH_CHECK(memory != MAP_FAILED, "no addresses for ", bytes, " bytes");
+  auto* const begin = static_cast<char*>(memory);
+  TORCH_CHECK(mprotect(begin + whole, kPage, PROT_NONE) == 0);
+  return at::from_blob(
+      begin + (whole - bytes) / kAligned * kAligned, sizes,
+      [memory, whole](void* /*unused*/) { munmap(memory, whole + kPage); }, at::TensorOptions(type));
+}
+
+at::Tensor row(const at::Tensor& x) { return x.select(0, x.size(0) - 1); }
+at::Tensor tail(const at::Tensor& x) { return x.view(-1).slice(0, x.numel() - kTail); }
+
+void expect_same_tail(const at::Tensor& actual, const at::Tensor& expected) {
+  const double tolerance = actual.scalar_type() == at::kFloat ? 1e-5 : 1e-2;  // of values about 1
+  EXPECT_GT(tail(expected).abs().max().item<double>(), 0) << "nothing would show";
+  const double error = (tail(actual).to(at::kDouble) - tail(expected).to(at::kDouble)).abs().max().item<double>();
+  EXPECT_LE(error, tolerance) << tail(actual) << tail(expected);
+}
+
+// (rows, C), of which the last row is random, and that row by itself.
+std::pair<at::Tensor, at::Tensor> random_last_row(int64_t rows, int64_t C, at::ScalarType type) {
+  const at::Tensor all = huge({rows, C}, type);
+  row(all).copy_(at::randn({C}));
+  return {all, row(all).clone().unsqueeze(0)};
+}
+
+Dropout no_dropout() { return {}; }
+
+class LaunchSizes : public testing::TestWithParam<int64_t> {};
+INSTANTIATE_TEST_SUITE_P(Widths, LaunchSizes, testing::Values(100, 768, 1600, 8192));
+
+TEST_P(LaunchSizes, Activation) {
+  const int64_t C = 4 * GetParam();
+  const auto [x, x_row] = random_last_row(kTokens, C, at::kBFloat16);
+  const auto [in, in_row] = random_last_row(kTokens, C, at::kBFloat16);
+  const auto [dy, dy_row] = random_last_row(kTokens, C, at::kBFloat16);
+  const at::Tensor y = huge({kTokens, C}, at::kBFloat16), dx = huge({kTokens, C}, at::kBFloat16),
+                   din = huge({kTokens, C}, at::kBFloat16);
+  const at::Tensor y_row = at::empty_like(x_row), dx_row = at::empty_like(x_row), din_row = at::empty_like(x_row);
+  cuda::activation(LaunchOfEnds(), Activation::silu, no_dropout(), x, in, y);
+  cpu::activation(Activation::silu, no_dropout(), x_row, in_row, y_row);
+  expect_same_tail(y, y_row);
+  (void)cuda::activation_backward(LaunchOfEnds(), Activation::silu, no_dropout(), x, in, dy, dx, din, false);
+  (void)cpu::activation_backward(Activation::silu, no_dropout(), x_row, in_row, dy_row, dx_row, din_row, false);
+  expect_same_tail(dx, dx_row);
+  expect_same_tail(din, din_row);
+  (void)cuda::activation_backward(LaunchOfEnds{kTokens}, Activation::silu, no_dropout(), x, in, dy, dx, din, true);
+}
+
+TEST_P(LaunchSizes, Norm) {
+  const int64_t C = GetParam(), rows = std::min<int64_t>(kTokens, INT32_MAX / C + 1000);
+  const Normalization norm{Norm::layernorm, 1e-5, Parameter(at::ones({C})), Parameter(at::zeros({C}))};
+  const auto [x, x_row] = random_last_row(rows, C, at::kFloat);
+  const auto [gradient, gradient_row] = random_last_row(rows, C, at::kFloat);
+  const at::Tensor normed = huge({rows, C}, at::kFloat), statistics = huge({rows, 2}, at::kFloat),
+                   dx = huge({rows, C}, at::kFloat);
+  const at::Tensor normed_row = at::empty_like(x_row), statistics_row = at::empty({1, 2}),
+                   dx_row = at::empty_like(x_row);
+  cuda::add_norm(LaunchOfEnds(), norm, no_dropout(), x, {}, x, normed, statistics);
+  cpu::add_norm(norm, no_dropout(), x_row, {}, x_row, normed_row, statistics_row);
+  expect_same_tail(normed, normed_row);
+  (void)cuda::add_norm_backward(LaunchOfEnds{rows}, norm, no_dropout(), x, statistics, {}, gradient, dx, {}, false);
+  (void)cpu::add_norm_backward(norm, no_dropout(), x_row, statistics_row, {}, gradient_row, dx_row, {}, false);
+  expect_same_tail(dx, dx_row);
+}
+
+TEST_P(LaunchSizes, Embedding) {
+  constexpr int64_t kVocabulary = 200'064;
+  const int64_t C = GetParam();
+  const at::Tensor ids = at::randint(kVocabulary - 1, {kSequences, kLength}, at::kLong);
+  ids.view(-1)[kTokens - 1] = kVocabulary - 1;
+  const auto [table, last] = random_last_row(kVocabulary, C, at::kBFloat16);
+  const auto [gradient, of_last] = random_last_row(kTokens, C, at::kBFloat16);
+  const at::Tensor y = huge({kTokens, C}, at::kBFloat16), of_table = huge({kVocabulary, C}, at::kFloat),
+                   of_positions = huge({kLength, C}, at::kFloat);
+  cuda::embedding(LaunchOfEnds(), no_dropout(), ids, table, {}, y);
+  expect_same_tail(y, last);
+  cuda::embedding_backward(LaunchOfEnds(), no_dropout(), ids, gradient, of_table, of_positions);
+  expect_same_tail(of_table, of_last);
+  expect_same_tail(of_positions, of_last);
+}
+
+TEST_P(LaunchSizes, Heads) {
+  constexpr int64_t kHeadDim = 128;
+  const int64_t heads = std::max<int64_t>(1, GetParam() / kHeadDim);
+  const auto rotary = rotary_tables(kLength, kHeadDim, 10'000, at::kCPU);
+  const auto shape = [&](int64_t sequences, int64_t count) {
+    return std::vector<int64_t>{sequences, kLength, count, kHeadDim};
+  };
+  const at::Tensor q = huge(shape(kSequences, heads), at::kBFloat16), k = huge(shape(kSequences, heads), at::kBFloat16),
+                   v = huge(shape(kSequences, heads), at::kBFloat16),
+                   packed = huge(shape(kSequences, 3 * heads), at::kBFloat16),
+                   expected = at::zeros(shape(1, 3 * heads), at::kBFloat16);
+  for (const at::Tensor& x : {q, k, v}) row(row(x)).copy_(at::randn({heads, kHeadDim}));
+  const auto last = [](const at::Tensor& x) { return row(x).unsqueeze(0).clone(); };
+  (void)cpu::join_heads(rotary, 1, last(q), last(k), last(v), expected, false);
+  (void)cuda::join_heads(LaunchOfEnds(), rotary, 1, q, k, v, packed, false);
+  expect_same_tail(packed, expected);
+  (void)cuda::join_heads(LaunchOfEnds{kTokens}, rotary, -1, q, k, v, packed, true);
+}
+
+TEST(LaunchSizesOfAll, CrossEntropy) {
+  constexpr int64_t kRows = 65'536;
+  for (const int64_t vocabulary : {50'257, 200'000}) {
+    const int64_t padded = (vocabulary + 63) / 64 * 64;
+    const ClassifierOptions options{.vocabulary = vocabulary};
+    const auto [logits, logits_row] = random_last_row(kRows, padded, at::kBFloat16);
+    const at::Tensor targets = at::full({kRows}, vocabulary - 1, at::kLong), losses = huge({kRows}, at::kFloat),
+                     loss = at::empty({1}), one = at::ones({});
+    cuda::cross_entropy(LaunchOfEnds(), options, logits, targets, losses, one);
+    cpu::cross_entropy(options, logits_row, targets.slice(0, 0, 1), loss, one);
+    EXPECT_NEAR(losses[kRows - 1].item<double>(), loss.item<double>(), 1e-4) << vocabulary;
+    const int64_t padding = padded - vocabulary;  // the target is the last value before it
+    const auto of_target = [&](const at::Tensor& x) { return x.view(-1)[x.numel() - 1 - padding].item<double>(); };
+    EXPECT_NEAR(of_target(logits), of_target(logits_row), 1e-2) << vocabulary;
+    EXPECT_LT(of_target(logits), -0.5) << vocabulary;
+  }
+}
+
+TEST(LaunchSizesOfAll, AdamW) {
+  for (const at::ScalarType moments : {at::kFloat, at::kByte}) {
+    const AdamWRates rates{.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
+    const AdamWScalars scalars{at::full({}, 0.1, at::kFloat), at::ones({}), at::ones({}), at::zeros({})};
+    const auto buffers = [moments](int64_t count) {
+      AdamWBuffers of{.values = huge({count}, at::kFloat),
+                      .gradients = huge({count}, at::kFloat),
+                      .exp_avg = huge({count}, moments),
+                      .exp_avg_sq = huge({count}, moments),
+                      .rounded = {},
+                      .decays = huge({count / kParameterAlignment}, at::kByte)};
+      if (moments == at::kByte) {
+        of.exp_avg_max = huge({count / kParameterAlignment}, at::kFloat);
+        of.exp_avg_sq_max = huge({count / kParameterAlignment}, at::kFloat);
+      }
+      tail(of.values).fill_(1), tail(of.gradients).fill_(0.5), tail(of.decays).fill_(1);
+      return of;
+    };
+    const AdamWBuffers all = buffers(kParameters), few = buffers(8 * kParameterAlignment);
+    cuda::adamw(LaunchOfEnds(), all, rates, scalars);
+    cpu::adamw(few, rates, scalars);
+    expect_same_tail(all.values, few.values);
+  }
+}
+
+TEST(LaunchSizesOfAll, Muon) {
+  const MuonScalars scalars{at::full({}, 0.1, at::kFloat), at::ones({}), at::ones({}), at::zeros({})};
+  const auto buffers = [](int64_t count) {
+    const MuonBuffers of{.gradients = huge({count}, at::kFloat),
+                         .momentum = huge({count}, at::kFloat),
+                         .direction = huge({count}, at::kFloat)};
+    tail(of.gradients).fill_(0.5);
+    return of;
+  };
+  const MuonBuffers all = buffers(kParameters), few = buffers(kParameterAlignment);
+  cuda::muon_direction(LaunchOfEnds(), all, 0.95, scalars);
+  cpu::muon_direction(few, 0.95, scalars);
+  expect_same_tail(all.direction, few.direction);
+  const MuonRates rates{.size = 1, .weight_decay = 0.1, .is_cautious = false};
+  const MuonWeights weights{.values = huge({kParameters}, at::kFloat), .rounded = {}, .direction = all.direction},
+      few_weights{.values = huge({kParameterAlignment}, at::kFloat), .rounded = {}, .direction = few.direction};
+  cuda::muon_update(LaunchOfEnds(), weights, rates, scalars);
+  cpu::muon_update(few_weights, rates, scalars);
+  expect_same_tail(weights.values, few_weights.values);
+}
+
+// A block goes through 28 GB in steps of its grid: of the two that run, one has the last values.
+TEST(LaunchSizesOfAll, FlatNorm) {
+  const at::Tensor values = huge({kParameters}, at::kFloat);
+  EXPECT_TRUE(cuda::flat_norm(LaunchOfEnds(), values).defined());
+}
+
+}  // namespace
+}  // namespace gpt::ops
