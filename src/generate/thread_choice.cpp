@@ -15,6 +15,10 @@ constexpr size_t kTokens = 3;  // in a trial; their median counts, so that one t
 constexpr double kWorse =
     1.5;  // as long: not worth a third token, or, of what was chosen, a sign that the machine has changed
 constexpr double kRest = 20;  // times as long as it took to choose: then the choice is made again
+// A program beside this one takes a core for a while and then not: three tokens may all be lucky. In the long run the median of more of them
+// counts, and where it is so many times as long as another number of threads took, that one is tried again.
+constexpr size_t kManyTokens = 15;
+constexpr double kSlower = 1.1;
 
 }  // namespace
 
@@ -31,17 +35,30 @@ void ThreadChoice::took(double seconds) {
     if (recent_.size() == kTokens || is_hopeless()) end_trial();
     return;
   }
-  if (recent_.size() > kTokens) recent_.erase(recent_.begin());
-  const bool has_changed = recent_.size() == kTokens && median(recent_) > kWorse * *seconds_[current_];
-  if (spent_ > kRest * round_ || (spent_ > round_ && has_changed)) begin_round();
+  if (recent_.size() > kManyTokens) recent_.erase(recent_.begin());
+  if (spent_ > kRest * round_ || (spent_ > round_ && has_changed())) return begin_round();
+  if (spent_ > round_ && recent_.size() == kManyTokens && is_slower_than_another()) begin_round(median(recent_));
 }
 
-// With the count that is in use: all others are compared with it.
-void ThreadChoice::begin_round() {
+// Its latest tokens took much longer than when it was chosen.
+bool ThreadChoice::has_changed() const {
+  if (recent_.size() < kTokens) return false;
+  return median(std::vector<double>(recent_.end() - kTokens, recent_.end())) > kWorse * *seconds_[current_];
+}
+
+bool ThreadChoice::is_slower_than_another() const {
+  const double now = median(recent_);
+  return std::any_of(seconds_.begin(), seconds_.end(),
+                     [now](const auto& seconds) { return seconds && now > kSlower * *seconds; });
+}
+
+// With the count that is in use, unless what its tokens take is `known`: all others are compared with it.
+void ThreadChoice::begin_round(std::optional<double> known) {
   seconds_.assign(counts_.size(), std::nullopt);
+  seconds_[current_] = known;
   spent_ = 0;
   is_trying_ = counts_.size() > 1;
-  use(current_);
+  use(known ? *untried() : current_);
 }
 
 void ThreadChoice::end_trial() {

@@ -20,10 +20,12 @@ class ThreadChoice {
   void took(double seconds);                             // that token
 
  private:
-  void begin_round();
+  void begin_round(std::optional<double> known = {});
   void end_trial();
   void use(size_t count);
   bool is_hopeless() const;
+  bool has_changed() const;
+  bool is_slower_than_another() const;
   size_t fastest() const;
   std::optional<size_t> untried() const;
 
