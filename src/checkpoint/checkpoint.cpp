@@ -13,6 +13,7 @@
 #include "gpt/checkpoint/quantized_file.h"
 #include "gpt/config/load.h"
 #include "gpt/container/container.h"
+#include "gpt/container/pickle.h"
 #include "gpt/core/error.h"
 #include "gpt/core/hash.h"
 #include "gpt/device/precision.h"
@@ -116,8 +117,11 @@ uint64_t checkpoint_bytes(const ModelConfig& model, const TrainingConfig& traini
   return static_cast<uint64_t>(bytes);
 }
 
-bool has_our_python_view(const std::string& path, const Checkpoint& checkpoint) {
-  return ContainerReader(path).text("data.pkl") == python_view(checkpoint);
+PythonView python_view_of(const std::string& path, const Checkpoint& checkpoint) {
+  const ContainerReader file(path);
+  const std::string_view pickle = file.text("data.pkl");
+  if (pickle == python_view(checkpoint)) return PythonView::ours;
+  return is_plain_pickle(pickle) ? PythonView::plain : PythonView::foreign;
 }
 
 }  // namespace gpt

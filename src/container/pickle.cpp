@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <cctype>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "gpt/core/error.h"
@@ -108,6 +110,67 @@ void PickleWriter::tensor(std::string_view storage, std::string_view key, const 
   global("collections", "OrderedDict");
   out_.append({kEmptyTuple, kReduce});
   out_.append({kTuple, kReduce});
+}
+
+namespace {
+
+constexpr std::string_view kProtocol = "\x80\x02";
+
+// "module\nname\n" of what a tensor is made with.
+bool is_known_global(std::string_view text) {
+  if (text == "torch._utils\n_rebuild_tensor_v2\n" || text == "collections\nOrderedDict\n") return true;
+  constexpr std::string_view kStorage = "torch\n", kEnd = "Storage\n";
+  if (!text.starts_with(kStorage) || !text.ends_with(kEnd)) return false;
+  text.remove_prefix(kStorage.size()), text.remove_suffix(kEnd.size());
+  return std::all_of(text.begin(), text.end(), [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; });
+}
+
+// The length of what follows an opcode, or none where it is not the writer's.
+std::optional<size_t> argument_bytes(char opcode, std::string_view rest) {
+  switch (opcode) {
+    case kMark:
+    case kReduce:
+    case kBinPersId:
+    case kTuple:
+    case kEmptyTuple:
+    case kEmptyDict:
+    case kSetItems:
+    case kNone:
+    case kNewTrue:
+    case kNewFalse: return 0;
+    case kBinInt: return sizeof(int32_t);
+    case kLong1: return 1 + sizeof(int64_t);
+    case kBinFloat: return sizeof(double);
+    case kBinUnicode: {
+      uint32_t bytes = 0;
+      if (rest.size() < sizeof bytes) return std::nullopt;
+      std::memcpy(&bytes, rest.data(), sizeof bytes);
+      return sizeof bytes + bytes;
+    }
+    case kGlobal: {
+      const size_t module = rest.find('\n'), name = module == rest.npos ? rest.npos : rest.find('\n', module + 1);
+      if (name == rest.npos || !is_known_global(rest.substr(0, name + 1))) return std::nullopt;
+      return name + 1;
+    }
+    default: return std::nullopt;
+  }
+}
+
+}  // namespace
+
+bool is_plain_pickle(std::string_view pickle) {
+  if (!pickle.starts_with(kProtocol)) return false;
+  pickle.remove_prefix(kProtocol.size());
+  while (!pickle.empty()) {
+    const char opcode = pickle.front();
+    pickle.remove_prefix(1);
+    if (opcode == kStop) return pickle.empty();
+    const auto bytes = argument_bytes(opcode, pickle);
+    if (!bytes || *bytes > pickle.size()) return false;
+    if (opcode == kLong1 && pickle.front() != sizeof(int64_t)) return false;
+    pickle.remove_prefix(*bytes);
+  }
+  return false;
 }
 
 std::string PickleWriter::finish() { return std::move(out_) + kStop; }

@@ -29,8 +29,14 @@ plan::Check readable(const std::string& file, const Checkpoint& checkpoint) {
   const std::string detail =
       fmt::format("{}: step {}, {} parameters, {}; every hash matches, and its parts fit together", file,
                   with_commas(checkpoint.step), format_count(static_cast<double>(parameters)), loss);
-  if (has_our_python_view(file, checkpoint)) return plan::passed("checkpoint", detail);
-  return plan::warned("checkpoint", detail + ", but what Python would load from it is not what this version writes",
+  switch (python_view_of(file, checkpoint)) {
+    case PythonView::ours: return plan::passed("checkpoint", detail);
+    case PythonView::plain:
+      return plan::passed("checkpoint",
+                          detail + "; Python loads plain values and tensors, as another version wrote them");
+    case PythonView::foreign: break;
+  }
+  return plan::warned("checkpoint", detail + ", but what Python would load from it is not what this program writes",
                       "load it in Python only with weights_only=True, and only if you trust its source");
 }
 

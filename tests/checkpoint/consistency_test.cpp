@@ -102,7 +102,7 @@ class Consistency : public testing::Test {
 TEST_F(Consistency, WhatATrainerWritesIsAccepted) {
   for (const auto& change : {std::function([](Checkpoint&) {}), std::function(in_codes)}) {
     EXPECT_EQ(refusal(change), "");
-    EXPECT_TRUE(has_our_python_view(path_, load_checkpoint(path_)));
+    EXPECT_EQ(python_view_of(path_, load_checkpoint(path_)), PythonView::ours);
   }
 }
 
@@ -248,7 +248,12 @@ TEST_F(Consistency, ATensorWithLineEndsInItsNameIsRefusedInOneLine) {
 
 TEST_F(Consistency, AnotherDictForPythonIsSeen) {
   change_record("data.pkl", [](std::string& pickle) { pickle = "cos\nsystem\n(S'true'\ntR."; });
-  EXPECT_FALSE(has_our_python_view(path_, load_checkpoint(path_)));
+  EXPECT_EQ(python_view_of(path_, load_checkpoint(path_)), PythonView::foreign);
+}
+
+TEST_F(Consistency, WhatAnOlderVersionWroteForPythonIsPlain) {
+  change_record("data.pkl", [](std::string& pickle) { pickle.replace(pickle.find("tokenizer"), 9, "Tokenizer"); });
+  EXPECT_EQ(python_view_of(path_, load_checkpoint(path_)), PythonView::plain);
 }
 
 }  // namespace

@@ -35,8 +35,9 @@ Checkpoint read_checkpoint(const std::string& path, Parts parts = Parts::all);
 // About the size of one file: the tensors of the model and of its optimizer.
 uint64_t checkpoint_bytes(const ModelConfig& model, const TrainingConfig& training);
 
-// Whether the dict that Python's torch.load() would return, the record that our reader never looks at, is the one that
-// save_checkpoint() writes for this checkpoint.
-bool has_our_python_view(const std::string& path, const Checkpoint& checkpoint);
+// The dict that Python's torch.load() would return, the record that our reader never looks at: the one that save_checkpoint() writes for this
+// checkpoint; plain values and tensors, as another version may have written them; or what only weights_only=True keeps from running code.
+enum class PythonView { ours, plain, foreign };
+PythonView python_view_of(const std::string& path, const Checkpoint& checkpoint);
 
 }  // namespace gpt

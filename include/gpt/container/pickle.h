@@ -1,5 +1,5 @@
-// Writes data.pkl, the record that Python's torch.load(weights_only=True) reads: dicts of plain values and tensors, in
-// pickle protocol 2. Write only: our own reader never looks at it.
+// data.pkl, the record that Python's torch.load(weights_only=True) reads: dicts of plain values and tensors, in pickle protocol 2. Our own
+// reader never looks at what it says.
 #pragma once
 
 #include <cstdint>
@@ -32,5 +32,9 @@ class PickleWriter {
 
   std::string out_ = "\x80\x02";
 };
+
+// Whether Python makes nothing but plain values and tensors of it, as it does of what any version of PickleWriter has written: it consists of
+// the writer's opcodes, and calls no other function of Python's than those.
+bool is_plain_pickle(std::string_view pickle);
 
 }  // namespace gpt
