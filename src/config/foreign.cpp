@@ -79,7 +79,8 @@ const std::vector<Advice>& advices() {
       {{"stage", "curriculum*", "phase"},
        "the parts of a run are a list in the configuration, data.stages: [{from: 0, block_size: 64}, {from: 500}]"},
       {{"fsdp*", "deepspeed*"},
-       "set distributed.zero: 2 to divide the optimizer's state and the gradients among the processes; each of them keeps all weights"},
+       "set distributed.zero: 3 to divide the optimizer's state, the gradients and the weights of blocks among the processes; 2 divides "
+       "the first two, 1 the state alone"},
       {{"processed_data_path", "processed_data", "tokenized_data*", "token_file"},
        "set data.bin to the file of token ids that gpt-prepare has written, such as data/texts/tokens_bpe.bin"},
       {{"benchmark", "benchmark_*", "run_benchmark*", "profile"},

@@ -311,8 +311,14 @@ void validate_distributed(const Config& config, const Faults& faults) {
   if (d.zero > 1 && !t.execution.use_compile) {
     faults.fail(
         {"distributed.zero", "training.use_compile"},
-        "zero 2 needs use_compile's operators, which tell when a layer's gradients are complete; set zero to 1, or "
-        "use_compile to true");
+        fmt::format(
+            "zero {} needs use_compile's operators, which tell when a layer's gradients are complete; set zero to "
+            "1, or use_compile to true",
+            d.zero));
+  }
+  if (d.zero > 2 && !t.freeze.empty()) {
+    faults.fail({"distributed.zero", "training.freeze"},
+                "zero 3 divides the weights of blocks that are trained as a whole; set zero to 2, or leave freeze out");
   }
   if (d.min_processes && d.processes > 0 && *d.min_processes > d.processes) {
     faults.fail({"distributed.min_processes", "distributed.processes"},

@@ -62,10 +62,6 @@ struct Linear {
     const InPart part(part::kProducts);
     return pass.ops->linear_for_backward(x, layer);
   }
-
-  at::Tensor with_gelu(const at::Tensor& x, const Pass& pass, ops::ProductInput input) const {
-    return pass.ops->linear_gelu(x, layer, input);
-  }
 };
 
 // The residual stream. What a layer adds to it joins it where it is read next, in one pass with the normalization there.
@@ -220,7 +216,7 @@ struct FeedForward {
   at::Tensor operator()(const at::Tensor& x, const Pass& pass) const {
     const ops::ProductInput of_norm = pass.input_from(GradientCheckpointing::norm),
                             of_activation = pass.input_from(GradientCheckpointing::activation);
-    if (kind == Mlp::gelu) return out.last(in.with_gelu(x, pass, of_norm), pass, of_activation);
+    if (kind == Mlp::gelu) return out.last(pass.ops->linear_gelu(x, in.layer, of_norm), pass, of_activation);
     const auto [open, opened] = gate_and_in(x, pass, of_norm);
     return out.last(gated(open, opened, pass), pass, of_activation);
   }
@@ -385,13 +381,15 @@ at::Tensor GPT::hidden(const at::Tensor& ids, const LossOptions& options) const 
   const Pass pass{operators_, training_, options.dropout_place, options.attention_window, gradient_checkpointing_};
   const bool draws =
       training_ && recomputing_draws(gradient_checkpointing_, config_, operators_->draws(device(), config_.n_embd));
-  const auto mark = [&options](Stream& stream, int64_t layer) {
-    if (options.layer_done) stream.x = mark_gradient(stream.x, [done = options.layer_done, layer] { done(layer); });
+  const auto done = layer_weights_ ? layer_weights_->in_backward(options.layer_done) : options.layer_done;
+  const auto mark = [&done](Stream& stream, int64_t layer) {
+    if (done && at::GradMode::is_enabled()) stream.x = mark_gradient(stream.x, [done, layer] { done(layer); });
   };
   const auto through = [&](Stream stream, int64_t begin, int64_t end) {
     for (int64_t layer = begin; layer < end; ++layer) {
       const Block& block = transformer_->h[static_cast<size_t>(layer)];
       mark(stream, layer);
+      if (layer_weights_) layer_weights_->before_forward(layer);
       stream = gradient_checkpointing_ >= GradientCheckpointing::selective
                    ? block.recomputed(stream, rotary, pass, draws)
                    : block(stream, rotary, pass);
@@ -399,14 +397,12 @@ at::Tensor GPT::hidden(const at::Tensor& ids, const LossOptions& options) const 
     if (end == config_.n_layer) mark(stream, end);
     return stream;
   };
-  if (!at::GradMode::is_enabled() || first_trained_ < 0) {
+  if (!at::GradMode::is_enabled() || first_trained_ < 0)
     return transformer_->normalized(through({transformer_->embed(ids, pass), {}}, 0, config_.n_layer), pass);
-  }
-  Stream stream;
-  {
+  Stream stream = [&] {
     const at::NoGradGuard no_gradients;
-    stream = through({transformer_->embed(ids, pass), {}}, 0, first_trained_);
-  }
+    return through({transformer_->embed(ids, pass), {}}, 0, first_trained_);
+  }();
   // A leaf, because what is computed again has no other input that autograd knows.
   stream.x.requires_grad_();
   stream = through(std::move(stream), first_trained_, config_.n_layer);
@@ -474,6 +470,7 @@ at::Tensor GPT::forward_cached(std::span<const NextTokens> texts, KvCache& cache
   const Pass pass{operators_, /*training=*/false, /*dropout_place=*/{}};
   Stream stream{transformer_->embed_at(on_device(of_tokens).unsqueeze(0), positions, pass), {}};  // (1, N, C)
   for (size_t layer = 0; layer < transformer_->h.size(); ++layer) {
+    if (layer_weights_) layer_weights_->before_forward(static_cast<int64_t>(layer));
     const LayerCache layer_cache{cache.keys[layer], cache.values[layer], of_pass};
     stream = transformer_->h[layer](stream, rotary, pass, &layer_cache);
   }

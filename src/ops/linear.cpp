@@ -50,7 +50,8 @@ struct LinearContext {
       std::nullopt;  // where the input comes from, if the product can multiply by the slope
 };
 
-// Any number of layers that take the same input, whose gradient adds up the products of all.
+// Any number of layers that take the same input, whose gradient adds up the products of all. What autograd keeps of a weight is at most
+// autocast's copy: the memory of the weight itself may have been another's until the backward pass, which asks for it again.
 struct Linear : torch::autograd::Function<Linear> {
   static variable_list forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& /*of autograd*/,
                                const std::vector<LinearLayer>& layers, MatrixLibrary library, ProductInput input,
@@ -66,7 +67,7 @@ struct Linear : torch::autograd::Function<Linear> {
       shape.back() = weight.size(0);
       results.push_back(result.counts ? product_with_bias(rows, weight, b, library, result.gelu, gelu_out).view(shape)
                                       : at::zeros({}, rows.options()).expand(shape));
-      saved.push_back(weight);
+      saved.push_back(weight.is_same(parameter.compute_value()) ? at::Tensor() : weight);
       needed.sums.push_back(bias.is_trained() ? std::make_shared<RowSums>() : nullptr);
     }
     // The sums have the gradient's type, in which a scaled loss's, of float16, could overflow.
@@ -80,12 +81,15 @@ struct Linear : torch::autograd::Function<Linear> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
     const auto& [layers, sums, library, repeat, gelu] = kept<LinearContext>(*context);
-    const int64_t K = saved[1].size(1);
+    const auto weight_of = [&saved, &layers](size_t i) {
+      return saved[1 + i].defined() ? saved[1 + i] : layers[i].weight.compute_value();
+    };
+    const int64_t K = weight_of(0).size(1);
     const at::Tensor rows =  // undefined where no weight is trained
-        repeat ? repeat().reshape({-1, K}).to(saved[1].scalar_type()) : saved[0];
+        repeat ? repeat().reshape({-1, K}).to(weight_of(0).scalar_type()) : saved[0];
     at::Tensor x_gradient;  // (M, K)
     for (size_t i = 0; i < layers.size(); ++i) {
-      const at::Tensor& weight = saved[1 + i];
+      const at::Tensor weight = weight_of(i);
       const at::Tensor gradient = gradients[i].reshape({-1, weight.size(0)});  // (M, N)
       if (x_gradient.defined()) {
         add_product(x_gradient, gradient, weight, library);

@@ -30,7 +30,7 @@ Normalized compute(const Normalization& norm, const Dropout& dropout, const at::
 }
 
 struct AppliedNorm {
-  Normalization norm, computed;  // the latter in_float32()
+  Normalization norm;
   Dropout dropout;
   std::shared_ptr<RowSums> of_branch;  // what a layer wants of the branch's gradient
 };
@@ -50,12 +50,11 @@ struct AddNorm : torch::autograd::Function<AddNorm> {
                                const Dropout& dropout) {
     const at::Tensor statistics =
         at::empty({x.numel() / norm.weight.value().numel(), 2}, x.options().dtype(at::kFloat));
-    const Normalization computed = in_float32(norm);
     const at::Tensor added = branch.value_or(at::Tensor());
-    const Normalized result = compute(computed, dropout, x, added, statistics);
+    const Normalized result = compute(in_float32(norm), dropout, x, added, statistics);
     context->set_materialize_grads(false);
     context->save_for_backward({result.sum, statistics});
-    keep(*context, AppliedNorm{norm, computed, dropout, wanted_row_sums(added)});
+    keep(*context, AppliedNorm{norm, dropout, wanted_row_sums(added)});
     if (branch) context->saved_data["branch"] = static_cast<int64_t>(branch->scalar_type());
     return {result.sum, result.normed};
   }
@@ -64,7 +63,7 @@ struct AddNorm : torch::autograd::Function<AddNorm> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
     const at::Tensor &sum = saved[0], &statistics = saved[1];
-    const auto& [norm, computed, dropout, of_branch] = kept<AppliedNorm>(*context);
+    const auto& [norm, dropout, of_branch] = kept<AppliedNorm>(*context);
     const at::Tensor x_gradient = at::empty_like(sum);
     at::Tensor branch_gradient;
     const auto branch = context->saved_data.find("branch");
@@ -75,7 +74,7 @@ struct AddNorm : torch::autograd::Function<AddNorm> {
     const auto contiguous = [](const at::Tensor& x) { return x.defined() ? x.contiguous() : x; };
     const Kernels& kernels = kernels_of(sum);
     const at::Tensor sums =
-        kernels.add_norm_backward(computed, dropout, sum, statistics, contiguous(gradients[0]),
+        kernels.add_norm_backward(in_float32(norm), dropout, sum, statistics, contiguous(gradients[0]),
                                   contiguous(gradients[1]), x_gradient, branch_gradient, of_branch != nullptr);
     if (gradients[1].defined()) add_sums(norm, kernels, sums);
     if (!branch_gradient.defined() && branch != context->saved_data.end()) branch_gradient = x_gradient;
@@ -130,7 +129,8 @@ Repeat repeat_norm(const at::Tensor& normed) {
   if (!node || normed.output_nr() != 1) return {};
   return [node] {
     const at::Tensor sum = node->ctx_.get_saved_variables()[0];
-    return compute(kept<AppliedNorm>(node->ctx_).computed, Dropout(), sum, /*branch=*/{}, /*statistics=*/{}).normed;
+    return compute(in_float32(kept<AppliedNorm>(node->ctx_).norm), Dropout(), sum, /*branch=*/{}, /*statistics=*/{})
+        .normed;
   };
 }
 

@@ -31,7 +31,7 @@ std::string_view AdamW::name(const OptimizerConfig& config) {
 
 AdamW::AdamW(const Parameters& parameters, const OptimizerConfig& config, const std::vector<FlatSpan>& spans)
     : parameters_(parameters), config_(config) {
-  TORCH_CHECK(config.fused_adamw || parameters.flat_values().scalar_type() == at::kFloat,
+  TORCH_CHECK(config.fused_adamw || parameters[0].value().scalar_type() == at::kFloat,
               "AdamW: only the kernel updates values of 16 bits alone");
   const auto options = at::TensorOptions(parameters.device());
   moments_ = new_state(state_ranges(parameters.rows(), parameters.layout(), config), spans, parameters.device());
@@ -53,18 +53,16 @@ void AdamW::step(const at::Tensor& learning_rate, const at::Tensor& grad_scale, 
 void AdamW::step_fused(const at::Tensor& learning_rate, const at::Tensor& grad_scale, const at::Tensor& found_inf) {
   step_count_.add_(1);
   for (const auto& [range, slots] : moments_) {
-    const auto part = [&range](const at::Tensor& flat, int64_t values = 1) {
-      return flat.defined() ? flat.slice(0, range.begin / values, range.end / values) : flat;
-    };
-    const at::Tensor values = part(parameters_.flat_values());
+    const at::Tensor values = parameters_.values_of({range.begin, range.end});
     const bool has_master = values.scalar_type() == at::kFloat;
+    const int64_t first_block = range.begin / kParameterAlignment;
     ops::AdamWBuffers buffers{.values = has_master ? values : at::Tensor(),
                               .gradients = parameters_.gradients_of({range.begin, range.end}),
                               .exp_avg = slots[0],
                               .exp_avg_sq = slots[1],
-                              .rounded = has_master ? part(parameters_.flat_rounded()) : values,
-                              .decays = part(decays_, kParameterAlignment),
-                              .first_block = range.begin / kParameterAlignment};
+                              .rounded = has_master ? parameters_.rounded_of({range.begin, range.end}) : values,
+                              .decays = decays_.slice(0, first_block, range.end / kParameterAlignment),
+                              .first_block = first_block};
     if (range.form.dtype == StateDtype::int8)
       buffers.exp_avg_max = slots[kMoments], buffers.exp_avg_sq_max = slots[kMoments + 1];
     ops::adamw(buffers,

@@ -107,15 +107,29 @@ void Parameter::add_to_gradient(const at::Tensor& contribution) const {
   }
 }
 
-Parameters::Parameters(std::vector<ParameterRow> rows, at::Device device, const ParameterTypes& types)
-    : rows_(std::move(rows)), layout_(flat_layout(rows_)) {
+Parameters::Parameters(std::vector<ParameterRow> rows, at::Device device, const ParameterTypes& types,
+                       std::optional<ValueDivision> division)
+    : rows_(std::move(rows)),
+      layout_(flat_layout(rows_)),
+      flat_gradients_(
+          c10::make_intrusive<FlatGradients>(layout_.trained_size, at::TensorOptions(device).dtype(types.gradient))) {
+  if (!division) {
+    make_whole(device, types);
+    return;
+  }
+  divided_values_ = std::make_shared<DividedValues>(rows_, layout_, types, device, std::move(*division));
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    const at::Tensor copy = divided_values_->has_copies() ? divided_values_->rounded(i) : at::Tensor();
+    parameters_.emplace_back(divided_values_->value(i), copy, flat_gradients_, layout_.offsets[i]);
+  }
+}
+
+void Parameters::make_whole(at::Device device, const ParameterTypes& types) {
   const auto options = at::TensorOptions(device);
   const bool has_copies = types.compute != at::kFloat && types.has_master;
   const int64_t trained = layout_.trained_size;
-  flat_values_ =
-      at::empty({has_copies ? trained : layout_.size}, options.dtype(types.has_master ? at::kFloat : types.compute));
+  flat_values_ = at::empty({has_copies ? trained : layout_.size}, options.dtype(types.kept()));
   if (has_copies) flat_rounded_ = at::empty({layout_.size}, options.dtype(types.compute));
-  flat_gradients_ = c10::make_intrusive<FlatGradients>(trained, options.dtype(types.gradient));
   for (size_t i = 0; i < rows_.size(); ++i) {
     const bool is_trained = rows_[i].is_trained, has_copy = has_copies && is_trained;
     const at::Tensor& kept = has_copies && !is_trained ? flat_rounded_ : flat_values_;
@@ -145,12 +159,12 @@ void Parameters::draw(uint64_t seed) {
   for (size_t i = 0; i < rows_.size(); ++i) {
     const InitialValue& initial = rows_[i].initial;
     const at::Tensor value = parameters_[i].value().detach();
-    const bool is_drawn_in_place = value.is_cpu() && value.scalar_type() == at::kFloat;
+    const bool is_drawn_in_place = !divided_values_ && value.is_cpu() && value.scalar_type() == at::kFloat;
     const at::Tensor host = is_drawn_in_place ? value : at::empty(value.sizes(), at::kFloat);
     host.fill_(initial.constant);
     if (initial.normal_std > 0)
       host.narrow(0, 0, host.size(0) - initial.padding_rows).normal_(0, initial.normal_std, generator);
-    if (!is_drawn_in_place) value.copy_(host);
+    if (!is_drawn_in_place) set(i, host);
   }
   round_values();
 }
@@ -158,8 +172,26 @@ void Parameters::draw(uint64_t seed) {
 void Parameters::copy_from(const NamedTensors& values) {
   at::NoGradGuard no_grad;
   const std::vector<at::Tensor> tensors = tensors_of_rows(rows_, values, "model");
-  for (size_t i = 0; i < rows_.size(); ++i) parameters_[i].value().detach().copy_(tensors[i]);
+  for (size_t i = 0; i < rows_.size(); ++i) set(i, tensors[i]);
   round_values();
+}
+
+void Parameters::set(size_t row, const at::Tensor& value) {
+  divided_values_ ? divided_values_->set(row, value) : (void)parameters_[row].value().detach().copy_(value);
+}
+
+at::Tensor Parameters::values_of(FlatSpan span) const {
+  return divided_values_ ? divided_values_->own_of(span) : flat_values_.slice(0, span.begin, span.end);
+}
+
+at::Tensor Parameters::rounded_of(FlatSpan span) const {
+  if (divided_values_) return divided_values_->rounded_of(span);
+  return flat_rounded_.defined() ? flat_rounded_.slice(0, span.begin, span.end) : at::Tensor();
+}
+
+int64_t Parameters::value_bytes() const {
+  if (divided_values_) return divided_values_->bytes();
+  return static_cast<int64_t>(flat_values_.nbytes() + (flat_rounded_.defined() ? flat_rounded_.nbytes() : 0));
 }
 
 void Parameters::round_values() const {

@@ -72,7 +72,9 @@ void choose_batch_size(run::Setup& setup, bool is_tried) {
   MemoryBudget memory = memory_budget(setup);
   memory.data = resident_bytes(config.data, setup.corpus, device, memory.available);
   config::set_batch_size(training, plan_batch_size(config.model, training, form, memory).batch_size);
-  if (is_tried && device.is_cuda()) {
+  // A trial is one process's alone, in which weights that are divided would have to be whole.
+  const bool is_divided = config.distributed.zero > 2 && config.distributed.processes > 1;
+  if (is_tried && device.is_cuda() && !is_divided) {
     const auto fits = [&](int64_t batch_size) {
       config::set_batch_size(training, batch_size);
       const bool does = fits_in_practice(setup);

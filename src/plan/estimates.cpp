@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "gpt/layout/freeze.h"
+#include "gpt/layout/layer_ends.h"
 #include "gpt/model/compile.h"
 #include "gpt/ops/activation.h"
 #include "gpt/ops/attention.h"
@@ -176,6 +177,7 @@ ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& t
           .state_share =
               distributed.zero > 0 ? 1 / static_cast<double>(std::max<int64_t>(1, distributed.processes)) : 1,
           .gradient_parts = distributed.zero > 1 ? std::max<int64_t>(1, distributed.processes) : 1,
+          .weight_parts = distributed.zero > 2 ? std::max<int64_t>(1, distributed.processes) : 1,
           .gradient_lanes = run::lanes_of_each(distributed.lanes, std::max<int64_t>(1, distributed.processes)),
           .newton_schulz = newton_schulz_type(device)};
 }
@@ -183,17 +185,17 @@ ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& t
 namespace {
 
 // Of the values of each segment of divided gradients.
-std::vector<int64_t> segment_lengths(const std::vector<ParameterRow>& rows, const FlatLayout& layout) {
-  std::vector<int64_t> lengths = run::gradient_segments(rows, layout);
+std::vector<int64_t> segment_lengths(int64_t stage, const std::vector<ParameterRow>& rows, const FlatLayout& layout) {
+  std::vector<int64_t> lengths = run::segment_ends(stage, rows, layout);
   std::adjacent_difference(lengths.begin(), lengths.end(), lengths.begin());
   return lengths;
 }
 
-// Bytes of ZeRO 2's gradients: the sums, and those segments that are there at the same time: one that is filled, the one before, which is
-// on its way, and a tied table, which the head begins and the embedding completes.
+// Bytes of the gradients of ZeRO 2 and 3: the sums, and those segments that are there at the same time: one that is filled, the one before,
+// which is on its way, and a tied table, which the head begins and the embedding completes.
 double divided_gradients(const std::vector<ParameterRow>& rows, const FlatLayout& layout, const ActivationForm& form,
                          double size) {
-  const std::vector<int64_t> lengths = segment_lengths(rows, layout);
+  const std::vector<int64_t> lengths = segment_lengths(form.weight_parts > 1 ? 3 : 2, rows, layout);
   const bool is_tied = std::any_of(rows.begin(), rows.end(),
                                    [](const ParameterRow& row) { return row.is_trained && !row.tied_name.empty(); });
   const size_t last = lengths.size() - 1;
@@ -203,6 +205,37 @@ double divided_gradients(const std::vector<ParameterRow>& rows, const FlatLayout
   const double sums = form.gradient_lanes == 1 ? 1 / static_cast<double>(form.gradient_parts)
                                                : static_cast<double>(form.gradient_lanes) / 2;
   return static_cast<double>(layout.trained_size) * sums * kFloatBytes + static_cast<double>(most) * size;
+}
+
+// How many values of a flat buffer lie in blocks, in the longest of them, and in all vectors of normalizations.
+struct BlockValues {
+  int64_t blocks = 0, longest = 0, norms = 0, layers = 0;
+};
+
+BlockValues block_values(const std::vector<ParameterRow>& rows, const FlatLayout& layout) {
+  const std::vector<int64_t> ends = layer_ends(rows, layout);
+  BlockValues values{.blocks = ends.front() - ends.back(), .layers = std::ssize(ends) - 1};
+  for (size_t layer = 0; layer + 1 < ends.size(); ++layer)
+    values.longest = std::max(values.longest, ends[layer] - ends[layer + 1]);
+  for (const ParameterRow& row : rows) {
+    using enum ParameterRole;
+    if (row.role == attention_norm || row.role == mlp_norm || row.role == final_norm)
+      values.norms += aligned_end(row.count());
+  }
+  return values;
+}
+
+// Bytes of ZeRO 3's weights, all of which are trained, of so many bytes each as they are kept and as the model computes with them: a part of
+// what is kept; what lies outside blocks, and two blocks; and beside copies the vectors that are read in float32.
+double divided_weights(const std::vector<ParameterRow>& rows, const FlatLayout& layout, double kept, double computed,
+                       int64_t parts) {
+  const BlockValues values = block_values(rows, layout);
+  const auto all = static_cast<double>(layout.size), of_blocks = static_cast<double>(values.blocks),
+             share = 1 / static_cast<double>(parts);
+  const bool has_copies = kept != computed;
+  return (has_copies ? all : of_blocks) * share * kept +
+         (all - of_blocks + 2 * static_cast<double>(values.longest)) * computed +
+         (has_copies ? static_cast<double>(values.norms) * kept : 0);
 }
 
 }  // namespace
@@ -225,14 +258,18 @@ MemoryUse estimate_memory(const ModelConfig& model, const TrainingConfig& traini
   const auto size = [](at::ScalarType type) { return static_cast<double>(c10::elementSize(type)); };
   estimate.weights = trained * (size(kept_weight_type(precision)) + (has_copies ? 2 : 0)) +
                      frozen * (has_copies ? 2 : size(kept_weight_type(precision)));
+  if (form.weight_parts > 1)
+    estimate.weights =
+        divided_weights(rows, layout, size(kept_weight_type(precision)), size(form.compute_type), form.weight_parts);
   estimate.gradients =
       form.gradient_parts > 1 ? divided_gradients(rows, layout, form, size(gradient)) : trained * size(gradient);
   const StateBytes state = state_bytes(rows, layout, training.optimizer);
   estimate.optimizer = form.state_share * static_cast<double>(state.device);
   estimate.host = form.state_share * static_cast<double>(state.host);
   if (form.state_share < 1) {
-    // To save, the first process brings all of it together in the host's memory, which on a CPU is that of all.
-    const auto together = static_cast<double>(state.device + state.host);
+    // To save, the first process brings all of it together in the host's memory, which on a CPU is that of all; and divided weights.
+    const double of_weights = form.weight_parts > 1 ? trained * size(kept_weight_type(precision)) : 0,
+                 together = static_cast<double>(state.device + state.host) + of_weights;
     form.cuda ? estimate.host += together : estimate.optimizer += form.state_share * together;
   }
   const GradientCheckpointing level = training.execution.gradient_checkpointing;
@@ -284,6 +321,32 @@ std::optional<int64_t> largest_batch_size(const ModelConfig& model, TrainingConf
   return low;
 }
 
+namespace {
+
+// Of a value as it is kept, and as a model computes with it that keeps no more of its weights than that.
+double kept_bytes(const Config& config) {
+  return static_cast<double>(c10::elementSize(kept_weight_type(config.training.precision)));
+}
+double compute_bytes(bool end_to_end) { return end_to_end ? 2 : kFloatBytes; }
+
+// What a process sends of weights in an update with ZeRO 3: those of each block for each forward and backward pass, unless they are there
+// still, as the last one's between the two, and the first one's until the next forward pass; what lies outside blocks once; and vectors
+// that are read in float32, as a sum.
+double gathered_bytes(const Config& config, bool end_to_end, int64_t processes, int64_t rounds) {
+  const std::vector<ParameterRow> rows = parameter_table(config.model);
+  const FlatLayout layout = flat_layout(rows);
+  const BlockValues values = block_values(rows, layout);
+  const double times = 1 + 2.0 * static_cast<double>(rounds * (values.layers - 1)),
+               of_blocks = times * static_cast<double>(values.blocks) / static_cast<double>(values.layers),
+               outside = static_cast<double>(layout.size - values.blocks), size = compute_bytes(end_to_end);
+  return distributed::bytes_sent_by_sum((of_blocks + outside) * size, processes) / 2 +
+         (size == kept_bytes(config)
+              ? 0
+              : distributed::bytes_sent_by_sum(static_cast<double>(values.norms) * kFloatBytes, processes));
+}
+
+}  // namespace
+
 double exchange_bytes(const Config& config, bool end_to_end, int64_t processes) {
   const DistributedConfig& distributed = config.distributed;
   const bool divides_gradients = distributed.zero > 1 && processes > 1;
@@ -294,21 +357,22 @@ double exchange_bytes(const Config& config, bool end_to_end, int64_t processes) 
   const FlatLayout layout = flat_layout(rows);
   int64_t longest = layout.trained_size;  // that is summed at a time
   if (divides_gradients) {
-    const std::vector<int64_t> lengths = segment_lengths(rows, layout);
+    const std::vector<int64_t> lengths = segment_lengths(distributed.zero, rows, layout);
     longest = *std::max_element(lengths.begin(), lengths.end());
   }
+  const int64_t gathered = distributed.zero > 2 ? longest : layout.trained_size;  // at a time
   const at::ScalarType gradient = gradient_type(config.training, end_to_end);
   const bool is_converted = distributed.reduce_dtype == ReduceDtype::bfloat16 && gradient == at::kFloat,
              is_narrow = is_converted || gradient != at::kFloat;
   const double of_value = is_narrow ? 2 : kFloatBytes,
-               of_kept = static_cast<double>(c10::elementSize(kept_weight_type(config.training.precision)));
+               of_gathered = distributed.zero > 2 ? compute_bytes(end_to_end) : kept_bytes(config);
   const auto stretch = static_cast<double>(run::stretch_values(layout.trained_size, processes));
   const double sums =
       distributed::memory_of_sum(static_cast<double>(longest) * of_value, stretch * of_value, is_converted, is_narrow);
   return further_lanes + sums +
          (distributed.zero == 0 ? 0
-                                : distributed::memory_of_gather(static_cast<double>(layout.trained_size) * of_kept,
-                                                                stretch * of_kept, processes));
+                                : distributed::memory_of_gather(static_cast<double>(gathered) * of_gathered,
+                                                                stretch * of_gathered, processes));
 }
 
 double sent_bytes(const Config& config, bool end_to_end, int64_t processes) {
@@ -317,12 +381,14 @@ double sent_bytes(const Config& config, bool end_to_end, int64_t processes) {
   const double sums =
       distributed::bytes_sent_by_sum(gradient_bytes(config, end_to_end) / (is_narrowed ? 2 : 1), processes);
   if (config.distributed.zero == 0) return sums;
-  // Instead of the sums it sends values back, in the type in which they are kept, and norms of blocks.
+  // Instead of the sums it sends values back, and norms of blocks.
   const double values = trained_values(config);
-  const auto of_value = static_cast<double>(c10::elementSize(kept_weight_type(config.training.precision)));
   const int64_t micro_batches = config.training.gradient_accumulation_steps,
                 rounds = config.distributed.zero > 1 ? at::divup(micro_batches, processes) : 1;
-  return sums / 2 * static_cast<double>(rounds) + distributed::bytes_sent_by_sum(values * of_value, processes) / 2 +
+  const double sent_values = config.distributed.zero > 2
+                                 ? gathered_bytes(config, end_to_end, processes, rounds)
+                                 : distributed::bytes_sent_by_sum(values * kept_bytes(config), processes) / 2;
+  return sums / 2 * static_cast<double>(rounds) + sent_values +
          distributed::bytes_sent_by_sum(values / kParameterAlignment * sizeof(float), processes);
 }
 

@@ -30,15 +30,26 @@ void require_lane_of_each(const Config& config) {
     return;
   throw Error(
       ExitCode::config,
-      fmt::format("distributed.zero: 2 gives equal bits only where each of an update's {} micro-batches has a lane "
+      fmt::format("distributed.zero: {} gives equal bits only where each of an update's {} micro-batches has a lane "
                   "of its own, and distributed.lanes is {}; raise lanes, set zero to 1, or leave lanes out",
-                  micro_batches, distributed.lanes));
+                  distributed.zero, micro_batches, distributed.lanes));
+}
+
+// Its cache of weights in 16 bits would hold those of all blocks.
+void require_no_autocast(const Config& config, const Precision& precision) {
+  const DistributedConfig& distributed = config.distributed;
+  if (distributed.zero < 3 || distributed.processes == 1 || precision.autocast_type() == at::kFloat) return;
+  throw Error(ExitCode::config,
+              fmt::format("distributed.zero: 3 does not go with training.amp_mode: autocast, which keeps a copy of all "
+                          "weights in {}; set dtype: bfloat16 with amp_mode: end_to_end, use_amp: false, or zero to 2",
+                          name_of(precision.autocast_type())));
 }
 
 void keep_choices(run::Setup& setup) {
   const int64_t cores = std::max<int64_t>(1, usable_processors() / setup.local_processes);
   setup.config.data.num_workers = workers_for(setup.config.data, setup.device.device.is_cuda(), cores);
   divide_update(setup.config, setup.ranks->size());
+  require_no_autocast(setup.config, setup.precision);
   keep_resolved(setup.config.training, setup.precision);  // whose gradients' type depends on the batch
 }
 

@@ -213,6 +213,34 @@ std::vector<FittingSettings> find_fitting_settings(const Config& config, const D
   return found;
 }
 
+namespace {
+
+// What several processes may divide among them besides what they do.
+std::vector<Check::Saver> divisions(const Run& run, double now) {
+  const TrainingConfig& training = run.config.training;
+  const DistributedConfig& distributed = run.config.distributed;
+  if (distributed.processes < 2 || !training.optimizer.fused_adamw || training.optimizer.has_muon()) return {};
+  const bool has_lanes = distributed.lanes > 1 && training.gradient_accumulation_steps > distributed.lanes,
+             is_autocast = resolve_precision(training.precision, run.device).autocast_type() != at::kFloat;
+  const int64_t most = !training.execution.use_compile || has_lanes ? 1
+                       : is_autocast || !training.freeze.empty()    ? 2
+                                                                    : 3;
+  constexpr std::array kPrices = {"each process updates a part of the weights and sends it",
+                                  "gradients are sent in every micro-batch",
+                                  "gradients are sent in every micro-batch, and weights twice"};
+  std::vector<Check::Saver> savers;
+  for (int64_t stage = distributed.zero + 1; stage <= most; ++stage) {
+    Config divided = run.config;
+    divided.distributed.zero = stage;
+    savers.push_back({fmt::format("distributed.zero: {}", stage),
+                      now - Run{divided, run.device, run.attention}.needed(training),
+                      kPrices[static_cast<size_t>(stage - 1)]});
+  }
+  return savers;
+}
+
+}  // namespace
+
 std::vector<Check::Saver> find_savers(const Config& config, const DeviceInfo& device, const std::string& attention,
                                       double data_bytes) {
   const Run run{config, device, attention};
@@ -223,6 +251,7 @@ std::vector<Check::Saver> find_savers(const Config& config, const DeviceInfo& de
     candidate.apply(changed);
     savers.push_back({candidate.setting, now - run.needed(changed), candidate.price});
   }
+  for (Check::Saver& saver : divisions(run, now)) savers.push_back(std::move(saver));
   if (data_bytes > 0) savers.push_back({kDataSaver, data_bytes, "batches come from the host"});
   std::erase_if(savers, [](const Check::Saver& saver) { return saver.bytes <= 0; });
   std::stable_sort(savers.begin(), savers.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });

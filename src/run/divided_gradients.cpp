@@ -29,9 +29,9 @@ void DividedGradients::begin_update() {
   round_ = 0, sent_ = 0;
 }
 
-void DividedGradients::layer_done(int64_t layer) {
+void DividedGradients::layer_done(int64_t layer, bool has_gradients) {
   while (sent_ < segments_.size() && segments_[sent_].back().end <= ends_[static_cast<size_t>(layer)])
-    send(sent_++, /*has_gradients=*/true);
+    send(sent_++, has_gradients);
 }
 
 void DividedGradients::end_round(bool has_gradients) {

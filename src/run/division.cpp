@@ -18,12 +18,13 @@ int64_t stretch_values(int64_t size, int64_t processes) {
   return std::max<int64_t>(1, wanted / unit) * unit;
 }
 
-std::vector<int64_t> gradient_segments(const std::vector<ParameterRow>& rows, const FlatLayout& layout) {
+std::vector<int64_t> segment_ends(int64_t stage, const std::vector<ParameterRow>& rows, const FlatLayout& layout) {
   const std::vector<int64_t> of_layers = layer_ends(rows, layout);
+  const int64_t least = stage > 2 ? 1 : kLeastStretch;
   std::vector<int64_t> ends;
   for (size_t layer = of_layers.size(); layer-- > 0;) {
     const int64_t begin = ends.empty() ? 0 : ends.back();
-    if (of_layers[layer] - begin >= kLeastStretch) ends.push_back(of_layers[layer]);
+    if (of_layers[layer] - begin >= least) ends.push_back(of_layers[layer]);
   }
   if (ends.empty() || ends.back() < layout.trained_size) ends.push_back(layout.trained_size);
   return ends;
@@ -33,7 +34,8 @@ std::vector<Segment> Division::segments(const std::vector<ParameterRow>& rows, c
   const int64_t size = layout.trained_size, step = stretch_values(size, ranks->size());
   std::vector<Segment> segments;
   int64_t begin = 0;
-  for (const int64_t end : divides_gradients ? gradient_segments(rows, layout) : std::vector{size}) {
+  for (const int64_t end :
+       divides_gradients ? segment_ends(divides_weights ? 3 : 2, rows, layout) : std::vector{size}) {
     Segment& segment = segments.emplace_back();
     for (; begin < end; begin = segment.back().end) segment.push_back({begin, std::min(begin + step, end)});
   }
@@ -52,6 +54,14 @@ std::vector<FlatSpan> Division::spans(const std::vector<ParameterRow>& rows, con
     for (const FlatSpan& stretch : segment)
       if (const FlatSpan own = own_part(stretch); own.begin < own.end) spans.push_back(own);
   return spans;
+}
+
+std::optional<ValueDivision> Division::values(const std::vector<ParameterRow>& rows, const FlatLayout& layout) const {
+  if (!divides_weights) return std::nullopt;
+  ValueDivision values{.blocks = {}, .own = spans(rows, layout)};
+  const std::vector<int64_t> ends = layer_ends(rows, layout);
+  for (size_t layer = 0; layer + 1 < ends.size(); ++layer) values.blocks.push_back({ends[layer + 1], ends[layer]});
+  return values;
 }
 
 }  // namespace gpt::run

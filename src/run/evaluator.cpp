@@ -151,13 +151,17 @@ Evaluation Evaluator::run(GPT& model, const std::function<bool(double share)>& s
   int64_t done = 0;
   do {
     std::vector<at::Tensor> sums;  // on the device, so that a GPU does not wait for the host between batches
+    bool has_own = false;          // of this round, in which each process has a batch, or at the end none
     while (done < std::ssize(chosen_)) {
       const int64_t batch = done / batch_size_, end = std::min(done + batch_size_, std::ssize(chosen_));
       if (batch % ranks_->size() == 0 && stop(static_cast<double>(done) / static_cast<double>(chosen_.size())))
         return kStopped;
+      has_own = has_own || is_own(batch);
       sums.push_back(is_own(batch) ? this->sums(model, windows_.batch({chosen_.begin() + done, chosen_.begin() + end}))
                                    : at::zeros({end - done}, device_).to(at::kDouble));
       done = end;
+      const bool ends_round = (batch + 1) % ranks_->size() == 0 || done == std::ssize(chosen_);
+      if (ends_round && !std::exchange(has_own, false) && model.layer_weights()) model.layer_weights()->join_forward();
     }
     // sync: a few times in the first evaluation of a run, once in the others
     at::Tensor drawn = sums.empty() ? at::empty({0}, at::kDouble) : at::cat(sums).cpu();

@@ -60,4 +60,21 @@ OptimizerState gathered_state(const Optimizer& optimizer, const Parameters& para
   return named_state(parameters.rows(), parameters.layout(), whole, optimizer.step_count());
 }
 
+NamedTensors gathered_values(const Parameters& parameters, distributed::Communicator& ranks) {
+  if (!parameters.divided_values()) return parameters.values();
+  std::vector<StateStretch> own;
+  for (const auto& [span, values] : parameters.divided_values()->own())
+    own.push_back(
+        {.range = {.begin = span.begin, .end = span.end, .form = {}, .is_on_host = false}, .slots = {values}});
+  const StateRange all{.begin = 0, .end = parameters.layout().size, .form = {}, .is_on_host = false};
+  const at::Tensor flat = gathered_slot(own, 0, {"model", parameters[0].value().scalar_type()}, all, ranks);
+  NamedTensors values;
+  if (!ranks.is_first()) return values;
+  for (size_t i = 0; i < parameters.rows().size(); ++i) {
+    const ParameterRow& row = parameters.rows()[i];
+    values.emplace_back(row.name, flat.narrow(0, parameters.layout().offsets[i], row.count()).view(row.shape));
+  }
+  return values;
+}
+
 }  // namespace gpt::run

@@ -5,11 +5,6 @@
 #include "gpt/device/device.h"
 
 namespace gpt::run {
-namespace {
-
-double bytes_of(const at::Tensor& tensor) { return tensor.defined() ? static_cast<double>(tensor.nbytes()) : 0; }
-
-}  // namespace
 
 std::optional<MemoryUse> measured_memory(const State& state, const TrainStep& step) {
   return step.kept_bytes() == 0 ? std::nullopt : memory_at_peak(state, step);
@@ -20,7 +15,7 @@ std::optional<MemoryUse> memory_at_peak(const State& state, const TrainStep& ste
              kept = step.kept_bytes() == 0 ? peak : static_cast<double>(step.kept_bytes());
   if (peak == 0) return std::nullopt;
   const Parameters& parameters = state.model.parameters();
-  MemoryUse use{.weights = bytes_of(parameters.flat_values()) + bytes_of(parameters.flat_rounded()),
+  MemoryUse use{.weights = static_cast<double>(parameters.value_bytes()),
                 .gradients = static_cast<double>(c10::elementSize(parameters[0].gradient_type())) *
                              static_cast<double>(parameters.layout().trained_size),
                 .optimizer = static_cast<double>(state.optimizer->bytes().device),

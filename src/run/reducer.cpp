@@ -62,7 +62,7 @@ at::Tensor Reducer::norm(const at::Tensor& loss) const {
 }
 
 void Reducer::gather_values() {
-  if (!division_.divides_state) return;
+  if (!division_.divides_state || division_.divides_weights) return;
   const at::Tensor values = parameters_.flat_values().detach();
   for (const auto& [begin, end] : stretches_) division_.ranks->begin_gather(values.slice(0, begin, end));
   division_.ranks->finish();

@@ -58,7 +58,9 @@ Run::Run(const Setup& setup, const Beginning& begins, const MakeRecorder& make_r
   }
   require_equal_processes(setup);
   // Processors may draw normal numbers with other roundings.
-  if (setup.ranks->size() > 1) {
+  if (state_.model.layer_weights()) {
+    state_.model.layer_weights()->values_changed();  // each part is its owner's
+  } else if (setup.ranks->size() > 1) {
     for (const at::Tensor& part : state_.model.parameters().kept_values()) setup.ranks->broadcast(part);
     state_.model.parameters().round_values();
   }
@@ -73,7 +75,9 @@ bool Run::check_operators() {
   TrainingConfig training = setup_.config.training;
   if (division_of(setup_).divides_gradients &&
       effective_mode(training, state_.model.config(), setup_.device.device).records)
-    log::info("With distributed.zero: 2 no CUDA graphs are recorded, because gradients are sent in every micro-batch");
+    log::info(fmt::format(
+        "With distributed.zero: {} no CUDA graphs are recorded, because gradients are sent in every micro-batch",
+        setup_.config.distributed.zero));
   if (!training.execution.use_compile) {
     (void)compile_model(state_.model, training, setup_.precision);
     return false;
@@ -87,8 +91,9 @@ bool Run::check_operators() {
   }
   if (division_of(setup_).divides_gradients)
     throw Error(ExitCode::config,
-                "distributed.zero: 2 needs the operators of use_compile, which failed here or in another process; set "
-                "zero to 1");
+                fmt::format("distributed.zero: {} needs the operators of use_compile, which failed here or in another "
+                            "process; set zero to 1",
+                            setup_.config.distributed.zero));
   if (works) state_.model.set_operators(ops::aten_operators());
   training.execution.use_compile = false;  // and nothing is recorded
   step_.emplace(make_step(state_, setup_, training, Recorder()));

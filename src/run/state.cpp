@@ -14,8 +14,11 @@
 #include "gpt/data/stages.h"
 #include "gpt/device/device.h"
 #include "gpt/device/random_state.h"
+#include "gpt/layout/freeze.h"
 #include "gpt/model/compile.h"
+#include "gpt/ops/fused.h"
 #include "gpt/optim/make_optimizer.h"
+#include "gpt/run/divided_weights.h"
 #include "gpt/run/gathered_state.h"
 
 namespace gpt::run {
@@ -36,10 +39,16 @@ ParameterTypes types_of(const TrainingConfig& training, const Precision& precisi
           .gradient = gradient_type(training, precision.end_to_end)};
 }
 
-GPT make_model(const Config& config, at::Device device, const ParameterTypes& types, const NamedTensors* weights) {
-  const std::vector<std::string>& frozen = config.training.freeze;
-  return weights ? GPT(config.model, device, *weights, types, frozen)
-                 : GPT(config.model, device, stream_seed(config, kWeights), types, frozen);
+// With the weights, or new ones. Where they are divided each process keeps its part of one parameter after the other.
+GPT make_model(const Config& config, at::Device device, const ParameterTypes& types, const NamedTensors* weights,
+               const Division& division) {
+  std::vector<ParameterRow> rows = parameter_table(config.model, config.training.freeze);
+  auto values = division.values(rows, flat_layout(rows));
+  Parameters parameters(std::move(rows), device, types, std::move(values));
+  weights ? parameters.copy_from(*weights) : parameters.draw(stream_seed(config, kWeights));
+  GPT model(config.model, parameters, ops::fused_operators());
+  if (division.divides_weights) model.set_layer_weights(std::make_shared<DividedWeights>(parameters, division));
+  return model;
 }
 
 ScheduleOptions with(ScheduleOptions options, const Dealing& dealing) {
@@ -75,8 +84,8 @@ uint64_t checkpoint_file_bytes(const Config& config, const Tokenizer* tokenizer)
 
 State::State(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision,
              const StartingPoint* start, const NamedTensors* initial, const Division& division)
-    : model(
-          make_model(config, device, types_of(config.training, precision), start ? &start->checkpoint.model : initial)),
+    : model(make_model(config, device, types_of(config.training, precision), start ? &start->checkpoint.model : initial,
+                       division)),
       optimizer(make_optimizer(model.parameters(), config.training.optimizer,
                                division.spans(model.parameters().rows(), model.parameters().layout()))),
       scaler(precision.grad_scaler, device),
@@ -130,16 +139,18 @@ void State::rewind(const Cursor& cursor) {
 uint64_t State::checkpoint_bytes() const { return checkpoint_file_bytes(config_, corpus_.tokenizer.get()); }
 
 void State::gather() {
-  if (division_.divides_state && !gathered_)
-    gathered_ = gathered_state(*optimizer, model.parameters(), config_.training.optimizer, *division_.ranks);
+  if (!division_.divides_state || gathered_) return;
+  gathered_ = Gathered{.model = gathered_values(model.parameters(), *division_.ranks),
+                       .optimizer = gathered_state(*optimizer, model.parameters(), config_.training.optimizer,
+                                                   *division_.ranks)};
 }
 
 Checkpoint State::capture() const {
   TORCH_CHECK(can_capture(), "State: capture() without gather()");
   Checkpoint saved;
   saved.step = step;
-  saved.model = model.parameters().values();
-  saved.optimizer = gathered_ ? *gathered_ : optimizer->state();
+  saved.model = gathered_ ? gathered_->model : model.parameters().values();
+  saved.optimizer = gathered_ ? gathered_->optimizer : optimizer->state();
   if (scaler.enabled()) {
     saved.scaler_scale = scaler.scale_value();
     saved.scaler_growth_tracker = scaler.growth_tracker();
@@ -222,6 +233,7 @@ void State::load_window(const Checkpoint& checkpoint) {
 
 void State::go_back(const Checkpoint& checkpoint) {
   Parameters(model.parameters()).copy_from(checkpoint.model);  // a copy shares the memory
+  if (model.layer_weights()) model.layer_weights()->values_changed();
   optimizer->load(checkpoint.optimizer);
   if (scaler.enabled() && checkpoint.scaler_scale.defined())
     scaler.load(checkpoint.scaler_scale, checkpoint.scaler_growth_tracker);

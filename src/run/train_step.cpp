@@ -114,7 +114,14 @@ void TrainStep::accumulate(bool is_last) {
 }
 
 void TrainStep::accumulate_nothing() {
-  if (divided_) divided_->end_round(/*has_gradients=*/false);
+  if (!divided_) return;
+  if (const auto& weights = model_.layer_weights()) {
+    weights->join_forward();
+    const auto passed =
+        weights->in_backward([this](int64_t layer) { divided_->layer_done(layer, /*has_gradients=*/false); });
+    for (int64_t layer = model_.config().n_layer; layer >= 0; --layer) passed(layer);
+  }
+  divided_->end_round(/*has_gradients=*/false);
 }
 
 void TrainStep::add_micro_batch(bool is_first, const std::function<void(int64_t layer)>& layer_done) {
@@ -191,6 +198,7 @@ void TrainStep::update() {
   // The scaler reacts only to the overflows that its scale can cure: those in the gradients.
   scaler_.update(verdict_.grad_norm);
   reducer_.gather_values();
+  if (model_.layer_weights()) model_.layer_weights()->values_changed();
 }
 
 std::optional<int64_t> run_update(TrainStep& step, DataLoader& loader, int64_t micro_batches, double learning_rate,

@@ -118,7 +118,10 @@ void announce_processes(const distributed::Group& group, at::Device device, cons
                                                  : fmt::format("at {}:{}", ranks.address, ranks.port),
                            asked.zero == 0   ? ""
                            : asked.zero == 1 ? "; each has a part of the optimizer's state"
-                                             : "; each has a part of the optimizer's state and of the gradients"));
+                           : asked.zero == 2
+                               ? "; each has a part of the optimizer's state and of the gradients"
+                               : "; each has a part of the optimizer's state, of the gradients and of the "
+                                 "weights"));
   if (ranks.launcher != "gpt-train" && asked.processes != 1 && asked.processes != ranks.size)
     log::info(fmt::format("distributed.processes: {} counts only where gpt-train starts the processes itself",
                           asked.processes == 0 ? "auto" : std::to_string(asked.processes)));

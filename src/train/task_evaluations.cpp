@@ -112,7 +112,7 @@ std::vector<Outcome> TaskEvaluations::outcomes(const Task& task, const evaluate:
   bool is_finite = true;
   std::vector<evaluate::Score> scores;
   try {
-    scores = scorer.score(requests, [&] { return stop(task.name); });
+    work_apart(scorer.model(), [&] { scores = scorer.score(requests, [&] { return stop(task.name); }); });
   } catch (const Error& error) {
     if (error.code() != ExitCode::numerics) throw;
     is_finite = false;

@@ -246,7 +246,11 @@ void Trainer::periodic_work() {
     checkpoints_.save_due();
   }
   checkpoints_.begin_writing();
-  if (run::due(plan_.sample_every, state_.step) && !is_interrupted() && setup_.ranks->is_first()) write_sample();
+  if (run::due(plan_.sample_every, state_.step) && !is_interrupted()) {
+    work_apart(state_.model, [this] {
+      if (setup_.ranks->is_first()) write_sample();
+    });
+  }
   if (setup_.ranks->size() == 1) saves_ = process::take_save_request() || saves_;
   if (std::exchange(saves_, false)) {
     write_losses();

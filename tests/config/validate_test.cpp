@@ -71,6 +71,8 @@ TEST(Validate, RefusesContradictionsWhereTheyWereWritten) {
        "c.yaml:3:3: fused_adamw false is for comparison with AdamW's own kernel alone; set fused_adamw true or optimizer adamw"},
       {"training:\n  optimizer: normuon\ndistributed:\n  zero: 1\n",
        "c.yaml:4:3: Muon needs whole matrices, and zero 1 gives each process a part of them; set zero to 0, or optimizer to adamw"},
+      {"training:\n  freeze: [h.0]\ndistributed:\n  zero: 3\n",
+       "c.yaml:4:3: zero 3 divides the weights of blocks that are trained as a whole; set zero to 2, or leave freeze out"},
       {"training:\n  use_compile: false\ndistributed:\n  zero: 2\n",
        "c.yaml:4:3: zero 2 needs use_compile's operators, which tell when a layer's gradients are complete; set zero to 1, or "
        "use_compile to true"},

@@ -19,6 +19,8 @@ import programs
 # Twelve sequences an update, in micro-batches of three, which 1, 2 and 4 processes divide.
 FOUR_LANES = {"distributed.lanes": 4, "training.batch_size": 3, "training.gradient_accumulation_steps": 4}
 
+TASK = programs.SOURCE / "tests/fixtures/eval/piqa.jsonl"
+
 
 def weights(folder):
     return torch.load(pathlib.Path(folder) / "ckpt.pt", weights_only=True)["model"]
@@ -74,12 +76,13 @@ class TestProcesses(unittest.TestCase):
 
     def test_any_number_of_processes_computes_the_same_run(self):
         self.train("one")
-        for processes, zero in ((2, 0), (4, 0), (2, 1), (4, 1), (2, 2), (4, 2)):
+        for processes, zero in ((2, 0), (4, 0), (2, 1), (4, 1), (2, 2), (4, 2), (2, 3), (4, 3)):
             name = f"of {processes}, zero {zero}"
             done = self.train(name, **{"distributed.processes": processes, "distributed.zero": zero})
             self.assertIn(f"{processes} processes, started by gpt-train, 1 thread each", done.stderr)
             self.assertEqual("each has a part of the optimizer's state" in done.stderr, zero > 0)
             self.assertEqual("optimizer's state and of the gradients" in done.stderr, zero == 2)
+            self.assertEqual("of the gradients and of the weights" in done.stderr, zero == 3)
             self.assertEqual(programs.losses(self.folder / "one"), programs.losses(self.folder / name))
             self.assert_same_weights("one", name)
 
@@ -97,10 +100,29 @@ class TestProcesses(unittest.TestCase):
     def test_a_run_goes_on_with_another_number_of_processes(self):
         schedule = {"training.lr_schedule": "constant", "training.warmup_steps": 2}
         self.train("straight", **schedule)
-        self.train("changed", training__max_steps=10, **schedule, **{"distributed.processes": 4, "distributed.zero": 1})
-        again = self.train("changed", training__max_steps=24, **schedule, **{"distributed.processes": 2})
-        self.assertIn("Resuming from", again.stderr)
-        self.assert_same_weights("straight", "changed")
+        for zero in (1, 3):
+            changed = f"zero {zero}"
+            self.train(changed, training__max_steps=10, **schedule, **{"distributed.processes": 4, "distributed.zero": zero})
+            self.train(changed, training__max_steps=17, **schedule, **{"distributed.processes": 2, "distributed.zero": 3 - zero // 2})
+            again = self.train(changed, training__max_steps=24, **schedule, **{"distributed.processes": 4 // zero})
+            self.assertIn("Resuming from", again.stderr)
+            self.assert_same_weights("straight", changed)
+
+    def test_divided_weights_are_validated_and_sampled(self):
+        """Of three processes the first one alone writes samples, for which all bring the weights together."""
+        options = {"training.sample_interval": 8, "training.eval_interval": 8, "training.sample_tokens": 20,
+                   "training.eval_tasks": f"piqa:{TASK}", "training.eval_task_limit": 4, "model.block_size": 128, "data.tokenizer": "byte",
+                   "distributed.processes": 3, "distributed.lanes": 1, "training.gradient_accumulation_steps": 3}
+        self.train("whole", **options, **{"distributed.zero": 2})
+        self.train("divided", **options, **{"distributed.zero": 3})
+        samples = lambda name: {file.name: file.read_text() for file in (self.folder / name / "samples").iterdir()}
+        self.assertEqual(len(samples("whole")), 3)
+        self.assertEqual(samples("divided"), samples("whole"))
+        evaluations = lambda name: [{key: value for key, value in line.items() if key in ("step", "val_loss", "task", "metrics")}
+                                    for line in programs.metrics(self.folder / name) if "val_loss" in line or "task" in line]
+        self.assertEqual(len(evaluations("whole")), 6)
+        self.assertEqual(evaluations("divided"), evaluations("whole"))
+        self.assert_same_weights("divided", "whole")
 
     def test_batches_are_divided_where_there_is_one_for_all(self):
         options = {"training.batch_size": 8, "training.gradient_accumulation_steps": 1, "distributed.lanes": 1}
@@ -124,7 +146,7 @@ class TestProcesses(unittest.TestCase):
     def test_ctrl_c_to_one_process_stops_all_and_saves(self):
         steps = {"training.max_steps": 2000, "training.eval_interval": 0, "training.log_interval": 100}
         self.train("undisturbed", **steps)
-        for zero in (0, 1, 2):
+        for zero in (0, 1, 2, 3):
             name = f"zero {zero}"
             run = self.begin(name, **steps, distributed__processes=2, distributed__zero=zero)
             ranks = self.await_checkpoint(name, run)

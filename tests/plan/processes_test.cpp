@@ -54,6 +54,20 @@ TEST(SentBytes, AreGradientsOfEachMicroBatchWithZero2) {
   EXPECT_EQ(sent_bytes(config, /*end_to_end=*/false, 4), 0.75 * (3 * kGradients + kGradients) + 1.5 * kGradients / 256);
 }
 
+// Of three rounds: the weights of a block forward and backward, but that the last one's are there still when the backward pass begins, and
+// the first one's when the next round does; and once what lies outside blocks.
+TEST(SentBytes, AreWeightsOfEachPassToWithZero3) {
+  constexpr double kBlock = 4.0 * 7087872, kOutside = kGradients - 12 * kBlock, kNorms = 4.0 * 25 * 2 * 768;
+  Config config = gpt2_small_run(8, 10);
+  config.distributed.zero = 3;
+  const double weights = (1 + 2 * 3 * 11) * kBlock + kOutside;
+  EXPECT_EQ(sent_bytes(config, /*end_to_end=*/false, 4), 0.75 * (3 * kGradients + weights) + 1.5 * kGradients / 256);
+  // Copies of 16 bits, and the normalizations' vectors, which are read in float32, as a sum.
+  config.training.precision.gradient_dtype = GradientDtype::float32;
+  EXPECT_EQ(sent_bytes(config, /*end_to_end=*/true, 4),
+            0.75 * (3 * kGradients + weights / 2) + 1.5 * (kGradients / 256 + kNorms));
+}
+
 TEST(ExchangeBytes, AreFurtherLanesAndWhatSumsTake) {
   Config config = gpt2_small_run(8);
   EXPECT_EQ(exchange_bytes(config, /*end_to_end=*/false, 1), 0);
@@ -68,6 +82,8 @@ TEST(ExchangeBytes, AreFurtherLanesAndWhatSumsTake) {
   EXPECT_EQ(exchange_bytes(config, false, 4), kGradients + 3 * kBucket);
   config.distributed.zero = 2;
   EXPECT_EQ(exchange_bytes(config, false, 4), 3 * kBucket + 3 * kBucket / 4) << "lanes count with the gradients";
+  config.distributed.zero = 3;
+  EXPECT_EQ(exchange_bytes(config, false, 4), 3 * kBucket + 7087872.0) << "a part of a block's four";
   config.distributed.zero = 0;
   config.model.n_layer = 1, config.model.n_embd = 64, config.model.vocab_size = 64, config.distributed.lanes = 1;
   const double few = exchange_bytes(config, false, 4);  // buffers are no larger than what is sent
@@ -107,6 +123,8 @@ TEST(DivideUpdate, GivesEachMicroBatchALaneOfItsOwnWithZero2) {
   EXPECT_THROW(divide_update(config, 4), Error);
   config.distributed.zero = 1;
   divide_update(config, 4);
+  config.distributed.zero = 3;
+  EXPECT_THROW(divide_update(config, 4), Error);
   config.distributed.zero = 2;
   divide_update(config, 1);
 }

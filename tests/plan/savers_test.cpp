@@ -1,5 +1,6 @@
 #include "gpt/plan/savers.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -72,6 +73,30 @@ TEST(FindSavers, AGpuMayLeaveTheStateOfTheOptimizerToTheHost) {
   EXPECT_EQ(saved_by(find_savers(config, {}, "flash", 0), offload), 0) << "a CPU's memory is the host's";
   config.training.optimizer.offload = 1;
   EXPECT_EQ(saved_by(find_savers(config, card, "flash", 0), offload), 0) << "it is there already";
+}
+
+// Not what the other settings do not go with.
+TEST(FindSavers, ProcessesMayDivideMoreAmongThem) {
+  Config config = gpt2_small_run(12, 8);
+  config.training.precision = {.use_amp = false, .dtype = Dtype::float32};
+  const auto saved = [&](int64_t stage) {
+    return saved_by(find_savers(config, find_card("A100")->describe(), "flash", 0),
+                    fmt::format("distributed.zero: {}", stage));
+  };
+  EXPECT_EQ(saved(1), 0) << "of one process";
+  config.distributed.processes = 4;
+  const double values = 124475904, state = 0.75 * 8 * values;
+  EXPECT_EQ(saved(1), state);
+  EXPECT_GT(saved(2), state);
+  EXPECT_GT(saved(3), saved(2) + 4 * values / 3);
+  config.training.freeze = {"h.0.attn"};
+  EXPECT_EQ(saved(3), 0);
+  EXPECT_GT(saved(2), 0);
+  config.training.execution.use_compile = false;
+  EXPECT_EQ(saved(2), 0);
+  EXPECT_GT(saved(1), 0);
+  config.training.optimizer.kind = OptimizerKind::muon;
+  EXPECT_EQ(saved(1), 0);
 }
 
 TEST(FindSavers, SixteenBitsAloneAreOfferedWhereTheRunHasThemEndToEnd) {

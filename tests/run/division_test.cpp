@@ -8,10 +8,12 @@
 #include <limits>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <tuple>
 
 #include "distributed/local_group.h"
 #include "gpt/config/batch.h"
+#include "gpt/layout/layer_ends.h"
 #include "gpt/run/decisions.h"
 #include "gpt/run/run.h"
 #include "train/tiny_run.h"
@@ -45,7 +47,7 @@ DistributedConfig sent_in(ReduceDtype type) {
 }
 
 struct Result {
-  NamedTensors weights;
+  NamedTensors weights;  // none at processes that have a part of them, but for the first
   std::vector<double> losses, norms;
   Evaluation evaluation;
 };
@@ -58,8 +60,10 @@ Result result_of(const Setup& setup, int64_t updates) {
     result.losses.push_back(run.step().loss().item<double>());
     result.norms.push_back(run.step().grad_norm().item<double>());
   }
-  for (const auto& [name, value] : run.model().parameters().values())
+  run.state().gather();
+  for (const auto& [name, value] : run.state().capture().model)
     result.weights.emplace_back(name, value.detach().clone());
+  run.state().discard();
   result.evaluation = run.evaluator().run(run.model(), [](double) { return false; });
   return result;
 }
@@ -99,8 +103,9 @@ DistributedConfig with_zero(int64_t stage, DistributedConfig config = {}) {
 }
 
 void expect_all(const std::vector<Result>& results, const Result& one, const std::string& what) {
+  EXPECT_FALSE(results[0].weights.empty());
   for (const Result& result : results) {
-    expect_equal(result.weights, one.weights);
+    if (!result.weights.empty()) expect_equal(result.weights, one.weights);
     EXPECT_EQ(result.losses, one.losses) << what;
     EXPECT_EQ(result.norms, one.norms) << what;
     EXPECT_EQ(result.evaluation.loss, one.evaluation.loss) << what;
@@ -116,13 +121,15 @@ TEST(Division, LanesGiveTheSameBitsOnAnyNumberOfProcesses) {
   }
 }
 
-// ZeRO 2 adds what each micro-batch has computed, so that a lane may have one of them at most. Five of them leave lanes, and rounds of all
-// processes, without any.
-TEST(Division, DividedGradientsHaveTheBitsOfWholeOnes) {
+// ZeRO 2 and 3 add what each micro-batch has computed, so that a lane may have one of them at most. Five of them leave lanes, and rounds of
+// all processes, without any.
+TEST(Division, DividedGradientsAndWeightsHaveTheBitsOfWholeOnes) {
   constexpr int64_t kAll = 50;
   const Result one = results_of(1, with_lanes(8), kAll)[0];
-  for (const int64_t processes : {2, 4, 8})
-    expect_all(results_of(processes, with_zero(2, with_lanes(8)), kAll), one, fmt::format("{} processes", processes));
+  for (const int64_t zero : {2, 3})
+    for (const int64_t processes : {2, 4, 8})
+      expect_all(results_of(processes, with_zero(zero, with_lanes(8)), kAll), one,
+                 fmt::format("{} processes, zero {}", processes, zero));
 }
 
 // More micro-batches than lanes are added up in another order than by one process alone, and by all in the same.
@@ -130,6 +137,7 @@ TEST(Division, DividedGradientsOfSeveralRoundsDifferByRounding) {
   constexpr double kEpsilon = std::numeric_limits<float>::epsilon();
   const Result one = results_of(1, {}, 1)[0];
   const std::vector<Result> two = results_of(2, with_zero(2), 1);
+  expect_all(results_of(2, with_zero(3), 1), two[0], "zero 3");
   for (const Result& result : two) {
     expect_equal(result.weights, two[0].weights);
     EXPECT_NEAR(result.losses[0], one.losses[0], 5 * kEpsilon * one.losses[0]);  // five additions
@@ -197,14 +205,14 @@ void PrintTo(const StateCase& state_case, std::ostream* out) { *out << state_cas
 class DividedState : public testing::TestWithParam<std::tuple<StateCase, int64_t>> {};
 
 // A model of several stretches and segments, so that rows are cut and some gradients travel before others are there: with and without ZeRO
-// the same updates, and the same checkpoint, from which other processes go on alike. Gradients that are divided are added up in another order
-// where a process has several micro-batches.
+// the same updates, and the same checkpoint, from which other processes go on alike. Gradients that are divided are added up in another
+// order where a process has several micro-batches.
 TEST_P(DividedState, IsSavedAndReadInOnePiece) {
   const auto& [state_case, zero] = GetParam();
   const Corpus corpus = even_corpus();
   Config config = config_with(corpus, {});
   config.model.n_layer = 3, config.model.n_embd = 256;
-  if (zero == 2) config.training.gradient_accumulation_steps = 3;
+  if (zero >= 2) config.training.gradient_accumulation_steps = 3;
   state_case.set(config);
   const Saved whole = saved_by(3, 4, config, corpus);
   config.distributed.zero = zero;
@@ -216,8 +224,19 @@ TEST_P(DividedState, IsSavedAndReadInOnePiece) {
   expect_same(resumed, saved_by(3, 2, config, corpus, &divided.checkpoint));
 }
 
+void compute_in_bfloat16(Config& config) {
+  config.training.precision.use_amp = true;
+  config.training.precision.dtype = Dtype::bfloat16;
+  config.training.precision.amp_mode = AmpMode::end_to_end;
+}
+
 const StateCase kStateCases[] = {
     {"float32", [](Config&) {}},
+    {"llama",
+     [](Config& config) {
+       config.model.norm = Norm::rmsnorm, config.model.mlp = Mlp::swiglu, config.model.position = Position::rope;
+       config.model.n_head = 4, config.model.n_kv_head = 2, config.model.bias = false, config.model.tie_weights = false;
+     }},
     {"int8", [](Config& config) { config.training.optimizer.state_dtype = StateDtype::int8; }},
     {"bfloat16", [](Config& config) { config.training.optimizer.state_dtype = StateDtype::bfloat16; }},
     {"offloaded", [](Config& config) { config.training.optimizer.offload = 0.4; }},
@@ -228,14 +247,20 @@ const StateCase kStateCases[] = {
      }},
     {"gradients_in_bfloat16",
      [](Config& config) {
-       config.training.precision.use_amp = true;
-       config.training.precision.dtype = Dtype::bfloat16;
-       config.training.precision.amp_mode = AmpMode::end_to_end;
+       compute_in_bfloat16(config);
        config.training.precision.gradient_dtype = GradientDtype::bfloat16;
+     }},
+    {"weights_of_bfloat16_alone",
+     [](Config& config) {
+       compute_in_bfloat16(config);
+       config.training.precision.master_weights = false;
+       config.training.optimizer.state_dtype = StateDtype::int8;
      }},
     {"untied", [](Config& config) { config.model.tie_weights = false; }},
     {"recomputed",
      [](Config& config) { config.training.execution.gradient_checkpointing = GradientCheckpointing::block; }},
+    {"recomputed_in_part",
+     [](Config& config) { config.training.execution.gradient_checkpointing = GradientCheckpointing::selective; }},
     {"sent_in_bfloat16", [](Config& config) { config.distributed.reduce_dtype = ReduceDtype::bfloat16; }},
     {"frozen",
      [](Config& config) {
@@ -248,17 +273,20 @@ const StateCase kStateCases[] = {
        config.training.precision.use_amp = true;
        config.training.precision.dtype = Dtype::bfloat16;
      }},
-    {"computed_in_bfloat16",
-     [](Config& config) {
-       config.training.precision.use_amp = true;
-       config.training.precision.dtype = Dtype::bfloat16;
-     }},
+    {"computed_in_bfloat16", compute_in_bfloat16},
 };
-INSTANTIATE_TEST_SUITE_P(All, DividedState,
-                         testing::Combine(testing::ValuesIn(kStateCases), testing::Values<int64_t>(1, 2)),
-                         [](const auto& test) {
-                           return fmt::format("{}_zero_{}", std::get<0>(test.param).name, std::get<1>(test.param));
-                         });
+// Stage 3 does not go with frozen parameters.
+std::vector<std::tuple<StateCase, int64_t>> cases_of_stages() {
+  std::vector<std::tuple<StateCase, int64_t>> cases;
+  for (const StateCase& state_case : kStateCases) {
+    const bool freezes = std::string_view(state_case.name).ends_with("frozen");
+    for (int64_t zero = 1; zero <= (freezes ? 2 : 3); ++zero) cases.emplace_back(state_case, zero);
+  }
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(All, DividedState, testing::ValuesIn(cases_of_stages()), [](const auto& test) {
+  return fmt::format("{}_zero_{}", std::get<0>(test.param).name, std::get<1>(test.param));
+});
 
 // Fewer blocks of parameters than processes would have parts.
 TEST(Division, AProcessWithoutParametersOfItsOwnUpdatesNone) {
@@ -270,7 +298,7 @@ TEST(Division, AProcessWithoutParametersOfItsOwnUpdatesNone) {
   ASSERT_GE(at::divup(blocks, processes) * (processes - 1), blocks) << "so that the last one has none: " << blocks;
   config.training.batch_size = 1, config.training.gradient_accumulation_steps = 8;
   const Saved whole = saved_by(processes, 2, config, corpus);
-  for (const int64_t zero : {1, 2}) {
+  for (const int64_t zero : {1, 2, 3}) {
     config.distributed.zero = zero;
     expect_same(saved_by(processes, 2, config, corpus), whole);
   }
@@ -296,11 +324,14 @@ TEST(Division, WithoutLanesTheFirstSumsDifferByRounding) {
 TEST(Division, AnEvaluationThatDrawsMoreCountsEachSequenceOnce) {
   constexpr int64_t kUpdates = 50;  // until losses differ
   const Corpus corpus = uneven_corpus();
-  const Evaluation one = results_of(1, with_lanes(2), kUpdates, corpus)[0].evaluation;
+  const Evaluation one = results_of(1, with_lanes(8), kUpdates, corpus)[0].evaluation;
   EXPECT_GT(one.sequences, 102);  // what it draws at first, in whole batches
-  for (const Result& result : results_of(2, with_lanes(2), kUpdates, corpus)) {
-    EXPECT_EQ(result.evaluation.sequences, one.sequences);
-    EXPECT_EQ(result.evaluation.loss, one.loss);
+  // 34 batches and more, so that the processes have different numbers of them.
+  for (const auto& [processes, zero] : {std::pair<int64_t, int64_t>(2, 0), {2, 3}, {4, 3}}) {
+    for (const Result& result : results_of(processes, with_zero(zero, with_lanes(8)), kUpdates, corpus)) {
+      EXPECT_EQ(result.evaluation.sequences, one.sequences);
+      EXPECT_EQ(result.evaluation.loss, one.loss);
+    }
   }
 }
 
@@ -331,6 +362,31 @@ TEST(Division, AnUpdateSendsGradientsOnceAndSumsOrValuesOnce) {
       run::Setup setup{config, corpus, describe_device(at::kCPU), Precision{}};
       setup.ranks = group.communicator();
       EXPECT_EQ(bytes_per_update(setup, 3), expected);
+    });
+  }
+}
+
+// Of each block's weights for the forward and the backward pass of each of two rounds, but that the last block's are there still when the
+// backward pass begins with it, and the first one's when the next forward pass does; what lies outside blocks once.
+TEST(Division, WeightsComeTogetherForEachPassThatNeedsThem) {
+  constexpr int64_t kProcesses = 4, kLayers = 3, kRounds = 2;
+  const Corpus corpus = even_corpus();
+  Config config = config_with(corpus, with_zero(3));
+  config.model.n_layer = kLayers;
+  const std::vector<ParameterRow> rows = parameter_table(config.model);
+  const FlatLayout layout = flat_layout(rows);
+  const std::vector<int64_t> ends = layer_ends(rows, layout);
+  const double block = bytes_of(ends[0] - ends[1], kProcesses),
+               outside = bytes_of(ends.back(), kProcesses) + bytes_of(layout.size - ends[0], kProcesses),
+               norms = 2 * bytes_of(layout.size / kParameterAlignment + 1, kProcesses);
+  const double weights = (1 + 2 * kRounds * (kLayers - 1)) * block + outside,
+               gradients = kRounds * (kLayers * block + outside);
+  for (const auto level : {GradientCheckpointing::none, GradientCheckpointing::block}) {
+    config.training.execution.gradient_checkpointing = level;
+    test::in_ranks(kProcesses, [&](const distributed::Group& group) {
+      run::Setup setup{config, corpus, describe_device(at::kCPU), Precision{}};
+      setup.ranks = group.communicator();
+      EXPECT_EQ(bytes_per_update(setup, 3), weights + gradients + norms);
     });
   }
 }

@@ -13,9 +13,10 @@ struct DistributedConfig {
   int64_t processes = 1;  // that gpt-train starts on this machine; 0 = auto: one for each usable GPU
   int64_t lanes = 1;      // partial sums of an update's gradients; a multiple of the processes for equal bits
   ReduceDtype reduce_dtype = ReduceDtype::float32;
-  int64_t zero = 0;      // 1: each process has a part of the optimizer's state; 2: and of the gradients' sums
-  double timeout = 10;   // seconds of silence after which a process counts as lost
-  int64_t restarts = 0;  // how often gpt-train starts its processes again after it has lost one
+  int64_t zero =
+      0;  // 1: each process has a part of the optimizer's state; 2: and of the gradients' sums; 3: and of the weights
+  double timeout = 10;                   // seconds of silence after which a process counts as lost
+  int64_t restarts = 0;                  // how often gpt-train starts its processes again after it has lost one
   std::optional<int64_t> min_processes;  // how few may go on then; auto: as many as before
 };
 

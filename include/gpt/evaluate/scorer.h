@@ -23,6 +23,8 @@ class Scorer {
   // the model's training mode. Throws gpt::Error(numerics) for logits that are not finite.
   std::vector<Score> score(const std::vector<const Request*>& requests, const std::function<bool()>& stop) const;
 
+  const GPT& model() const { return model_; }
+
   // Whether these are enough for batches of requests of about the same length.
   bool is_plenty(int64_t requests, int64_t tokens) const;
 

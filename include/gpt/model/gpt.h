@@ -21,6 +21,7 @@
 
 #include "gpt/config/model_config.h"
 #include "gpt/config/training_config.h"
+#include "gpt/model/layer_weights.h"
 #include "gpt/ops/operators.h"
 #include "gpt/parameters/parameters.h"
 
@@ -71,7 +72,7 @@ class GPT {
   // With these weights. Throws gpt::Error(checkpoint) naming the first missing, extra or misshapen one.
   GPT(const ModelConfig& config, at::Device device, const NamedTensors& values, const ParameterTypes& types = {},
       const std::vector<std::string>& frozen = {});
-  // To compute with: with parameters in a form that these operators read.
+  // With parameters in a form that these operators read: to compute with, or to train where they are divided.
   GPT(const ModelConfig& config, Parameters parameters, ops::SharedOperators operators);
   ~GPT();
   GPT(GPT&&) noexcept;  // moved, never copied: a copy would share its weights
@@ -100,6 +101,9 @@ class GPT {
   const ops::SharedOperators& operators() const { return operators_; }  // our own, unless others are set
   void set_operators(ops::SharedOperators operators) { operators_ = std::move(operators); }
   void set_gradient_checkpointing(GradientCheckpointing level) { gradient_checkpointing_ = level; }
+  // Null, unless the weights of blocks are there only while they compute.
+  const std::shared_ptr<LayerWeights>& layer_weights() const { return layer_weights_; }
+  void set_layer_weights(std::shared_ptr<LayerWeights> weights) { layer_weights_ = std::move(weights); }
 
   const Parameters& parameters() const { return parameters_; }
   const ModelConfig& config() const { return config_; }
@@ -118,9 +122,15 @@ class GPT {
   int64_t first_trained_;  // layer
   std::unique_ptr<const Transformer> transformer_;
   ops::SharedOperators operators_;
+  std::shared_ptr<LayerWeights> layer_weights_;
   bool training_ = false;
   GradientCheckpointing gradient_checkpointing_ = GradientCheckpointing::none;
 };
+
+// As LayerWeights::work_apart() has it, whether or not the model has any.
+inline void work_apart(const GPT& model, const std::function<void()>& work) {
+  model.layer_weights() ? model.layer_weights()->work_apart(work) : work();
+}
 
 // Within its scope nothing is dropped out.
 class EvaluationMode {

@@ -10,27 +10,25 @@
 // Parameters that are not trained lie behind all others, without gradients and without float32 values beside a copy of 16 bits.
 // There may be several buffers of gradients, lanes, of which one is in use at a time: partial sums that are added at the end of an update.
 // Or no buffer at all: divided gradients exist in segments, each until it is taken away, and what is kept of them are sums of some spans.
+// Values may be divided as well (divided_values.h); there is no flat buffer of them then.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "gpt/layout/parameter_table.h"
+#include "gpt/parameters/divided_values.h"
 #include "gpt/parameters/named_tensors.h"
+#include "gpt/parameters/parameter_types.h"
 
 namespace gpt {
-
-// In which types parameters are kept.
-struct ParameterTypes {
-  at::ScalarType compute = at::kFloat;   // what the model computes with: kFloat, or a type of 16 bits
-  bool has_master = true;                // with 16 bits: float32 values too, which the others are rounded copies of
-  at::ScalarType gradient = at::kFloat;  // kFloat, or that of 16 bits
-};
 
 // The sum of the gradients of a span of the flat buffer, over micro-batches and processes.
 struct GradientSum {
@@ -120,8 +118,9 @@ class Parameter {
 
 class Parameters {
  public:
-  // The values are not set: draw() or copy_from() follows.
-  Parameters(std::vector<ParameterRow> rows, at::Device device, const ParameterTypes& types = {});
+  // The values are not set: draw() or copy_from() follows. `division`: what this process keeps of them; nothing: all.
+  Parameters(std::vector<ParameterRow> rows, at::Device device, const ParameterTypes& types = {},
+             std::optional<ValueDivision> division = std::nullopt);
   // To compute with, not to train: the values are these tensors, one for each row, in whatever form the operators read them. The
   // flat buffers are empty.
   Parameters(std::vector<ParameterRow> rows, const std::vector<at::Tensor>& values);
@@ -131,17 +130,25 @@ class Parameters {
 
   const std::vector<ParameterRow>& rows() const { return rows_; }
   const FlatLayout& layout() const { return layout_; }
-  at::Device device() const { return flat_values_.device(); }
+  at::Device device() const { return parameters_[0].value().device(); }
   int64_t count() const { return parameter_count(rows_); }  // how many values, without padding
 
   const Parameter& operator[](size_t row) const { return parameters_[row]; }
   // Empty where the model has none.
   Parameter weight(ParameterRole role, int64_t layer) const { return find(role, layer, /*is_bias=*/false); }
   Parameter bias(ParameterRole role, int64_t layer) const { return find(role, layer, /*is_bias=*/true); }
-  NamedTensors values() const;
+  NamedTensors values() const;     // most of them without data where they are divided
   NamedTensors gradients() const;  // of those that are trained
 
-  // (layout().size) float32; of the compute type where there is no master. Beside copies of 16 bits (layout().trained_size).
+  const std::shared_ptr<DividedValues>& divided_values() const { return divided_values_; }  // null: they are whole
+  // What an update of this span changes: its values, as they are kept; and copies of 16 bits beside them, undefined where they are made
+  // later or not at all.
+  at::Tensor values_of(FlatSpan span) const;
+  at::Tensor rounded_of(FlatSpan span) const;
+  int64_t value_bytes() const;  // of values and copies, in this process
+
+  // (layout().size) float32; of the compute type where there is no master. Beside copies of 16 bits (layout().trained_size). Undefined where
+  // values are divided.
   const at::Tensor& flat_values() const { return flat_values_; }
   // (layout().size) of the compute type: copies beside a master, otherwise undefined. After a change of the values call
   // round_values().
@@ -172,12 +179,15 @@ class Parameters {
 
  private:
   Parameter find(ParameterRole role, int64_t layer, bool is_bias) const;
+  void make_whole(at::Device device, const ParameterTypes& types);
+  void set(size_t row, const at::Tensor& value);
   std::vector<size_t> rows_in(size_t segment) const;  // that are trained
   void require_gradient(size_t row) const;            // throws c10::Error where a trained one has none
 
   std::vector<ParameterRow> rows_;
   FlatLayout layout_;
   at::Tensor flat_values_, flat_rounded_;
+  std::shared_ptr<DividedValues> divided_values_;
   c10::intrusive_ptr<FlatGradients> flat_gradients_;
   std::vector<Parameter> parameters_;  // one for each row
 };

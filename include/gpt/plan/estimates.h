@@ -28,6 +28,7 @@ struct ActivationForm {
   bool end_to_end = false;        // otherwise 16 bits are autocast's, around a float32 residual stream
   double state_share = 1;         // the part of the state that a process has: distributed.zero
   int64_t gradient_parts = 1;     // among how many processes gradients are divided: distributed.zero 2
+  int64_t weight_parts = 1;       // and the weights of blocks: distributed.zero 3
   int64_t gradient_lanes = 1;     // of each of them
   // In which Muon orthogonalizes: newton_schulz_type().
   at::ScalarType newton_schulz = at::kFloat;

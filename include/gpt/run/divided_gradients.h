@@ -20,8 +20,9 @@ class DividedGradients {
   // From now on the parameters have gradients in segments only.
   DividedGradients(Parameters parameters, const Division& division);
 
-  void begin_update();                 // drops what an abandoned one has left
-  void layer_done(int64_t layer);      // and all that come after it, as LossOptions::layer_done has it
+  void begin_update();  // drops what an abandoned one has left
+  // And all that come after it, as LossOptions::layer_done has it.
+  void layer_done(int64_t layer, bool has_gradients = true);
   void end_round(bool has_gradients);  // the backward pass has ended; or there was none, which counts as zeros
   // All rounds of the update have ended: then Parameters::gradients_of() says the sum of this process's spans.
   void finish();

@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "gpt/config/distributed_config.h"
 #include "gpt/data/sample_schedule.h"
 #include "gpt/distributed/communicator.h"
 #include "gpt/layout/parameter_table.h"
+#include "gpt/parameters/divided_values.h"
 
 namespace gpt::run {
 
@@ -21,9 +23,10 @@ inline int64_t lanes_of_each(int64_t lanes, int64_t processes) { return std::max
 // How many values of a flat buffer of `size` are summed at a time.
 int64_t stretch_values(int64_t size, int64_t processes);
 
-// ZeRO 2: where the segments of a flat buffer of gradients end, which are sent, and freed, one by one. Each has the parameters of whole
-// layers, as few as are worth sending, and the last one the embeddings besides.
-std::vector<int64_t> gradient_segments(const std::vector<ParameterRow>& rows, const FlatLayout& layout);
+// ZeRO 2 and 3: where the segments of a flat buffer end, which are sent, and freed, one by one. At stage 2 each has the parameters of whole
+// layers, as few as are worth sending, and the last one the embeddings besides. At stage 3, where blocks come together again, each block is
+// one, and what precedes and what follows them in the buffer.
+std::vector<int64_t> segment_ends(int64_t stage, const std::vector<ParameterRow>& rows, const FlatLayout& layout);
 
 // The stretches of a segment, each of which is summed at a time.
 using Segment = std::vector<FlatSpan>;
@@ -37,6 +40,7 @@ struct Division {
   at::ScalarType wire = at::kFloat;  // the type in which float32 gradients travel
   bool divides_state = false;        // ZeRO: each process updates and remembers its spans of the flat buffer alone
   bool divides_gradients = false;    // ZeRO 2: and keeps sums of gradients of those alone
+  bool divides_weights = false;      // ZeRO 3: and the values of blocks
 
   Division() = default;
   Division(std::shared_ptr<distributed::Communicator> of, const DistributedConfig& config)
@@ -44,17 +48,20 @@ struct Division {
         lanes(std::max(config.lanes, ranks->size())),
         wire(config.reduce_dtype == ReduceDtype::bfloat16 ? at::kBFloat16 : at::kFloat),
         divides_state(config.zero > 0 && ranks->size() > 1),
-        divides_gradients(config.zero > 1 && ranks->size() > 1) {}
+        divides_gradients(config.zero > 1 && ranks->size() > 1),
+        divides_weights(config.zero > 2 && ranks->size() > 1) {}
 
   int64_t own_lanes() const { return lanes_of_each(lanes, ranks->size()); }
   // Which of this process's lanes a micro-batch of its own belongs to.
   size_t lane_of(int64_t micro_batch) const { return static_cast<size_t>(micro_batch % lanes / ranks->size()); }
   at::ScalarType wire_of(at::ScalarType gradient) const { return gradient == at::kFloat ? wire : gradient; }
-  // The segments of a flat buffer: with divides_gradients those that gradient_segments() has, otherwise one of all.
+  // The segments of a flat buffer: with divides_gradients those that segment_ends() has, otherwise one of all.
   std::vector<Segment> segments(const std::vector<ParameterRow>& rows, const FlatLayout& layout) const;
   FlatSpan own_part(FlatSpan stretch) const;  // may be empty
   // This process's spans: its part of each stretch that has one. Without divides_state: all.
   std::vector<FlatSpan> spans(const std::vector<ParameterRow>& rows, const FlatLayout& layout) const;
+  // With divides_weights: what this process keeps of the values.
+  std::optional<ValueDivision> values(const std::vector<ParameterRow>& rows, const FlatLayout& layout) const;
   Dealing dealing(int64_t micro_batches) const { return {ranks->rank(), ranks->size(), micro_batches}; }
 };
 

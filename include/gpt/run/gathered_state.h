@@ -1,4 +1,4 @@
-// An optimizer's state that processes have divided among them, in one piece again.
+// What processes have divided among them, an optimizer's state and weights, in one piece again.
 #pragma once
 
 #include "gpt/distributed/communicator.h"
@@ -7,9 +7,10 @@
 
 namespace gpt::run {
 
-// All processes call it, each with its spans. At the first one: the state of all parameters, in the host's memory. At the others, which
-// only send theirs: nothing.
+// All processes call them, each with its spans. At the first one: the state, or the values, of all parameters, in the host's memory. At the
+// others, which only send theirs: nothing. Values that are not divided are Parameters::values() everywhere.
 OptimizerState gathered_state(const Optimizer& optimizer, const Parameters& parameters, const OptimizerConfig& config,
                               distributed::Communicator& ranks);
+NamedTensors gathered_values(const Parameters& parameters, distributed::Communicator& ranks);
 
 }  // namespace gpt::run

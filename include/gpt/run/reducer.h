@@ -25,7 +25,8 @@ class Reducer {
   // Of the sum: a float32 scalar on the device. With Division::divides_state processes exchange norms of blocks, with which `loss` travels:
   // that of each, a float32 scalar too, becomes the sum of all.
   at::Tensor norm(const at::Tensor& loss) const;
-  void gather_values();  // each process's spans of the parameters, once it has changed them, to all
+  // Each process's spans of the parameters, once it has changed them, to all; not where Division::divides_weights, as LayerWeights does it.
+  void gather_values();
 
  private:
   void complete(int64_t end);  // of the flat buffer, from its beginning

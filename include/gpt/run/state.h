@@ -40,7 +40,7 @@ class State {
   State(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision,
         const StartingPoint* start = nullptr, const NamedTensors* initial = nullptr, const Division& division = {});
 
-  // Where processes have divided the optimizer's state, gather() comes first, in all of them; it lasts until discard().
+  // Where processes have divided the optimizer's state, or weights, gather() comes first, in all of them; it lasts until discard().
   Checkpoint capture() const;
   int64_t processes() const { return division_.ranks->size(); }
   bool is_divided() const { return division_.divides_state; }
@@ -110,7 +110,11 @@ class State {
   at::Device device_;
   std::string started_by_;  // as Checkpoint::started_by
   ops::UpdateCounts counts_;
-  std::optional<OptimizerState> gathered_;
+  struct Gathered {
+    NamedTensors model;
+    OptimizerState optimizer;
+  };
+  std::optional<Gathered> gathered_;
   ops::SpikeWatch watch_;
 };
 

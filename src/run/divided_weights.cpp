@@ -1,0 +1,129 @@
+#include "gpt/run/divided_weights.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+
+#include <algorithm>
+#include <exception>
+#include <limits>
+#include <utility>
+
+namespace gpt::run {
+
+DividedWeights::DividedWeights(Parameters parameters, const Division& division)
+    : parameters_(std::move(parameters)),
+      division_(division),
+      segments_(division.segments(parameters_.rows(), parameters_.layout())) {
+  const DividedValues& values = *parameters_.divided_values();
+  int64_t longest = 0;
+  for (const auto& [begin, end] : values.blocks()) longest = std::max(longest, end - begin);
+  for (Room& room : rooms_)
+    room.memory = at::empty({longest}, at::TensorOptions(parameters_.device()).dtype(values.compute_type()));
+}
+
+DividedWeights::~DividedWeights() {
+  for (const Room& room : rooms_)
+    if (room.is_there) parameters_.divided_values()->take_back(static_cast<size_t>(room.layer));
+}
+
+DividedWeights::Room* DividedWeights::room_of(int64_t layer) {
+  auto* const found =
+      std::find_if(rooms_.begin(), rooms_.end(), [layer](const Room& room) { return room.layer == layer; });
+  return found == rooms_.end() ? nullptr : found;
+}
+
+at::Tensor DividedWeights::memory_of(const Room& room) const {
+  const auto [begin, end] = parameters_.divided_values()->blocks()[static_cast<size_t>(room.layer)];
+  return room.memory.narrow(0, 0, end - begin);
+}
+
+void DividedWeights::fetch(int64_t layer) {
+  Room& room = *room_of(kNone);
+  room.layer = layer;
+  const DividedValues& values = *parameters_.divided_values();
+  const at::Tensor memory = memory_of(room);
+  values.copy_own(static_cast<size_t>(layer), memory);
+  const int64_t begin = values.blocks()[static_cast<size_t>(layer)].begin;
+  for (const Segment& segment : segments_) {
+    if (segment.front().begin != begin) continue;
+    for (const FlatSpan& stretch : segment)
+      division_.ranks->begin_gather(memory.slice(0, stretch.begin - begin, stretch.end - begin));
+  }
+}
+
+void DividedWeights::finish() {
+  for (Room& room : rooms_) {
+    if (room.layer == kNone || room.is_there) continue;
+    division_.ranks->finish();
+    room.is_there = true;
+    parameters_.divided_values()->lend(static_cast<size_t>(room.layer), memory_of(room));
+  }
+}
+
+void DividedWeights::release(Room& room) {
+  if (room.layer == kNone) return;
+  parameters_.divided_values()->take_back(static_cast<size_t>(room.layer));
+  const at::NoGradGuard no_grad;
+  memory_of(room).view({-1, kParameterAlignment}).select(1, 0).fill_(std::numeric_limits<float>::quiet_NaN());
+  room.layer = kNone, room.is_there = false;
+}
+
+void DividedWeights::use(int64_t layer) {
+  if (works_apart_) {
+    if (layer == 0) (void)does_anyone(true);
+    is_within_pass_ = layer + 1 < std::ssize(parameters_.divided_values()->blocks());
+  }
+  finish();
+  for (Room& room : rooms_)
+    if (room.layer != layer) release(room);
+  if (room_of(layer)) return;
+  fetch(layer);
+  finish();
+}
+
+void DividedWeights::prefetch(int64_t layer) {
+  if (layer < 0 || layer >= std::ssize(parameters_.divided_values()->blocks()) || room_of(layer)) return;
+  fetch(layer);
+}
+
+void DividedWeights::join_forward() {
+  for (int64_t layer = 0; layer < std::ssize(parameters_.divided_values()->blocks()); ++layer) before_forward(layer);
+}
+
+bool DividedWeights::does_anyone(bool own) {
+  const at::Tensor all = at::full({1}, own ? 1 : 0, at::kLong);
+  division_.ranks->begin_largest(all)();
+  return all.item<int64_t>() != 0;
+}
+
+void DividedWeights::work_apart(const std::function<void()>& work) {
+  std::exception_ptr failure;
+  works_apart_ = true;
+  try {
+    work();
+  } catch (...) { failure = std::current_exception(); }
+  works_apart_ = false;
+  if (!std::exchange(is_within_pass_, false))
+    while (does_anyone(false)) join_forward();
+  if (failure) std::rethrow_exception(failure);
+}
+
+void DividedWeights::values_changed() {
+  const at::NoGradGuard no_grad;
+  finish();
+  for (Room& room : rooms_) release(room);
+  const DividedValues& values = *parameters_.divided_values();
+  const at::Tensor vectors = values.follow_own();
+  for (const Segment& segment : segments_) {
+    const auto is_block = [&segment](FlatSpan block) { return block.begin == segment.front().begin; };
+    if (std::any_of(values.blocks().begin(), values.blocks().end(), is_block)) continue;
+    for (const FlatSpan& stretch : segment) division_.ranks->begin_gather(values.outside_of(stretch));
+  }
+  division_.ranks->finish();
+  if (!vectors.defined()) return;
+  division_.ranks->sum(vectors.view(at::kLong));  // of numbers and zeros, as integers: nothing is rounded
+  values.set_float32_vectors(vectors);
+}
+
+}  // namespace gpt::run

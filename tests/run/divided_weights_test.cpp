@@ -1,0 +1,156 @@
+// Weights of blocks are there while their block computes, and no longer.
+#include "gpt/run/divided_weights.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "distributed/local_group.h"
+#include "gpt/config/model_config.h"
+#include "gpt/model/gpt.h"
+#include "gpt/ops/fused.h"
+#include "support/expect_error.h"
+
+namespace gpt::run {
+namespace {
+
+ModelConfig three_blocks() {
+  ModelConfig config;
+  config.n_layer = 3, config.n_head = 2, config.n_embd = 32, config.block_size = 8, config.vocab_size = 100;
+  return config;
+}
+
+Division division_of(const distributed::Group& group) {
+  DistributedConfig config;
+  config.zero = 3;
+  return {group.communicator(), config};
+}
+
+// As a run makes it.
+struct DividedModel {
+  explicit DividedModel(const distributed::Group& group, const ParameterTypes& types = {}, uint64_t seed = 7)
+      : division(division_of(group)), model(make(division, types, seed)) {
+    model.layer_weights()->values_changed();
+  }
+
+  static GPT make(const Division& division, const ParameterTypes& types, uint64_t seed) {
+    const std::vector<ParameterRow> rows = parameter_table(three_blocks());
+    Parameters parameters(rows, at::kCPU, types, division.values(rows, flat_layout(rows)));
+    parameters.draw(seed);
+    GPT model(three_blocks(), parameters, ops::fused_operators());
+    model.set_layer_weights(std::make_shared<DividedWeights>(parameters, division));
+    return model;
+  }
+
+  Parameter of_block(int64_t layer) const { return model.parameters().weight(ParameterRole::mlp_in, layer); }
+
+  Division division;
+  GPT model;
+};
+
+const at::Tensor kIds = at::arange(16).view({2, 8});
+
+bool has_data(const at::Tensor& x) { return x.storage().data() != nullptr; }
+
+TEST(DividedWeights, AModelOfPartsIsThatOfTheSameSeed) {
+  for (const ParameterTypes types : {ParameterTypes{}, ParameterTypes{.compute = at::kBFloat16},
+                                     ParameterTypes{.compute = at::kBFloat16, .has_master = false}}) {
+    const GPT whole(three_blocks(), at::kCPU, 7, types);
+    const at::NoGradGuard no_grad;
+    const at::Tensor expected = whole.forward(kIds);
+    test::in_ranks(3, [&](const distributed::Group& group) {
+      const DividedModel divided(group, types);
+      const at::NoGradGuard here;
+      for (int pass = 0; pass < 2; ++pass) EXPECT_TRUE(at::equal(divided.model.forward(kIds), expected));
+      EXPECT_LT(divided.model.parameters().value_bytes(), whole.parameters().value_bytes());
+    });
+  }
+}
+
+// Who keeps a tensor finds no data in it; who keeps an address finds values that are no numbers.
+TEST(DividedWeights, WhatIsReleasedIsGoneAndSpoiled) {
+  test::in_ranks(2, [](const distributed::Group& group) {
+    const DividedModel divided(group);
+    LayerWeights& weights = *divided.model.layer_weights();
+    EXPECT_FALSE(has_data(divided.of_block(0).value()));
+    weights.before_forward(0);
+    const at::Tensor kept = divided.of_block(0).value();
+    ASSERT_TRUE(has_data(kept));
+    EXPECT_FALSE(has_data(divided.of_block(1).value())) << "it is on its way";
+    const auto* const address = kept.const_data_ptr<float>();
+    EXPECT_TRUE(std::isfinite(kept.abs().sum().item<float>()));
+    weights.before_forward(1);  // whose weights, and those of block 2, need the memory
+    EXPECT_FALSE(has_data(kept));
+    EXPECT_THROW((void)kept.const_data_ptr<float>(), c10::Error);
+    EXPECT_TRUE(has_data(divided.of_block(1).value()));
+    weights.before_forward(2);
+    const auto* const released = divided.of_block(2).value().const_data_ptr<float>();
+    EXPECT_NE(released, nullptr);
+    weights.values_changed();
+    EXPECT_TRUE(std::isnan(address[0]) || std::isnan(released[0])) << "no weights are left";
+    for (int64_t layer = 0; layer < 3; ++layer) EXPECT_FALSE(has_data(divided.of_block(layer).value()));
+  });
+}
+
+// The gradients of a backward pass in which each block's memory has been another's in between.
+TEST(DividedWeights, OperatorsAskForWeightsAgainInTheBackwardPass) {
+  GPT whole(three_blocks(), at::kCPU, 7);
+  whole.loss(kIds, kIds).backward();
+  test::in_ranks(2, [&](const distributed::Group& group) {
+    for (const auto level : {GradientCheckpointing::none, GradientCheckpointing::norm, GradientCheckpointing::selective,
+                             GradientCheckpointing::block}) {
+      DividedModel divided(group);
+      divided.model.set_gradient_checkpointing(level);
+      std::vector<int64_t> passed;
+      divided.model.loss(kIds, kIds, {.layer_done = [&passed](int64_t layer) { passed.push_back(layer); }}).backward();
+      EXPECT_EQ(passed, (std::vector<int64_t>{3, 2, 1, 0}));
+      for (size_t i = 0; i < whole.parameters().rows().size(); ++i)
+        EXPECT_TRUE(at::equal(divided.model.parameters()[i].gradient(), whole.parameters()[i].gradient()))
+            << whole.parameters().rows()[i].name;
+    }
+  });
+}
+
+TEST(DividedWeights, ProcessesMakeAsManyPassesApartAsTheyWant) {
+  const GPT whole(three_blocks(), at::kCPU, 7);
+  const at::NoGradGuard no_grad;
+  const at::Tensor expected = whole.forward(kIds);
+  test::in_ranks(3, [&](const distributed::Group& group) {
+    const DividedModel divided(group);
+    const at::NoGradGuard here;
+    const int64_t passes = 2 * group.ranks().rank;
+    work_apart(divided.model, [&] {
+      for (int64_t pass = 0; pass < passes; ++pass) EXPECT_TRUE(at::equal(divided.model.forward(kIds), expected));
+    });
+    EXPECT_TRUE(at::equal(divided.model.forward(kIds), expected)) << "and then together again";
+  });
+}
+
+TEST(DividedWeights, AnErrorBetweenPassesApartLeavesNobodyWaiting) {
+  test::in_ranks(2, [](const distributed::Group& group) {
+    const DividedModel divided(group);
+    const at::NoGradGuard no_grad;
+    const auto work = [&] {
+      for (int pass = 0; pass < 3; ++pass) {
+        (void)divided.model.forward(kIds);
+        if (group.is_first() && pass == 1) throw std::runtime_error("no room");
+      }
+    };
+    if (group.is_first()) {
+      EXPECT_THROW(work_apart(divided.model, work), std::runtime_error);
+    } else {
+      work_apart(divided.model, work);
+    }
+    (void)divided.model.forward(kIds);
+  });
+}
+
+}  // namespace
+}  // namespace gpt::run
