@@ -9,6 +9,7 @@
 #include "gpt/model/compile.h"
 #include "gpt/model/recompute.h"
 #include "gpt/optim/muon.h"
+#include "gpt/optim/optimizer_state.h"
 
 namespace gpt::plan {
 namespace {
@@ -83,6 +84,7 @@ StepEstimate estimate_step(const ModelConfig& model, const TrainingConfig& train
   const double peak = card.peak_flops(dtype).value_or(card.float32 * 1e12),
                peak_of_muon = card.bfloat16 > 0 ? card.bfloat16 * 1e12 : peak;
   const MuonWork muon = muon_work(rows, training.optimizer);
+  const int64_t offloaded = state_bytes(rows, flat_layout(rows), training.optimizer).host;
   estimate.products = micro_steps * repeated * flops_per_token(model, rows) * tokens / (share * peak) +
                       muon.flops / (share * peak_of_muon);
   const double passes = form.own_operators ? kOwnPasses : kAtenPasses,
@@ -92,7 +94,7 @@ StepEstimate estimate_step(const ModelConfig& model, const TrainingConfig& train
                state = kPassesOfState * (real.weights + real.gradients + real.optimizer);
   estimate.memory =
       (micro_steps * (activations + logits + weights) + state) / (kShareOfBandwidth * card.bandwidth * 1e9) +
-      real.host / kBusBandwidth;
+      form.state_share * static_cast<double>(offloaded) / kBusBandwidth;
   const double kernels = form.own_operators ? kOwnKernels : kAtenKernels;
   estimate.launches = (micro_steps * repeated * (kernels * static_cast<double>(model.n_layer) + kOtherKernels) +
                        kMuonKernels * static_cast<double>(muon.matrices)) *

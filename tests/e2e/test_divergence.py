@@ -112,7 +112,7 @@ class Divergence(unittest.TestCase):
         lanes = {"distributed.lanes": 2, "training.on_divergence": "rollback"}
         self.train("one process", **lanes)
         self.assertEqual(self.values("one process")["rollback"]["count"], 1)
-        for zero in (0, 2):
+        for zero in (0, 2, 3):
             run = f"two processes, zero {zero}"
             self.train(run, **lanes, **{"distributed.processes": 2, "distributed.zero": zero})
             self.assertEqual(self.values("one process")["rollback"], self.values(run)["rollback"])

@@ -143,6 +143,12 @@ class TestProcesses(unittest.TestCase):
         done = self.train("x", check_code=2, **options)
         self.assertIn("each of an update's 4 micro-batches has a lane of its own, and distributed.lanes is 2", done.stderr)
 
+    def test_autocast_is_refused_with_divided_weights(self):
+        bits = {"training.use_amp": "true", "training.dtype": "bfloat16", "training.amp_mode": "autocast"}
+        done = self.train("x", check_code=2, **bits, **{"distributed.processes": 2, "distributed.zero": 3})
+        self.assertIn("distributed.zero: 3 does not go with training.amp_mode: autocast, which keeps a copy of all weights in bfloat16; set",
+                      done.stderr)
+
     def test_ctrl_c_to_one_process_stops_all_and_saves(self):
         steps = {"training.max_steps": 2000, "training.eval_interval": 0, "training.log_interval": 100}
         self.train("undisturbed", **steps)
