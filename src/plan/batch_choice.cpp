@@ -72,7 +72,7 @@ void choose_batch_size(run::Setup& setup, bool is_tried) {
   MemoryBudget memory = memory_budget(setup);
   memory.data = resident_bytes(config.data, setup.corpus, device, memory.available);
   config::set_batch_size(training, plan_batch_size(config.model, training, form, memory).batch_size);
-  if (is_tried && device.is_cuda()) {
+  if (is_tried && device.is_cuda() && setup.mesh.tensor->size() == 1) {  // a part of a model cannot be tried alone
     const auto fits = [&](int64_t batch_size) {
       config::set_batch_size(training, batch_size);
       const bool does = fits_in_practice(setup);

@@ -15,8 +15,8 @@
 #include "gpt/device/device.h"
 #include "gpt/device/random_state.h"
 #include "gpt/model/compile.h"
+#include "gpt/model/tensor_parallel.h"
 #include "gpt/optim/make_optimizer.h"
-#include "gpt/run/gathered_state.h"
 
 namespace gpt::run {
 namespace {
@@ -36,10 +36,11 @@ ParameterTypes types_of(const TrainingConfig& training, const Precision& precisi
           .gradient = gradient_type(training, precision.end_to_end)};
 }
 
-GPT make_model(const Config& config, at::Device device, const ParameterTypes& types, const NamedTensors* weights) {
+GPT make_model(const Config& config, at::Device device, const ParameterTypes& types, const NamedTensors* weights,
+               const ModelPart& part) {
   const std::vector<std::string>& frozen = config.training.freeze;
-  return weights ? GPT(config.model, device, *weights, types, frozen)
-                 : GPT(config.model, device, stream_seed(config, kWeights), types, frozen);
+  return weights ? GPT(config.model, device, *weights, types, frozen, part)
+                 : GPT(config.model, device, stream_seed(config, kWeights), types, frozen, part);
 }
 
 ScheduleOptions with(ScheduleOptions options, const Dealing& dealing) {
@@ -75,8 +76,8 @@ uint64_t checkpoint_file_bytes(const Config& config, const Tokenizer* tokenizer)
 
 State::State(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision,
              const StartingPoint* start, const NamedTensors* initial, const Division& division)
-    : model(
-          make_model(config, device, types_of(config.training, precision), start ? &start->checkpoint.model : initial)),
+    : model(make_model(config, device, types_of(config.training, precision), start ? &start->checkpoint.model : initial,
+                       division.part())),
       optimizer(make_optimizer(model.parameters(), config.training.optimizer,
                                division.spans(model.parameters().rows(), model.parameters().layout()))),
       scaler(precision.grad_scaler, device),
@@ -91,14 +92,15 @@ State::State(const Config& config, const Corpus& corpus, at::Device device, cons
       counts_(ops::no_updates(device)),
       watch_(watch_for(config.training.cadence.divergence, device)) {
   seed_generators(dropout_seed());
-  model.set_operators(select_operators(config.training.execution, device));
+  model.set_operators(
+      tensor_parallel(select_operators(config.training.execution, device), division.tensor, config.model));
   model.set_gradient_checkpointing(config.training.execution.gradient_checkpointing);
   model.train(true);
   if (start) restore(*start);
   // LibTorch's own operators draw dropout from the generators, and processes must not draw the same for different sequences.
-  if (!division.ranks->is_first())
+  if (division.rank_of_all() > 0)
     seed_generators(
-        mix64(dropout_seed() + mix64(static_cast<uint64_t>(step)) + static_cast<uint64_t>(division.ranks->rank())));
+        mix64(dropout_seed() + mix64(static_cast<uint64_t>(step)) + static_cast<uint64_t>(division.rank_of_all())));
 }
 
 void State::seed_generators(uint64_t seed) const {
@@ -130,16 +132,16 @@ void State::rewind(const Cursor& cursor) {
 uint64_t State::checkpoint_bytes() const { return checkpoint_file_bytes(config_, corpus_.tokenizer.get()); }
 
 void State::gather() {
-  if (division_.divides_state && !gathered_)
-    gathered_ = gathered_state(*optimizer, model.parameters(), config_.training.optimizer, *division_.ranks);
+  if (is_divided() && !gathered_)
+    gathered_ = gathered_state(*optimizer, model.parameters(), config_.training.optimizer, division_);
 }
 
 Checkpoint State::capture() const {
   TORCH_CHECK(can_capture(), "State: capture() without gather()");
   Checkpoint saved;
   saved.step = step;
-  saved.model = model.parameters().values();
-  saved.optimizer = gathered_ ? *gathered_ : optimizer->state();
+  saved.model = division_.divides_model() ? gathered_->model : model.parameters().values();
+  saved.optimizer = gathered_ ? gathered_->optimizer : optimizer->state();
   if (scaler.enabled()) {
     saved.scaler_scale = scaler.scale_value();
     saved.scaler_growth_tracker = scaler.growth_tracker();

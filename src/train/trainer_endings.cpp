@@ -38,7 +38,7 @@ void Trainer::leave_without_peer(const std::string& what) {
   listeners_.stop({state_.step, fmt::format("by an error ({})", first_line(what))});
   // Only the first process knows what is saved.
   const std::string rest =
-      !setup_.ranks->is_first()
+      !setup_.mesh.all->is_first()
           ? fmt::format("the same command resumes from the last checkpoint in {}, if there is one", folder_.path())
       : checkpoints_.has_saved() ? fmt::format("the same command resumes after step {}, which is saved in {}",
                                                checkpoints_.saved_step(), folder_.checkpoint_path())

@@ -11,6 +11,7 @@
 #include "gpt/config/distributed_config.h"
 #include "gpt/data/sample_schedule.h"
 #include "gpt/distributed/communicator.h"
+#include "gpt/layout/cut.h"
 #include "gpt/layout/parameter_table.h"
 
 namespace gpt::run {
@@ -37,6 +38,8 @@ struct Division {
   at::ScalarType wire = at::kFloat;  // the type in which float32 gradients travel
   bool divides_state = false;        // ZeRO: each process updates and remembers its spans of the flat buffer alone
   bool divides_gradients = false;    // ZeRO 2: and keeps sums of gradients of those alone
+  // Those that divide the model itself (layout/cut.h): each has a flat buffer of its own part, to which all of the above applies.
+  std::shared_ptr<distributed::Communicator> tensor = distributed::alone();
 
   Division() = default;
   Division(std::shared_ptr<distributed::Communicator> of, const DistributedConfig& config)
@@ -45,7 +48,13 @@ struct Division {
         wire(config.reduce_dtype == ReduceDtype::bfloat16 ? at::kBFloat16 : at::kFloat),
         divides_state(config.zero > 0 && ranks->size() > 1),
         divides_gradients(config.zero > 1 && ranks->size() > 1) {}
+  Division(const distributed::Mesh& mesh, const DistributedConfig& config) : Division(mesh.data, config) {
+    tensor = mesh.tensor;
+  }
 
+  ModelPart part() const { return {tensor->rank(), tensor->size()}; }
+  bool divides_model() const { return tensor->size() > 1; }
+  int64_t rank_of_all() const { return ranks->rank() * tensor->size() + tensor->rank(); }
   int64_t own_lanes() const { return lanes_of_each(lanes, ranks->size()); }
   // Which of this process's lanes a micro-batch of its own belongs to.
   size_t lane_of(int64_t micro_batch) const { return static_cast<size_t>(micro_batch % lanes / ranks->size()); }

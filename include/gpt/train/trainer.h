@@ -68,6 +68,7 @@ class Trainer {
   void tell_tasks(const std::vector<TaskRecord>& tasks);
   void warn_of_rise(const run::Evaluation& evaluation);
   void write_sample();
+  bool is_any(bool here) const;
   void tell_efficiency();
   ExitCode stop();
   void finish();
@@ -90,7 +91,7 @@ class Trainer {
   Divergence divergence_{run_, checkpoints_, listeners_};
   ProgressBar bar_;
   MemoryWatch memory_watch_;
-  run::Decisions decisions_{setup_.ranks};
+  run::Decisions decisions_{setup_.mesh.all};
   run::Decision decided_;
   bool saves_ = false;                   // SIGUSR1 has asked for a checkpoint
   std::optional<StepRecord> last_step_;  // logged
