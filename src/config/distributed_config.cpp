@@ -16,6 +16,15 @@ std::vector<Option> options(DistributedConfig& c) {
        .max = kMostProcesses,
        .aliases = {{"gpus"}, {"num_processes"}, {"nproc_per_node"}},
        .safe_on_resume = true},
+      {.name = "tensor_parallel",
+       .target = &c.tensor_parallel,
+       .help =
+           "how many neighbouring processes divide the model itself: heads, hidden columns and vocabulary, in memory and in computing; "
+           "each such group computes its share of an update's sequences, and its processes send each other activations in every layer; "
+           "1 = every process has the whole model",
+       .min = 1,
+       .max = kMostProcesses,
+       .safe_on_resume = true},
       {.name = "lanes",
        .target = &c.lanes,
        .help =

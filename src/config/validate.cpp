@@ -5,6 +5,7 @@
 #include <initializer_list>
 
 #include "gpt/config/load.h"
+#include "gpt/config/tensor_parallel.h"
 #include "gpt/config/value.h"
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
@@ -277,16 +278,24 @@ void validate_attention(const Config& config, const Faults& faults) {
 void validate_distributed(const Config& config, const Faults& faults) {
   const DistributedConfig& d = config.distributed;
   const TrainingConfig& t = config.training;
+  if (const std::string why = tensor_parallel_obstacle(config); !why.empty())
+    faults.fail({"distributed.tensor_parallel"}, why);
   const auto is_power_of_two = [](int64_t n) { return (n & (n - 1)) == 0; };
   if (!is_power_of_two(d.lanes)) {
     faults.fail({"distributed.lanes"}, fmt::format("lanes must be a power of two, got {}; set it to {}", d.lanes,
                                                    nearest(d.lanes, is_power_of_two)));
   }
-  if (d.lanes > 1 && d.lanes % std::max<int64_t>(1, d.processes) != 0) {
+  if (d.lanes > 1 && d.lanes % d.data_processes() != 0) {
     faults.fail(
         {"distributed.lanes", "distributed.processes"},
-        fmt::format("lanes {} cannot be divided among {} processes; set processes to a power of two of at most {}",
-                    d.lanes, d.processes, d.lanes));
+        d.tensor_parallel == 1
+            ? fmt::format(
+                  "lanes {} cannot be divided among {} processes; set processes to a power of two of at most {}",
+                  d.lanes, d.processes, d.lanes)
+            : fmt::format(
+                  "lanes {} cannot be divided among {} groups of processes; set processes to tensor_parallel times a "
+                  "power of two of at most {}",
+                  d.lanes, d.data_processes(), d.lanes));
   }
   if (d.lanes > 1 && t.precision.gradient_dtype == GradientDtype::bfloat16) {
     faults.fail({"distributed.lanes", "training.gradient_dtype"},
@@ -324,12 +333,16 @@ void validate_distributed(const Config& config, const Faults& faults) {
     faults.fail({"distributed.min_processes", "distributed.processes"},
                 fmt::format("min_processes {} is more than processes {}", *d.min_processes, d.processes));
   }
-  const int64_t sequences =
-      t.batch_size == 0 ? t.total_batch_size.value_or(d.processes) : t.batch_size * t.gradient_accumulation_steps;
-  if (const int64_t parts = std::max(d.lanes, d.processes); sequences < parts) {
-    faults.fail({d.lanes > d.processes ? "distributed.lanes" : "distributed.processes", "training.batch_size"},
+  const int64_t groups = d.processes == 0 ? 0 : d.data_processes(),
+                sequences = t.batch_size == 0 ? t.total_batch_size.value_or(groups)
+                                              : t.batch_size * t.gradient_accumulation_steps;
+  if (const int64_t parts = std::max(d.lanes, groups); sequences < parts) {
+    faults.fail({d.lanes > groups ? "distributed.lanes" : "distributed.processes", "training.batch_size"},
                 fmt::format("an update has {}, too few for {} {}: raise batch_size or total_batch_size",
-                            plural(sequences, "sequence"), parts, d.lanes > d.processes ? "lanes" : "processes"));
+                            plural(sequences, "sequence"), parts,
+                            d.lanes > groups         ? "lanes"
+                            : d.tensor_parallel == 1 ? "processes"
+                                                     : "groups of processes"));
   }
 }
 

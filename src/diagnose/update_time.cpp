@@ -18,19 +18,24 @@ namespace {
 
 std::optional<plan::Trial> try_update(const UpdateFacts& facts, const Config& config) {
   constexpr double kTrialSeconds = 5;
-  const auto largest = plan::largest_batch_size(config.model, config.training, facts.form, facts.free_memory);
+  plan::ActivationForm whole = facts.form;
+  whole.model_parts = 1;  // a part of a model is not tried alone
+  const auto largest = plan::largest_batch_size(config.model, config.training, whole, facts.free_memory);
   if (!largest) return std::nullopt;
   return plan::try_steps({config, *facts.corpus, facts.device, facts.precision}, facts.product_speed, *largest,
                          kTrialSeconds);
 }
 
-// The step is what the busiest process computes so far. `one`: seconds of an update of one process, or 0.
+// The step is what the busiest process computes so far, of the whole model. `one`: seconds of an update of one process, or 0.
 void add_processes(double one, const std::string& source, const plan::Transfer& transfer, int64_t cores,
                    plan::ProcessesPlan& several, plan::StepTime& step) {
   several.one = one;
-  several.computing = plan::seconds_together(step.seconds, several.processes, several.threads, cores);
+  several.computing = plan::seconds_together(step.seconds / static_cast<double>(several.model_parts), several.processes,
+                                             several.threads, cores);
   several.sending = several.sent / transfer.bytes_per_second;
-  several.computing_source = source, several.sending_source = transfer.source;
+  several.computing_source =
+      several.model_parts == 1 ? source : fmt::format("{}, and divided by {}", source, several.model_parts);
+  several.sending_source = transfer.source;
   step.seconds = several.seconds();
   step.source += fmt::format(", with {} of sending between {} processes", format_short_duration(several.sending),
                              several.processes);
@@ -42,7 +47,7 @@ std::optional<UpdateTime> time_update(const UpdateFacts& facts) {
   const int64_t processes = facts.config.distributed.processes;
   double load = 0;
   if (getloadavg(&load, 1) != 1) load = 0;
-  const Config part = plan::part_of_busiest(facts.config, processes);
+  const Config part = plan::part_of_busiest(facts.config, facts.config.distributed.data_processes());
   const auto trial = try_update(facts, part);
   if (!trial) return std::nullopt;
   return UpdateTime{plan::step_time(*trial, facts.config),
@@ -77,7 +82,7 @@ UpdateTime estimate_update(const UpdateFacts& facts, const Card& card, plan::Pro
   const auto estimate = [&](const TrainingConfig& training) {
     return plan::estimate_step(facts.config.model, training, facts.form, card, facts.precision.dtype);
   };
-  const Config part = plan::part_of_busiest(facts.config, facts.config.distributed.processes);
+  const Config part = plan::part_of_busiest(facts.config, facts.config.distributed.data_processes());
   const plan::StepEstimate of_part = estimate(part.training);
   plan::StepTime step{of_part.total(), plan::tokens_per_step(facts.config), describe(of_part)};
   if (several.processes > 1)

@@ -27,6 +27,16 @@ class Alone : public Communicator {
 
 std::shared_ptr<Communicator> alone() { return std::make_shared<Alone>(); }
 
+Mesh no_mesh() { return {alone(), alone(), alone()}; }
+
+int64_t Mesh::bytes_sent() const {
+  return all->bytes_sent() + (data == all ? 0 : data->bytes_sent()) + tensor->bytes_sent();
+}
+
+double Mesh::seconds_waited() const {
+  return all->seconds_waited() + (data == all ? 0 : data->seconds_waited()) + tensor->seconds_waited();
+}
+
 Part part_of(int64_t count, int64_t rank, int64_t size) {
   const int64_t unit = count % kParameterAlignment == 0 ? kParameterAlignment : 1, units = count / unit;
   const int64_t length = (units + size - 1) / size * unit;

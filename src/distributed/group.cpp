@@ -77,11 +77,12 @@ struct Group::Impl {
   std::string file = {};  // in which the processes met
   Store store = {};
   std::unique_ptr<Watch> watch = {};
-  std::shared_ptr<Communicator> communicator = alone();
+  at::Device device = at::kCPU;
+  Mesh mesh = no_mesh();
 
-  // Those of the communicator, which may wait for a process that will never answer: it is never destroyed.
+  // Those of the communicators, which may wait for a process that will never answer: they are never destroyed.
   void give_up_threads() const {
-    (void)new std::shared_ptr<Communicator>(communicator);
+    (void)new Mesh(mesh);
     process::end_without_destructors();
   }
 
@@ -111,8 +112,8 @@ struct Group::Impl {
   }
 
   // Who left before could not be told from one who never came.
-  void await_connected() const {
-    const auto key = [](int64_t rank) { return fmt::format("connected/{}", rank); };
+  void await_all(const std::string& what) const {
+    const auto key = [&what](int64_t rank) { return fmt::format("{}/{}", what, rank); };
     say(key(ranks.rank), "");
     for (int64_t rank = 0; rank < ranks.size; ++rank) (void)hear(key(rank));
   }
@@ -124,7 +125,26 @@ struct Group::Impl {
     close(pipe);
   }
 
-  void meet(at::Device device, std::chrono::duration<double> timeout) {
+  // Those of the communicators between some of the processes: so many that are `step` apart, the first of which is `first`.
+  std::shared_ptr<Communicator> connect_some(const std::string& name, int64_t first, int64_t step,
+                                             int64_t count) const {
+    if (count == 1) return alone();
+    const auto store_of = c10::make_intrusive<c10d::PrefixStore>(fmt::format("{}/{}", name, first), store);
+    return connect({.rank = (ranks.rank - first) / step, .size = count}, store_of, device, own_address(ranks), *watch);
+  }
+
+  void arrange(int64_t tensor) {
+    constexpr std::chrono::seconds kToConnect(60);
+    const auto before = store->getTimeout();
+    store->setTimeout(kToConnect);
+    const int64_t column = ranks.rank % tensor;
+    mesh.tensor = connect_some("tensor", ranks.rank - column, 1, tensor);
+    mesh.data = connect_some("data", column, tensor, ranks.size / tensor);
+    await_all("arranged");
+    store->setTimeout(before);
+  }
+
+  void meet(std::chrono::duration<double> timeout) {
     if (ranks.is_first()) {
       watch = std::make_unique<Watch>(ranks, timeout);
       say("watch", watch->where());
@@ -132,20 +152,30 @@ struct Group::Impl {
     } else {
       watch = std::make_unique<Watch>(ranks, timeout, hear("watch"));
     }
-    communicator = connect(ranks, store, device, own_address(ranks), *watch);
-    await_connected();
+    mesh.all = mesh.data = connect(ranks, store, device, own_address(ranks), *watch);
+    await_all("connected");
     if (ranks.met) tell_launcher(*ranks.met);
     constexpr std::chrono::seconds kToAnswer(5);
     store->setTimeout(kToAnswer);  // a store that does not answer from here on has gone with the first process
   }
 };
 
+void require_mesh(int64_t processes, int64_t tensor) {
+  if (processes % tensor == 0) return;
+  const int64_t below = processes / tensor * tensor, above = below + tensor;
+  throw Error(ExitCode::config,
+              fmt::format("distributed.tensor_parallel: {} does not divide {}; start {}, or set tensor_parallel to 1",
+                          tensor, processes == 1 ? "one process" : fmt::format("{} processes", processes),
+                          below > 0 ? fmt::format("{} or {} processes", below, above)
+                                    : fmt::format("{} processes", above)));
+}
+
 Group::Group(const Ranks& ranks, at::Device device, const std::string& folder, double timeout)
-    : impl_(new Impl{.ranks = ranks}) {
+    : impl_(new Impl{.ranks = ranks, .device = device}) {
   if (ranks.size == 1) return;
   if (ranks.address.empty()) impl_->file = meeting_file(ranks, folder);
   impl_->store = open_own_store(ranks, folder);
-  impl_->meet(device, std::chrono::duration<double>(timeout));
+  impl_->meet(std::chrono::duration<double>(timeout));
 }
 
 Group::~Group() {
@@ -159,7 +189,13 @@ bool Group::has_lost_first() const {
 }
 
 const Ranks& Group::ranks() const { return impl_->ranks; }
-const std::shared_ptr<Communicator>& Group::communicator() const { return impl_->communicator; }
+const std::shared_ptr<Communicator>& Group::communicator() const { return impl_->mesh.all; }
+const Mesh& Group::mesh() const { return impl_->mesh; }
+
+void Group::arrange(int64_t tensor) {
+  require_mesh(ranks().size, tensor);
+  if (tensor > 1) impl_->arrange(tensor);
+}
 
 std::string Group::from(int64_t rank, const std::string& name, const std::string& text) const {
   if (ranks().size == 1) return text;

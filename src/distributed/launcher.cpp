@@ -192,7 +192,12 @@ std::optional<int64_t> processes_after(const std::vector<Ending>& endings, const
   const int64_t before = std::ssize(endings), least = config.min_processes.value_or(config.processes);
   if (least >= before) return before;
   int64_t count = before - std::count_if(endings.begin(), endings.end(), is_lost);
-  while (count > least && config.lanes > 1 && config.lanes % count != 0) --count;
+  const auto fits = [&config](int64_t processes) {
+    const int64_t groups = processes / config.tensor_parallel;
+    return groups > 0 && processes % config.tensor_parallel == 0 && (config.lanes == 1 || config.lanes % groups == 0);
+  };
+  while (count > least && !fits(count)) --count;
+  if (count % config.tensor_parallel != 0) return std::nullopt;
   return count >= std::max<int64_t>(1, least) ? std::optional(count) : std::nullopt;
 }
 

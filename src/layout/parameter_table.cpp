@@ -76,11 +76,15 @@ size_t group_of(Role role) {
   return 4;
 }
 
-}  // namespace
-
-int64_t ParameterRow::count() const {
+int64_t product_of(const std::vector<int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
 }
+
+}  // namespace
+
+int64_t ParameterRow::count() const { return product_of(shape); }
+
+int64_t ParameterRow::whole_count() const { return product_of(whole_shape()); }
 
 std::vector<ParameterRow> parameter_table(const ModelConfig& config) {
   const int64_t C = config.n_embd, F = config.hidden(), Vp = config.padded_vocab(), padding = Vp - *config.vocab_size;
@@ -182,7 +186,7 @@ double flops_per_token(const ModelConfig& config, const std::vector<ParameterRow
         row.role == Role::position_embedding || (row.role == Role::token_embedding && !is_head);
     if (is_only_looked_up) continue;
     const int times = 1 + (is_head || row.layer >= first ? 1 : 0) + (row.is_trained ? 1 : 0);
-    flops += 2.0 * times * static_cast<double>(row.count());
+    flops += 2.0 * times * static_cast<double>(row.whole_count());
   }
   for (int64_t layer = 0; layer < config.n_layer; ++layer) {
     const double times = layer >= first ? 3 : 1;  // two of them in the backward pass

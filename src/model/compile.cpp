@@ -188,7 +188,7 @@ std::optional<std::string> fault(GPT& model, const Precision& precision) {
   // cuDNN would plan for a number of positions that no step has, and both operators leave attention to it alike.
   const ops::OnlySdpBackends others(ops::without_cudnn());
   try {
-    return disagreement(try_on(model, model.operators(), type), try_on(model, ops::aten_operators(), type),
+    return disagreement(try_on(model, model.operators(), type), try_on(model, model.operators()->reference(), type),
                         precision.compute_type());
   } catch (const c10::Error& error) {
     if (process::is_out_of_memory(error)) throw;  // LibTorch's operators need more of it
@@ -293,7 +293,7 @@ bool compile_model(GPT& model, const TrainingConfig& training, const Precision& 
   log::info("Compiling model...");
   const auto begin = std::chrono::steady_clock::now();
   if (const std::optional<std::string> why = fault(model, precision)) {
-    model.set_operators(ops::aten_operators());
+    model.set_operators(model.operators()->reference());
     log::warn("Failed to compile: " + *why);
     if (execution.gradient_checkpointing == GradientCheckpointing::activation ||
         execution.gradient_checkpointing == GradientCheckpointing::norm)

@@ -289,7 +289,7 @@ struct GPT::Transformer {
   Parameter lm_head;         // (Vp, C); the embedding itself where they are tied
   ops::RotaryTables rotary;  // tables for block_size positions; undefined with learned ones
 
-  Transformer(const ModelConfig& config, const Parameters& parameters) {
+  Transformer(const ModelConfig& config, const Parameters& parameters, int64_t parts) {
     using Role = ParameterRole;
     using ops::DropoutKind;
     const auto dropout_at = [&](DropoutKind kind, int64_t layer) {
@@ -303,8 +303,8 @@ struct GPT::Transformer {
           config.norm, config.norm_eps, parameters.weight(role, layer), parameters.bias(role, layer), {role, layer}};
     };
     const auto attention = [&](int64_t layer) {
-      return ops::AttentionSpec{config.heads(), config.kv_heads(), dropout_at(DropoutKind::attention, layer), layer,
-                                config.window(layer)};
+      return ops::AttentionSpec{config.heads() / parts, config.kv_heads() / parts,
+                                dropout_at(DropoutKind::attention, layer), layer, config.window(layer)};
     };
     const int64_t before = -1, after = config.n_layer;
     wte = parameters.weight(Role::token_embedding, before);
@@ -348,26 +348,28 @@ struct GPT::Transformer {
   }
 };
 
-GPT::GPT(const ModelConfig& config, Parameters parameters, ops::SharedOperators operators)
+GPT::GPT(const ModelConfig& config, Parameters parameters, ops::SharedOperators operators, const ModelPart& part)
     : config_(config),
+      part_(part),
       parameters_(std::move(parameters)),
       first_trained_(first_trained_layer(parameters_.rows())),
-      transformer_(std::make_unique<const Transformer>(config, parameters_)),
+      transformer_(std::make_unique<const Transformer>(config, parameters_, part.size)),
       operators_(std::move(operators)) {}
 
 GPT::GPT(const ModelConfig& config, at::Device device, const ParameterTypes& types,
-         const std::vector<std::string>& frozen)
-    : GPT(config, Parameters(parameter_table(config, frozen), device, types), ops::fused_operators()) {}
+         const std::vector<std::string>& frozen, const ModelPart& part)
+    : GPT(config, Parameters(cut(parameter_table(config, frozen), config, part), device, types), ops::fused_operators(),
+          part) {}
 
 GPT::GPT(const ModelConfig& config, at::Device device, uint64_t seed, const ParameterTypes& types,
-         const std::vector<std::string>& frozen)
-    : GPT(config, device, types, frozen) {
+         const std::vector<std::string>& frozen, const ModelPart& part)
+    : GPT(config, device, types, frozen, part) {
   parameters_.draw(seed);
 }
 
 GPT::GPT(const ModelConfig& config, at::Device device, const NamedTensors& values, const ParameterTypes& types,
-         const std::vector<std::string>& frozen)
-    : GPT(config, device, types, frozen) {
+         const std::vector<std::string>& frozen, const ModelPart& part)
+    : GPT(config, device, types, frozen, part) {
   parameters_.copy_from(values);
 }
 
@@ -390,9 +392,8 @@ at::Tensor GPT::hidden(const at::Tensor& ids, const LossOptions& options) const 
       const Block& block = transformer_->h[static_cast<size_t>(layer)];
       mark(stream, layer);
       if (layer_weights_) layer_weights_->before_forward(layer);
-      stream = gradient_checkpointing_ >= GradientCheckpointing::selective
-                   ? block.recomputed(stream, rotary, pass, draws)
-                   : block(stream, rotary, pass);
+      const bool is_recomputed = gradient_checkpointing_ >= GradientCheckpointing::selective;
+      stream = is_recomputed ? block.recomputed(stream, rotary, pass, draws) : block(stream, rotary, pass);
     }
     if (end == config_.n_layer) mark(stream, end);
     return stream;
@@ -488,7 +489,7 @@ KvCache GPT::make_cache(int64_t slots, int64_t capacity, at::ScalarType dtype) c
   KvCache cache{.keys = {}, .values = {}, .lengths = std::vector<int64_t>(static_cast<size_t>(slots))};
   const auto options = at::TensorOptions().device(device()).dtype(dtype);
   for (int64_t layer = 0; layer < config_.n_layer; ++layer) {
-    cache.keys.push_back(at::empty({slots, config_.kv_heads(), capacity, config_.head_dim()}, options));
+    cache.keys.push_back(at::empty({slots, config_.kv_heads() / part_.size, capacity, config_.head_dim()}, options));
     cache.values.push_back(at::empty_like(cache.keys.back()));
   }
   return cache;

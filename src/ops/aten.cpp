@@ -176,6 +176,8 @@ at::Tensor visible_positions(int64_t queries, int64_t past, int64_t window, at::
   return window > 0 ? before.triu(past - window + 1) : before;
 }
 
+SharedOperators Operators::reference() const { return aten_operators(); }
+
 SharedOperators aten_operators() {
   static const SharedOperators operators = std::make_shared<AtenOperators>();
   return operators;

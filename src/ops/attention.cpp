@@ -65,7 +65,7 @@ at::Tensor attention_on_cpu(const at::Tensor& qkv, const AttentionSpec& spec, co
   cpu::AttentionShape shape = Attention::shape_of(qkv, spec.heads, spec.kv_heads);
   shape.dropout = mask_on_cpu(dropout_of(spec.dropout, qkv, shape.H));
   shape.window = spec.window;
-  TORCH_CHECK(shape.dropout.first + shape.B * shape.H <= int64_t{1} << 32,
+  TORCH_CHECK(shape.dropout.first + shape.B * shape.dropout.of_sample <= int64_t{1} << 32,
               "attention: the dropout of an update numbers 2^32 heads of samples at most");
   if (!rotary.cos.defined()) return Attention::apply(qkv, shape, std::nullopt, std::nullopt);
   check_rotary(rotary, qkv, shape.D);

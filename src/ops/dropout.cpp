@@ -17,7 +17,8 @@ Dropout dropout_of(const DropoutSpec& spec, const at::Tensor& x, int64_t of_samp
               "dropout: a place must be (2) int64 on ", x.device());
   return {.kept_of_65536 = static_cast<uint32_t>(std::max(1.0, std::round((1 - probability) * 65536))),
           .site = spec.site,
-          .of_sample = of_sample,
+          .of_sample = spec.all_heads > 0 ? spec.all_heads : of_sample,
+          .first = spec.first,
           .place = place.defined() ? place : at::zeros({2}, x.options().dtype(at::kLong))};
 }
 
@@ -31,7 +32,9 @@ cpu::DropoutMask mask_on_cpu(const Dropout& dropout) {
   return {.key = static_cast<uint64_t>(place[0]),
           .kept_of_65536 = dropout.kept_of_65536,
           .site = dropout.site,
-          .first = place[1] * dropout.of_sample};
+          .first = place[1] * dropout.of_sample,
+          .of_sample = dropout.of_sample,
+          .first_column = dropout.first};
 }
 
 }  // namespace gpt::ops

@@ -13,6 +13,7 @@ namespace gpt::ops {
 struct Dropout {
   uint32_t kept_of_65536 = 65536, site = 0;
   int64_t of_sample = 1;  // how many rows, or matrices, each sample has
+  int64_t first = 0;      // column or head, as DropoutSpec has it
   at::Tensor place;       // as DropoutSpec has it; undefined only without dropout
 
   explicit operator bool() const { return place.defined(); }

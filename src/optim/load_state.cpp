@@ -29,8 +29,10 @@ RowsOfSlot rows_of_slot(std::string_view name, const std::vector<ParameterRow>& 
     const std::vector<OptimizerSlot> slots = optimizer_slots(state_form(rows[row], config));
     const std::optional<size_t> place = place_of(name, slots);
     if (!place) continue;
-    result.rows.push_back(rows[row]);
-    result.rows.back().shape = slots[*place].shape(rows[row]);
+    ParameterRow whole = rows[row];
+    whole.shape = rows[row].whole_shape(), whole.cut.reset();
+    whole.shape = slots[*place].shape(whole);
+    result.rows.push_back(std::move(whole));
     result.places.push_back(row);
     result.types.push_back(slots[*place].dtype);
   }
@@ -84,14 +86,18 @@ bool load_state(const OptimizerState& from, const std::vector<ParameterRow>& row
     for (size_t i = 0; i < wanted.rows.size(); ++i) {
       ops::QuantizedMoments codes{tensors[i], {}};
       if (tensors[i].scalar_type() == at::kByte) codes.maxima = *next_maxima++;
-      if (tensors[i].scalar_type() != wanted.types[i]) {
-        is_converted = true;
+      const ParameterRow& row = rows[wanted.places[i]];
+      const bool is_of_another_type = tensors[i].scalar_type() != wanted.types[i];
+      is_converted = is_converted || is_of_another_type;
+      if (is_of_another_type || (row.cut && codes.maxima.defined())) {
         const at::Tensor values = codes.maxima.defined() ? ops::dequantized(codes, kind) : tensors[i];
-        codes = {values, {}};
-        if (wanted.types[i] == at::kByte) codes = ops::quantized(values, kind);
+        codes = {part_of(row, values), {}};
+        if (wanted.types[i] == at::kByte) codes = ops::quantized(codes.codes, kind);
+      } else {
+        codes.codes = part_of(row, codes.codes);
       }
       const int64_t begin = layout.offsets[wanted.places[i]];
-      load_row(name, begin, begin + rows[wanted.places[i]].count(), codes, stretches);
+      load_row(name, begin, begin + row.count(), codes, stretches);
     }
   }
   return is_converted;

@@ -1,5 +1,6 @@
 #include "gpt/parameters/named_tensors.h"
 
+#include <ATen/ops/cat.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -8,6 +9,24 @@
 #include "gpt/core/error.h"
 
 namespace gpt {
+
+at::Tensor part_of(const ParameterRow& row, const at::Tensor& whole) {
+  if (!row.cut) return whole;
+  std::vector<at::Tensor> pieces;
+  for (const auto& [begin, length] : row.cut->pieces)
+    pieces.push_back(whole.narrow(static_cast<int64_t>(row.cut->dim), begin, length));
+  return at::cat(pieces, static_cast<int64_t>(row.cut->dim));
+}
+
+void put_part(const ParameterRow& row, const at::Tensor& part, const at::Tensor& whole) {
+  if (!row.cut) return void(whole.copy_(part));
+  const auto dim = static_cast<int64_t>(row.cut->dim);
+  int64_t from = 0;
+  for (const auto& [begin, length] : row.cut->pieces) {
+    whole.narrow(dim, begin, length).copy_(part.narrow(dim, from, length));
+    from += length;
+  }
+}
 
 std::vector<at::Tensor> tensors_of_rows(const std::vector<ParameterRow>& rows, const NamedTensors& tensors,
                                         std::string_view group) {
@@ -20,9 +39,9 @@ std::vector<at::Tensor> tensors_of_rows(const std::vector<ParameterRow>& rows, c
     const auto found = named.find(row.name);
     if (found == named.end()) refuse(row.name, "is missing, but the model of the configuration has it");
     const at::Tensor& tensor = result.emplace_back(found->second);
-    if (tensor.sizes() != row.shape) {
+    if (tensor.sizes() != row.whole_shape()) {
       refuse(row.name, fmt::format("has the shape [{}], and [{}] in the model of the configuration",
-                                   fmt::join(tensor.sizes(), ", "), fmt::join(row.shape, ", ")));
+                                   fmt::join(tensor.sizes(), ", "), fmt::join(row.whole_shape(), ", ")));
     }
     named.erase(found);
   }

@@ -159,12 +159,13 @@ void Parameters::draw(uint64_t seed) {
   for (size_t i = 0; i < rows_.size(); ++i) {
     const InitialValue& initial = rows_[i].initial;
     const at::Tensor value = parameters_[i].value().detach();
-    const bool is_drawn_in_place = !divided_values_ && value.is_cpu() && value.scalar_type() == at::kFloat;
-    const at::Tensor host = is_drawn_in_place ? value : at::empty(value.sizes(), at::kFloat);
+    const bool is_drawn_in_place =
+        !divided_values_ && !rows_[i].cut && value.is_cpu() && value.scalar_type() == at::kFloat;
+    const at::Tensor host = is_drawn_in_place ? value : at::empty(rows_[i].whole_shape(), at::kFloat);
     host.fill_(initial.constant);
     if (initial.normal_std > 0)
       host.narrow(0, 0, host.size(0) - initial.padding_rows).normal_(0, initial.normal_std, generator);
-    if (!is_drawn_in_place) set(i, host);
+    if (!is_drawn_in_place) set(i, part_of(rows_[i], host));
   }
   round_values();
 }
@@ -172,7 +173,7 @@ void Parameters::draw(uint64_t seed) {
 void Parameters::copy_from(const NamedTensors& values) {
   at::NoGradGuard no_grad;
   const std::vector<at::Tensor> tensors = tensors_of_rows(rows_, values, "model");
-  for (size_t i = 0; i < rows_.size(); ++i) set(i, tensors[i]);
+  for (size_t i = 0; i < rows_.size(); ++i) set(i, part_of(rows_[i], tensors[i]));
   round_values();
 }
 

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <numeric>
 
+#include "gpt/layout/cut.h"
 #include "gpt/layout/freeze.h"
 #include "gpt/layout/layer_ends.h"
 #include "gpt/model/compile.h"
+#include "gpt/model/tensor_parallel.h"
 #include "gpt/ops/activation.h"
 #include "gpt/ops/attention.h"
 #include "gpt/ops/classifier.h"
@@ -71,7 +73,13 @@ class ActivationBytes {
     // From the second chunk on, a 16-bit product is converted as it is added.
     const bool converts = form_.compute_type != at::kFloat && !form_.cuda && rows < all &&
                           gradient_type(training, form_.end_to_end) == at::kFloat;
-    return rows * Vp * s_ + all * 2 * residual() + (converts ? kFloatBytes * Vp * C_ : 0);
+    return rows * Vp * (s_ + divided_logits()) + all * 2 * residual() + (converts ? kFloatBytes * Vp * C_ : 0);
+  }
+
+  // Where the vocabulary is divided, LibTorch's operators make the softmax, in float32: the logits, and their exponentials.
+  double divided_logits() const {
+    if (form_.model_parts == 1) return 0;
+    return (form_.compute_type == at::kFloat ? 1 : 2) * kFloatBytes;
   }
 
   double logits(const TrainingConfig& training) const {
@@ -142,8 +150,43 @@ class ActivationBytes {
   double C_, A_, kv_, F_;
 };
 
+// Of the process with the largest part of the model.
+std::vector<ParameterRow> rows_of_process(const Config& config) {
+  return parameter_table(largest_part(config.model, config.distributed.tensor_parallel), config.training.freeze);
+}
+
 double trained_values(const Config& config) {
-  return static_cast<double>(flat_layout(parameter_table(config.model, config.training.freeze)).trained_size);
+  return static_cast<double>(flat_layout(rows_of_process(config)).trained_size);
+}
+
+double tokens_at_once(const Config& config) {
+  return static_cast<double>(config.training.batch_size * config.model.block_size);
+}
+
+// As Precision says once dtype is resolved.
+StreamBytes bytes_of_stream(const Config& config, bool end_to_end) {
+  const PrecisionConfig& precision = config.training.precision;
+  const bool is_narrow = precision.use_amp && (precision.dtype == Dtype::bfloat16 || precision.dtype == Dtype::float16);
+  return {.product = is_narrow || end_to_end ? 2 : kFloatBytes, .stream = end_to_end ? 2 : kFloatBytes};
+}
+
+// What sums over those that divide the model take: beside the sum itself a gradient that is copied for it.
+double memory_of_tensor_sums(const Config& config, bool end_to_end) {
+  if (config.distributed.tensor_parallel == 1) return 0;
+  const double size = bytes_of_stream(config, end_to_end).stream,
+               bytes = tokens_at_once(config) * static_cast<double>(config.model.n_embd) * size;
+  return bytes + distributed::memory_of_sum(bytes, std::min<double>(bytes, distributed::kStretchBytes),
+                                            /*is_converted=*/false,
+                                            /*is_narrow=*/size < kFloatBytes);
+}
+
+double sent_within_model(const Config& config, bool end_to_end) {
+  const double of_micro_batch =
+      bytes_of_tensor_sums(config.model, config.distributed.tensor_parallel, tokens_at_once(config),
+                           bytes_of_stream(config, end_to_end),
+                           config.training.execution.gradient_checkpointing >= GradientCheckpointing::selective);
+  return of_micro_batch * static_cast<double>(at::divup(config.training.gradient_accumulation_steps,
+                                                        config.distributed.data_processes()));
 }
 
 double gradient_bytes(const Config& config, bool end_to_end) {
@@ -171,14 +214,15 @@ ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& t
           .rounds_products = device.device.is_cpu() && ops::cpu::rounds_products_from_float32(),
           .adds_products = device.device.is_cpu() && ops::cpu::adds_bfloat16_products(),
           .product_workspace = device.device.is_cpu() ? ops::cpu::product_workspace(precision.compute_type()) : 0,
-          .is_recorded = distributed.zero < 2 && effective_mode(training, model, device.device).records,
+          .is_recorded = distributed.zero < 2 && distributed.tensor_parallel == 1 &&
+                         effective_mode(training, model, device.device).records,
           .multiprocessors = device.multiprocessors,
           .end_to_end = precision.end_to_end,
-          .state_share =
-              distributed.zero > 0 ? 1 / static_cast<double>(std::max<int64_t>(1, distributed.processes)) : 1,
-          .gradient_parts = distributed.zero > 1 ? std::max<int64_t>(1, distributed.processes) : 1,
-          .weight_parts = distributed.zero > 2 ? std::max<int64_t>(1, distributed.processes) : 1,
-          .gradient_lanes = run::lanes_of_each(distributed.lanes, std::max<int64_t>(1, distributed.processes)),
+          .state_share = distributed.zero > 0 ? 1 / static_cast<double>(distributed.data_processes()) : 1,
+          .gradient_parts = distributed.zero > 1 ? distributed.data_processes() : 1,
+          .weight_parts = distributed.zero > 2 ? distributed.data_processes() : 1,
+          .gradient_lanes = run::lanes_of_each(distributed.lanes, distributed.data_processes()),
+          .model_parts = distributed.tensor_parallel,
           .newton_schulz = newton_schulz_type(device)};
 }
 
@@ -240,7 +284,8 @@ double divided_weights(const std::vector<ParameterRow>& rows, const FlatLayout& 
 
 }  // namespace
 
-MemoryUse estimate_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form) {
+MemoryUse estimate_memory(const ModelConfig& whole, const TrainingConfig& training, const ActivationForm& form) {
+  const ModelConfig model = largest_part(whole, form.model_parts);
   const std::vector<ParameterRow> rows = parameter_table(model, training.freeze);
   const FlatLayout layout = flat_layout(rows);
   const auto trained = static_cast<double>(layout.trained_size),
@@ -266,11 +311,13 @@ MemoryUse estimate_memory(const ModelConfig& model, const TrainingConfig& traini
   const StateBytes state = state_bytes(rows, layout, training.optimizer);
   estimate.optimizer = form.state_share * static_cast<double>(state.device);
   estimate.host = form.state_share * static_cast<double>(state.host);
-  if (form.state_share < 1) {
-    // To save, the first process brings all of it together in the host's memory, which on a CPU is that of all; and divided weights.
-    const double of_weights = form.weight_parts > 1 ? trained * size(kept_weight_type(precision)) : 0,
-                 together = static_cast<double>(state.device + state.host) + of_weights;
-    form.cuda ? estimate.host += together : estimate.optimizer += form.state_share * together;
+  if (form.state_share < 1 || form.model_parts > 1) {
+    // To save, the first process brings all of it together in the host's memory, which on a CPU is that of all; and the weights too, where
+    // they or the model are divided.
+    const auto parts = static_cast<double>(form.model_parts);
+    double together = static_cast<double>(state.device + state.host) * parts;
+    if (form.model_parts > 1 || form.weight_parts > 1) together += trained * size(kept_weight_type(precision)) * parts;
+    form.cuda ? estimate.host += together : estimate.optimizer += form.state_share / parts * together;
   }
   const GradientCheckpointing level = training.execution.gradient_checkpointing;
   estimate.activations = tokens * (layers * bytes.kept(level) + bytes.outside_blocks());
@@ -347,13 +394,15 @@ double gathered_bytes(const Config& config, bool end_to_end, int64_t processes, 
 
 }  // namespace
 
-double exchange_bytes(const Config& config, bool end_to_end, int64_t processes) {
+double exchange_bytes(const Config& config, bool end_to_end, int64_t all_processes) {
   const DistributedConfig& distributed = config.distributed;
+  const int64_t processes = all_processes / distributed.tensor_parallel;
+  const double within_model = memory_of_tensor_sums(config, end_to_end);
   const bool divides_gradients = distributed.zero > 1 && processes > 1;
   const int64_t lanes = divides_gradients ? 1 : run::lanes_of_each(distributed.lanes, processes);
   const double further_lanes = static_cast<double>(lanes - 1) * gradient_bytes(config, end_to_end);
-  if (processes == 1) return further_lanes;
-  const std::vector<ParameterRow> rows = parameter_table(config.model, config.training.freeze);
+  if (processes == 1) return within_model + further_lanes;
+  const std::vector<ParameterRow> rows = rows_of_process(config);
   const FlatLayout layout = flat_layout(rows);
   int64_t longest = layout.trained_size;  // that is summed at a time
   if (divides_gradients) {
@@ -369,18 +418,20 @@ double exchange_bytes(const Config& config, bool end_to_end, int64_t processes) 
   const auto stretch = static_cast<double>(run::stretch_values(layout.trained_size, processes));
   const double sums =
       distributed::memory_of_sum(static_cast<double>(longest) * of_value, stretch * of_value, is_converted, is_narrow);
-  return further_lanes + sums +
+  return within_model + further_lanes + sums +
          (distributed.zero == 0 ? 0
                                 : distributed::memory_of_gather(static_cast<double>(gathered) * of_gathered,
                                                                 stretch * of_gathered, processes));
 }
 
-double sent_bytes(const Config& config, bool end_to_end, int64_t processes) {
+double sent_bytes(const Config& config, bool end_to_end, int64_t all_processes) {
+  const int64_t processes = all_processes / config.distributed.tensor_parallel;
+  const double within_model = sent_within_model(config, end_to_end);
   const bool is_narrowed = config.distributed.reduce_dtype == ReduceDtype::bfloat16 &&
                            gradient_type(config.training, end_to_end) == at::kFloat;
   const double sums =
       distributed::bytes_sent_by_sum(gradient_bytes(config, end_to_end) / (is_narrowed ? 2 : 1), processes);
-  if (config.distributed.zero == 0) return sums;
+  if (config.distributed.zero == 0) return within_model + sums;
   // Instead of the sums it sends values back, and norms of blocks.
   const double values = trained_values(config);
   const int64_t micro_batches = config.training.gradient_accumulation_steps,
@@ -388,7 +439,7 @@ double sent_bytes(const Config& config, bool end_to_end, int64_t processes) {
   const double sent_values = config.distributed.zero > 2
                                  ? gathered_bytes(config, end_to_end, processes, rounds)
                                  : distributed::bytes_sent_by_sum(values * kept_bytes(config), processes) / 2;
-  return sums / 2 * static_cast<double>(rounds) + sent_values +
+  return within_model + sums / 2 * static_cast<double>(rounds) + sent_values +
          distributed::bytes_sent_by_sum(values / kParameterAlignment * sizeof(float), processes);
 }
 

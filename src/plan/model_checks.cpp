@@ -114,7 +114,7 @@ MemoryBudget memory_budget(at::Device device, double fraction, int64_t processes
 MemoryBudget memory_budget(const run::Setup& setup) {
   const TrainingConfig& training = setup.config.training;
   MemoryBudget memory = memory_budget(setup.device.device, training.allocator.memory_fraction, setup.local_processes);
-  memory.exchange = exchange_bytes(setup.config, setup.precision.end_to_end, setup.ranks->size());
+  memory.exchange = exchange_bytes(setup.config, setup.precision.end_to_end, setup.mesh.all->size());
   return memory;
 }
 

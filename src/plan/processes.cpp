@@ -15,7 +15,8 @@ namespace {
 // What costs most of the time that N processes take beyond an Nth of one's.
 std::string what_limits(const ProcessesPlan& plan) {
   const auto processes = static_cast<double>(plan.processes), micro_batches = static_cast<double>(plan.micro_batches);
-  const double part = plan.one * static_cast<double>(plan.most_micro_batches()) / micro_batches,
+  const double part = plan.one * static_cast<double>(plan.most_micro_batches()) / micro_batches /
+                      static_cast<double>(plan.model_parts),
                uneven = part - plan.one / processes, slower = plan.computing - part;
   if (plan.sending >= std::max(uneven, slower)) {
     return fmt::format("sending, which takes {:.0f} % of a step{}", 100 * plan.sending / plan.seconds(),
@@ -26,6 +27,12 @@ std::string what_limits(const ProcessesPlan& plan) {
                        plural(plan.micro_batches, "micro-batch"), plan.processes);
   }
   return plan.threads > 0 ? "the cores, which they share" : "the update of the weights, which each computes whole";
+}
+
+// What a process computes of its micro-batches.
+std::string share_of_model(const ProcessesPlan& plan) {
+  if (plan.model_parts == 1) return "";
+  return plan.model_parts == 2 ? "half of the model for " : fmt::format("1/{} of the model for ", plan.model_parts);
 }
 
 std::string recommendation(const ProcessesPlan& plan) {
@@ -67,9 +74,11 @@ Transfer estimate_transfer(const DeviceInfo& gpu) {
 ProcessesPlan plan_processes(const Config& config, bool end_to_end) {
   const DistributedConfig& distributed = config.distributed;
   return {.processes = distributed.processes,
+          .model_parts = distributed.tensor_parallel,
           .micro_batches = config.training.gradient_accumulation_steps,
           .sent = sent_bytes(config, end_to_end, distributed.processes),
           .may_send_less = distributed.reduce_dtype == ReduceDtype::float32 && distributed.lanes == 1 &&
+                           distributed.tensor_parallel == 1 &&
                            gradient_type(config.training, end_to_end) == at::kFloat};
 }
 
@@ -78,8 +87,9 @@ Check check_processes(const ProcessesPlan& plan) {
   std::string detail =
       fmt::format("{} {}: each takes about {}, computes {}{} of the {} of an update, and sends {}", plan.processes,
                   plan.threads > 0 ? "with " + plural(plan.threads, "thread") : "on a GPU each",
-                  format_bytes(plan.memory), plan.micro_batches % plan.processes > 0 ? "up to " : "", most,
-                  plural(plan.micro_batches, "micro-batch"), format_bytes(plan.sent));
+                  format_bytes(plan.memory),
+                  (plan.micro_batches % (plan.processes / plan.model_parts) > 0 ? "up to " : "") + share_of_model(plan),
+                  most, plural(plan.micro_batches, "micro-batch"), format_bytes(plan.sent));
   if (plan.computing > 0) {
     detail +=
         fmt::format("; a step is {} of computing ({})", format_short_duration(plan.computing), plan.computing_source);
@@ -90,11 +100,9 @@ Check check_processes(const ProcessesPlan& plan) {
   Check check = is_compared && plan.gain() < 1
                     ? warned("processes", detail, "set distributed.processes: 1, which is faster")
                     : passed("processes", detail);
-  check.values = {{"processes", plan.processes},
-                  {"micro_batches", plan.micro_batches},
-                  {"most_micro_batches", most},
-                  {"bytes_of_each", plan.memory},
-                  {"bytes_sent_per_update", plan.sent}};
+  check.values = {{"processes", plan.processes},         {"model_parts", plan.model_parts},
+                  {"micro_batches", plan.micro_batches}, {"most_micro_batches", most},
+                  {"bytes_of_each", plan.memory},        {"bytes_sent_per_update", plan.sent}};
   if (plan.threads > 0) check.values.emplace_back("threads", plan.threads);
   if (plan.computing > 0) check.values.emplace_back("computing_seconds", plan.computing);
   if (plan.sending > 0) check.values.emplace_back("sending_seconds", plan.sending);

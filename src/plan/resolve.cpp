@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "gpt/config/batch.h"
+#include "gpt/config/tensor_parallel.h"
 #include "gpt/core/error.h"
 #include "gpt/core/processors.h"
 #include "gpt/plan/batch_choice.h"
@@ -16,8 +17,8 @@ namespace gpt::plan {
 namespace {
 
 void join(run::Setup& setup, const distributed::Group& group) {
-  setup.ranks = group.communicator();
-  setup.config.distributed.processes = setup.ranks->size();
+  setup.mesh = group.mesh();
+  setup.config.distributed.processes = setup.mesh.all->size();
   setup.local_processes = group.ranks().local_size;
 }
 
@@ -48,7 +49,10 @@ void require_no_autocast(const Config& config, const Precision& precision) {
 void keep_choices(run::Setup& setup) {
   const int64_t cores = std::max<int64_t>(1, usable_processors() / setup.local_processes);
   setup.config.data.num_workers = workers_for(setup.config.data, setup.device.device.is_cuda(), cores);
-  divide_update(setup.config, setup.ranks->size());
+  divide_update(setup.config, setup.mesh.all->size());
+  if (const std::string why = config::tensor_parallel_obstacle(setup.config);
+      setup.mesh.tensor->size() > 1 && !why.empty())
+    throw Error(ExitCode::config, "distributed.tensor_parallel: " + why);
   require_no_autocast(setup.config, setup.precision);
   keep_resolved(setup.config.training, setup.precision);  // whose gradients' type depends on the batch
 }
@@ -63,7 +67,7 @@ int64_t count_processes(const Config& config) {
 
 void divide_update(Config& config, int64_t processes) {
   config.distributed.processes = processes;
-  config::deal_out(config.training, std::max(processes, config.distributed.lanes));
+  config::deal_out(config.training, std::max(config.distributed.data_processes(), config.distributed.lanes));
   if (config.distributed.lanes > 1) config.training.precision.gradient_dtype = GradientDtype::float32;
   require_lane_of_each(config);
 }
@@ -89,6 +93,7 @@ run::Setup resolve(const Config& asked) {
   Corpus corpus = load_corpus(asked.data, asked.model.block_size, "", asked.model.vocab_size);
   run::Setup setup =
       run::set_up(asked, std::move(corpus), select_device(asked.device).device, asked.training.precision);
+  setup.config.distributed.tensor_parallel = 1;
   choose_batch_size(setup, /*is_tried=*/false);
   keep_choices(setup);
   return setup;

@@ -78,14 +78,14 @@ class Trials {
   // All processes compute with the loss that the first one has.
   double loss_of(Run& run) const {
     const at::Tensor loss = at::full({1}, run.step().loss().item<double>(), at::kDouble);
-    setup_.ranks->broadcast(loss);
+    setup_.mesh.all->broadcast(loss);
     return loss.item<double>();
   }
 
   // The time is up, by the first process's clock. Throws where a signal ends the program.
   bool must_end() {
     const bool is_late =
-        setup_.ranks->is_first() && std::chrono::duration<double>(Clock::now() - began_).count() > kMostSeconds;
+        setup_.mesh.all->is_first() && std::chrono::duration<double>(Clock::now() - began_).count() > kMostSeconds;
     const Decision decided = decisions_.agree({.stop_signal = process::stop_signal(), .is_time = is_late});
     if (decided.stop_signal != 0) {
       process::request_stop(static_cast<int>(decided.stop_signal));
@@ -96,7 +96,7 @@ class Trials {
 
   Setup setup_;
   const Beginning& begins_;
-  Decisions decisions_{setup_.ranks};
+  Decisions decisions_{setup_.mesh.all};
   const Clock::time_point began_ = Clock::now();
   bool is_checked_ = false;
 };
@@ -113,7 +113,7 @@ int64_t search_updates(const Setup& setup, int64_t run_steps) {
   const double speed = is_cuda ? kCardShare * device.peak_flops(setup.precision.dtype).value_or(kCardSpeed / kCardShare)
                                : kCoreSpeed * static_cast<double>(at::get_num_threads());
   const auto micro_batches =
-      static_cast<double>(training.gradient_accumulation_steps) / static_cast<double>(setup.ranks->size());
+      static_cast<double>(training.gradient_accumulation_steps) / static_cast<double>(setup.mesh.data->size());
   const double per_token = flops_per_token(config.model, parameter_table(config.model, training.freeze));
   const double micro_batch = per_token * static_cast<double>(training.batch_size * config.model.block_size) / speed;
   constexpr double kOverhead = 2e-3;  // seconds of a micro-batch, whatever its size
@@ -128,7 +128,7 @@ std::optional<FoundRate> find_rate(const Setup& setup, const Beginning& begins) 
   const ScheduleConfig& schedule = setup.config.training.schedule;
   // What the first process's device allows, as all processes have to make the same runs.
   const at::Tensor updates = at::full({1}, search_updates(setup, run_steps), at::kLong);
-  setup.ranks->broadcast(updates);
+  setup.mesh.all->broadcast(updates);
   const RateSearch search = plan_search(schedule.lr_schedule == LrSchedule::constant ? 0 : schedule.min_lr,
                                         updates.item<int64_t>(), run_steps);
   if (search.rates.size() < 2) {
@@ -141,7 +141,7 @@ std::optional<FoundRate> find_rate(const Setup& setup, const Beginning& begins) 
                   plural(search.lengths.back(), "update"), search.rates.front(), search.rates.back()));
   Trials trials(setup, begins);
   auto found = search_rate(search, [&](double rate, int64_t updates) {
-    if (setup.ranks->is_first())
+    if (setup.mesh.all->is_first())
       log::status(fmt::format("looking for the learning rate: {} at {:.3g}", plural(updates, "update"), rate));
     return trials.run(rate, updates);
   });

@@ -1,11 +1,15 @@
 #include "gpt/run/gathered_state.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <string>
 #include <utility>
 #include <vector>
+
+#include "gpt/ops/moments.h"
 
 namespace gpt::run {
 namespace {
@@ -44,10 +48,9 @@ at::Tensor gathered_slot(const std::vector<StateStretch>& own, size_t slot, cons
   return whole;
 }
 
-}  // namespace
-
-OptimizerState gathered_state(const Optimizer& optimizer, const Parameters& parameters, const OptimizerConfig& config,
-                              distributed::Communicator& ranks) {
+// Of the part of the model that this process has.
+OptimizerState undivided_state(const Optimizer& optimizer, const Parameters& parameters, const OptimizerConfig& config,
+                               distributed::Communicator& ranks) {
   const std::vector<StateStretch>& own = optimizer.stretches();
   std::vector<StateStretch> whole;
   for (const StateRange& range : state_ranges(parameters.rows(), parameters.layout(), config)) {
@@ -60,8 +63,8 @@ OptimizerState gathered_state(const Optimizer& optimizer, const Parameters& para
   return named_state(parameters.rows(), parameters.layout(), whole, optimizer.step_count());
 }
 
-NamedTensors gathered_values(const Parameters& parameters, distributed::Communicator& ranks) {
-  if (!parameters.divided_values()) return parameters.values();
+// Weights of which each process keeps its spans.
+NamedTensors undivided_values(const Parameters& parameters, distributed::Communicator& ranks) {
   std::vector<StateStretch> own;
   for (const auto& [span, values] : parameters.divided_values()->own())
     own.push_back(
@@ -75,6 +78,78 @@ NamedTensors gathered_values(const Parameters& parameters, distributed::Communic
     values.emplace_back(row.name, flat.narrow(0, parameters.layout().offsets[i], row.count()).view(row.shape));
   }
   return values;
+}
+
+// The whole tensor of a row that is cut, at the first process, from the part of each. As above, the others add zeros.
+at::Tensor whole_tensor(const ParameterRow& row, const at::Tensor& part, distributed::Communicator& tensor) {
+  constexpr int64_t kNumber = sizeof(int64_t);
+  const int64_t size = row.whole_count() * static_cast<int64_t>(part.element_size());
+  const at::Tensor bytes = at::zeros({at::divup(size, kNumber) * kNumber}, at::kByte),
+                   whole = bytes.narrow(0, 0, size).view(part.scalar_type()).view(row.whole_shape());
+  put_part(row, part.detach(), whole);
+  tensor.sum(bytes.view(at::kLong));
+  return tensor.is_first() ? whole : at::Tensor();
+}
+
+const at::Tensor* tensor_named(const NamedTensors& tensors, const std::string& name) {
+  const auto found =
+      std::find_if(tensors.begin(), tensors.end(), [&name](const auto& tensor) { return tensor.first == name; });
+  return found == tensors.end() ? nullptr : &found->second;
+}
+
+// Those of a slot, at the first process. Codes belong to the blocks of a part: their values are brought together and rounded anew.
+void gather_slot(const std::string& name, const std::vector<ParameterRow>& rows, const OptimizerState& parts,
+                 distributed::Communicator& tensor, OptimizerState& whole) {
+  const ops::MomentKind kind = may_be_negative(name) ? ops::MomentKind::first : ops::MomentKind::second;
+  const std::string name_of_maxima = name + "_max";
+  for (const ParameterRow& row : rows) {
+    const at::Tensor* const part = tensor_named(parts.slot(name), row.name);
+    if (!part) continue;
+    ops::QuantizedMoments moments{*part, {}};
+    if (const at::Tensor* const maxima = tensor_named(parts.slot(name_of_maxima), row.name)) moments.maxima = *maxima;
+    const bool has_codes = moments.maxima.defined();
+    const auto values = [&] { return ops::dequantized({moments.codes.cpu(), moments.maxima.cpu()}, kind); };
+    if (row.cut) moments = {whole_tensor(row, has_codes ? values() : *part, tensor), {}};
+    if (!tensor.is_first()) continue;
+    if (row.cut && has_codes) moments = ops::quantized(moments.codes, kind);
+    whole.slot(name).emplace_back(row.name, moments.codes);
+    if (has_codes) whole.slot(name_of_maxima).emplace_back(row.name, moments.maxima);
+  }
+}
+
+OptimizerState whole_state(const OptimizerState& parts, const std::vector<ParameterRow>& rows,
+                           distributed::Communicator& tensor) {
+  OptimizerState whole{{}, parts.step_count};
+  for (const auto& [name, tensors] : parts.slots) whole.slots.emplace_back(name, NamedTensors());
+  for (const auto& [name, tensors] : parts.slots)
+    if (!name.ends_with("_max")) gather_slot(name, rows, parts, tensor, whole);
+  return whole;
+}
+
+NamedTensors whole_model(const Parameters& parameters, distributed::Communicator& tensor) {
+  NamedTensors whole;
+  for (size_t i = 0; i < parameters.rows().size(); ++i) {
+    const ParameterRow& row = parameters.rows()[i];
+    const at::Tensor part = parameters[i].value().detach();
+    whole.emplace_back(row.name, row.cut ? whole_tensor(row, part, tensor) : part);
+  }
+  return whole;
+}
+
+}  // namespace
+
+GatheredState gathered_state(const Optimizer& optimizer, const Parameters& parameters, const OptimizerConfig& config,
+                             const Division& division) {
+  GatheredState state;
+  state.optimizer =
+      division.divides_state ? undivided_state(optimizer, parameters, config, *division.ranks) : optimizer.state();
+  if (division.divides_weights) state.model = undivided_values(parameters, *division.ranks);
+  if (!division.divides_model()) return state;
+  if (!division.ranks->is_first()) return {};  // others have the same parts
+  const at::NoGradGuard no_gradients;
+  state.optimizer = whole_state(state.optimizer, parameters.rows(), *division.tensor);
+  state.model = whole_model(parameters, *division.tensor);
+  return division.tensor->is_first() ? std::move(state) : GatheredState();
 }
 
 }  // namespace gpt::run

@@ -10,6 +10,25 @@
 #include "gpt/ops/flat_norm.h"
 
 namespace gpt::run {
+namespace {
+
+at::Tensor cut_blocks(const Parameters& parameters) {
+  const FlatLayout& layout = parameters.layout();
+  const at::Tensor blocks =
+      at::zeros({layout.trained_size / kParameterAlignment}, at::TensorOptions(parameters.device()).dtype(at::kBool));
+  for (size_t i = 0; i < parameters.rows().size(); ++i) {
+    const ParameterRow& row = parameters.rows()[i];
+    if (!row.is_trained || !row.cut) continue;
+    blocks
+        .slice(0, layout.offsets[i] / kParameterAlignment,
+               aligned_end(layout.offsets[i] + row.count()) / kParameterAlignment)
+        .fill_(true);
+  }
+  return blocks;
+}
+
+}  // namespace
+
 Reducer::Reducer(Parameters parameters, Division division)
     : parameters_(std::move(parameters)),
       division_(std::move(division)),
@@ -18,6 +37,7 @@ Reducer::Reducer(Parameters parameters, Division division)
       spans_(division_.spans(parameters_.rows(), parameters_.layout())) {
   for (const Segment& segment : division_.segments(parameters_.rows(), parameters_.layout()))
     stretches_.insert(stretches_.end(), segment.begin(), segment.end());
+  if (division_.divides_model()) is_cut_ = cut_blocks(parameters_);
 }
 
 void Reducer::begin(const std::vector<bool>& has_gradients) {
@@ -47,9 +67,28 @@ void Reducer::finish() {
   }
 }
 
-// The processes' spans have the blocks of all between them, so that each adds zeros to what it has not.
 at::Tensor Reducer::norm(const at::Tensor& loss) const {
-  if (!division_.divides_state) return ops::flat_norm(parameters_.flat_gradients());
+  if (division_.divides_model()) return norm_of_parts(block_norms(loss));
+  return division_.divides_state ? ops::norm_of_blocks(block_norms(loss))
+                                 : ops::flat_norm(parameters_.flat_gradients());
+}
+
+// The numbers that are added are those of each process's own blocks, and the norm of what all have, in their order.
+at::Tensor Reducer::norm_of_parts(const at::Tensor& block_norms) const {
+  distributed::Communicator& tensor = *division_.tensor;
+  const auto norm_where = [&](const at::Tensor& is_wanted) {
+    return ops::norm_of_blocks(block_norms.masked_fill(is_wanted.logical_not(), 0));
+  };
+  const at::Tensor norms = at::zeros({tensor.size() + 1}, block_norms.options());
+  norms[tensor.rank()].copy_(norm_where(is_cut_));
+  tensor.sum(norms);
+  norms[tensor.size()].copy_(norm_where(is_cut_.logical_not()));
+  return ops::norm_of_blocks(norms);
+}
+
+// Where processes divide the state, their spans have the blocks of all between them, so that each adds zeros to what it has not.
+at::Tensor Reducer::block_norms(const at::Tensor& loss) const {
+  if (!division_.divides_state) return ops::block_norms(parameters_.flat_gradients());
   const int64_t blocks = parameters_.layout().trained_size / kParameterAlignment;
   const at::Tensor sent = at::zeros({blocks + 1}, parameters_.device()), norms = sent.slice(0, 0, blocks);
   for (const FlatSpan& span : spans_)
@@ -58,7 +97,7 @@ at::Tensor Reducer::norm(const at::Tensor& loss) const {
   sent[blocks].copy_(loss);
   division_.ranks->sum(sent);
   loss.copy_(sent[blocks]);
-  return ops::norm_of_blocks(norms);
+  return norms;
 }
 
 void Reducer::gather_values() {

@@ -19,28 +19,43 @@
 namespace gpt::run {
 namespace {
 
-Division division_of(const Setup& setup) { return {setup.ranks, setup.config.distributed}; }
+Division division_of(const Setup& setup) { return {setup.mesh, setup.config.distributed}; }
 
 TrainStep make_step(State& state, const Setup& setup, const TrainingConfig& training, Recorder recorder) {
   return {state.model,         *state.optimizer, state.scaler,         setup.precision,    training,
           std::move(recorder), state.counts(),   state.dropout_seed(), division_of(setup), state.watch()};
 }
 
+// As CUDA graphs, within which processes cannot speak to each other.
+bool may_record(const Division& division) { return !division.divides_gradients && !division.divides_model(); }
+
 // With Muon each process computes the whole update, in many products, whose last bits depend on all of this.
 void require_equal_processes(const Setup& setup) {
-  if (!setup.config.training.optimizer.has_muon() || setup.ranks->size() == 1) return;
+  if (!setup.config.training.optimizer.has_muon() || setup.mesh.all->size() == 1) return;
   std::string own = fmt::format("{} {}", setup.device.name, name_of(newton_schulz_type(setup.device)));
   for (const auto& [what, value] : run_environment(at::kCPU)) own += fmt::format("\n{}: {}", what, value);
   const auto hash = static_cast<int64_t>(hash64(own) >> 1);
   const at::Tensor first = at::full({1}, hash, at::kLong);
-  setup.ranks->broadcast(first);
+  setup.mesh.all->broadcast(first);
   const at::Tensor differs = at::full({1}, first.item<int64_t>() == hash ? 0 : 1, at::kLong);
-  setup.ranks->begin_largest(differs)();
+  setup.mesh.all->begin_largest(differs)();
   if (differs.item<int64_t>() == 0) return;
   throw Error(
       ExitCode::config,
       "training.optimizer: with Muon all processes of a run need equal processors, as many threads and the same "
       "build, since each computes the whole update; use optimizer: adamw, or machines that are alike");
+}
+
+// Processors may draw normal numbers with other roundings.
+void make_equal(const distributed::Mesh& mesh, const Parameters& parameters) {
+  if (mesh.all->size() == 1) return;
+  if (mesh.data->size() > 1)
+    for (const at::Tensor& part : parameters.kept_values()) mesh.data->broadcast(part);
+  if (mesh.tensor->size() > 1) {
+    for (size_t i = 0; i < parameters.rows().size(); ++i)
+      if (!parameters.rows()[i].cut) mesh.tensor->broadcast(parameters[i].value().detach());
+  }
+  parameters.round_values();
 }
 
 }  // namespace
@@ -57,38 +72,40 @@ Run::Run(const Setup& setup, const Beginning& begins, const MakeRecorder& make_r
     schedule_.warmup_steps = state_.warmup_steps = gpt::warmup_steps(schedule_, plan_.total_steps);
   }
   require_equal_processes(setup);
-  // Processors may draw normal numbers with other roundings.
   if (state_.model.layer_weights()) {
     state_.model.layer_weights()->values_changed();  // each part is its owner's
-  } else if (setup.ranks->size() > 1) {
-    for (const at::Tensor& part : state_.model.parameters().kept_values()) setup.ranks->broadcast(part);
-    state_.model.parameters().round_values();
+  } else {
+    make_equal(setup.mesh, state_.model.parameters());
   }
   step_.emplace(make_step(state_, setup, training,
                           make_recorder ? make_recorder(state_.model)
-                          : division_of(setup).divides_gradients
+                          : !may_record(division_of(setup))
                               ? Recorder()
                               : recorder_for(training, setup.config.model, setup.device.device)));
 }
 
 bool Run::check_operators() {
   TrainingConfig training = setup_.config.training;
-  if (division_of(setup_).divides_gradients &&
-      effective_mode(training, state_.model.config(), setup_.device.device).records)
+  if (!may_record(division_of(setup_)) && effective_mode(training, state_.model.config(), setup_.device.device).records)
     log::info(fmt::format(
-        "With distributed.zero: {} no CUDA graphs are recorded, because gradients are sent in every micro-batch",
-        setup_.config.distributed.zero));
+        "With distributed.{} no CUDA graphs are recorded, because processes speak to each other in every micro-batch",
+        division_of(setup_).divides_model() ? "tensor_parallel"
+                                            : fmt::format("zero: {}", setup_.config.distributed.zero)));
   if (!training.execution.use_compile) {
     (void)compile_model(state_.model, training, setup_.precision);
     return false;
   }
   const bool works = compile_model(state_.model, training, setup_.precision);
   const at::Tensor failed = at::full({1}, works ? 0 : 1, at::kLong);  // all processes compute alike
-  setup_.ranks->begin_largest(failed)();
+  setup_.mesh.all->begin_largest(failed)();
   if (failed.item<int64_t>() == 0) {
     reset_memory_peak(setup_.device.device);  // LibTorch's operators took more than a step does
     return true;
   }
+  if (division_of(setup_).divides_model())
+    throw Error(
+        ExitCode::config,
+        "distributed.tensor_parallel needs the operators of use_compile, which failed here or in another process; set it to 1");
   if (division_of(setup_).divides_gradients)
     throw Error(ExitCode::config,
                 fmt::format("distributed.zero: {} needs the operators of use_compile, which failed here or in another "
@@ -138,7 +155,7 @@ Evaluator& Run::evaluator() {
                        EvaluationRule{.eval_batches = training.cadence.eval_batches,
                                       .sequences = state_.eval_sequences.value_or(0),
                                       .takes_neighbours = !state_.eval_sequences},
-                       setup_.device.device, setup_.precision, setup_.ranks);
+                       setup_.device.device, setup_.precision, setup_.mesh.data);
   }
   return *evaluator_;
 }

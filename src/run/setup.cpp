@@ -19,7 +19,7 @@ Setup set_up(Config config, Corpus corpus, at::Device device, const PrecisionCon
 Setup for_trial(Setup setup) {
   setup.config.data.stages.clear();
   setup.config.data.order = DataOrder::random;
-  setup.ranks = distributed::alone();
+  setup.mesh = distributed::no_mesh();
   return setup;
 }
 

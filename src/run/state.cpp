@@ -16,10 +16,10 @@
 #include "gpt/device/random_state.h"
 #include "gpt/layout/freeze.h"
 #include "gpt/model/compile.h"
+#include "gpt/model/tensor_parallel.h"
 #include "gpt/ops/fused.h"
 #include "gpt/optim/make_optimizer.h"
 #include "gpt/run/divided_weights.h"
-#include "gpt/run/gathered_state.h"
 
 namespace gpt::run {
 namespace {
@@ -42,12 +42,18 @@ ParameterTypes types_of(const TrainingConfig& training, const Precision& precisi
 // With the weights, or new ones. Where they are divided each process keeps its part of one parameter after the other.
 GPT make_model(const Config& config, at::Device device, const ParameterTypes& types, const NamedTensors* weights,
                const Division& division) {
-  std::vector<ParameterRow> rows = parameter_table(config.model, config.training.freeze);
+  const std::vector<std::string>& frozen = config.training.freeze;
+  const uint64_t seed = stream_seed(config, kWeights);
+  if (!division.divides_weights) {
+    return weights ? GPT(config.model, device, *weights, types, frozen, division.part())
+                   : GPT(config.model, device, seed, types, frozen, division.part());
+  }
+  std::vector<ParameterRow> rows = parameter_table(config.model, frozen);
   auto values = division.values(rows, flat_layout(rows));
   Parameters parameters(std::move(rows), device, types, std::move(values));
-  weights ? parameters.copy_from(*weights) : parameters.draw(stream_seed(config, kWeights));
+  weights ? parameters.copy_from(*weights) : parameters.draw(seed);
   GPT model(config.model, parameters, ops::fused_operators());
-  if (division.divides_weights) model.set_layer_weights(std::make_shared<DividedWeights>(parameters, division));
+  model.set_layer_weights(std::make_shared<DividedWeights>(parameters, division));
   return model;
 }
 
@@ -100,14 +106,15 @@ State::State(const Config& config, const Corpus& corpus, at::Device device, cons
       counts_(ops::no_updates(device)),
       watch_(watch_for(config.training.cadence.divergence, device)) {
   seed_generators(dropout_seed());
-  model.set_operators(select_operators(config.training.execution, device));
+  model.set_operators(
+      tensor_parallel(select_operators(config.training.execution, device), division.tensor, config.model));
   model.set_gradient_checkpointing(config.training.execution.gradient_checkpointing);
   model.train(true);
   if (start) restore(*start);
   // LibTorch's own operators draw dropout from the generators, and processes must not draw the same for different sequences.
-  if (!division.ranks->is_first())
+  if (division.rank_of_all() > 0)
     seed_generators(
-        mix64(dropout_seed() + mix64(static_cast<uint64_t>(step)) + static_cast<uint64_t>(division.ranks->rank())));
+        mix64(dropout_seed() + mix64(static_cast<uint64_t>(step)) + static_cast<uint64_t>(division.rank_of_all())));
 }
 
 void State::seed_generators(uint64_t seed) const {
@@ -139,17 +146,16 @@ void State::rewind(const Cursor& cursor) {
 uint64_t State::checkpoint_bytes() const { return checkpoint_file_bytes(config_, corpus_.tokenizer.get()); }
 
 void State::gather() {
-  if (!division_.divides_state || gathered_) return;
-  gathered_ = Gathered{.model = gathered_values(model.parameters(), *division_.ranks),
-                       .optimizer = gathered_state(*optimizer, model.parameters(), config_.training.optimizer,
-                                                   *division_.ranks)};
+  if (is_divided() && !gathered_)
+    gathered_ = gathered_state(*optimizer, model.parameters(), config_.training.optimizer, division_);
 }
 
 Checkpoint State::capture() const {
   TORCH_CHECK(can_capture(), "State: capture() without gather()");
   Checkpoint saved;
   saved.step = step;
-  saved.model = gathered_ ? gathered_->model : model.parameters().values();
+  const bool has_parts = division_.divides_model() || division_.divides_weights;
+  saved.model = has_parts ? gathered_->model : model.parameters().values();
   saved.optimizer = gathered_ ? gathered_->optimizer : optimizer->state();
   if (scaler.enabled()) {
     saved.scaler_scale = scaler.scale_value();

@@ -83,7 +83,8 @@ void announce_methods(const run::Setup& setup) {
   if (precision.tf32) log::success("Enabled TF32");
   if (precision.grad_scaler) log::success("GradScaler on the device");
   log::success(fmt::format("Using {}", name_of_optimizer(config.training.optimizer)));
-  if (const std::string muon = plan::describe_muon(config.model, config.training, setup.ranks->size()); !muon.empty())
+  if (const std::string muon = plan::describe_muon(config.model, config.training, setup.mesh.all->size());
+      !muon.empty())
     log::info(muon);
   const std::vector<ParameterRow> rows = parameter_table(config.model, config.training.freeze);
   const StateBytes state = state_bytes(rows, flat_layout(rows), config.training.optimizer);
@@ -112,10 +113,14 @@ void announce_processes(const distributed::Group& group, at::Device device, cons
     log::info(fmt::format("Using {} of {} GPUs; distributed.processes: auto uses all", ranks.local_size, gpu_count()));
   }
   if (ranks.size == 1) return;
-  log::success(fmt::format("{} processes, started by {}, {} each; they meet {}{}", ranks.size, ranks.launcher,
+  log::success(fmt::format("{} processes, started by {}, {} each; they meet {}{}{}", ranks.size, ranks.launcher,
                            plural(at::get_num_threads(), "thread"),
                            ranks.address.empty() ? "in a file of output_dir"
                                                  : fmt::format("at {}:{}", ranks.address, ranks.port),
+                           asked.tensor_parallel == 1 ? ""
+                           : asked.tensor_parallel == ranks.size
+                               ? "; they divide the model"
+                               : fmt::format("; each {} of them divide the model", asked.tensor_parallel),
                            asked.zero == 0   ? ""
                            : asked.zero == 1 ? "; each has a part of the optimizer's state"
                            : asked.zero == 2
@@ -235,11 +240,11 @@ std::vector<Idle> idle_settings(const run::Setup& setup, bool resident) {
       {config.model.position == Position::learned, "model.rope_theta", "model.position is learned"},
       {cadence.sample_interval.count == 0, "training.sample_tokens", no_samples},
       {cadence.sample_interval.count == 0, "training.sample_prompt", no_samples},
-      {setup.ranks->size() == 1, "distributed.zero", "one process has all of the optimizer's state"},
-      {setup.ranks->size() == 1, "distributed.reduce_dtype", "one process sends no gradients"},
-      {setup.ranks->size() == 1, "distributed.timeout", "there is one process"},
-      {setup.ranks->size() == 1, "distributed.restarts", "there is one process"},
-      {setup.ranks->size() == 1, "distributed.min_processes", "there is one process"},
+      {setup.mesh.data->size() == 1, "distributed.zero", "no other process has the same part of the model"},
+      {setup.mesh.data->size() == 1, "distributed.reduce_dtype", "no gradients are sent"},
+      {setup.mesh.all->size() == 1, "distributed.timeout", "there is one process"},
+      {setup.mesh.all->size() == 1, "distributed.restarts", "there is one process"},
+      {setup.mesh.all->size() == 1, "distributed.min_processes", "there is one process"},
       {setup.corpus.validation.size() == 0 && cadence.eval_tasks.empty(), "training.eval_interval",
        "the data has no validation split"},
       {setup.corpus.validation.size() == 0, "training.patience", "the data has no validation split"},

@@ -289,7 +289,7 @@ void CheckpointKeeper::require_folder() {
     throw Error(
         ExitCode::disk,
         fmt::format("{} is no longer the folder in which this run began ({}): the updates after step {} are lost, "
-                    "because each process has a part of the optimizer's state (distributed.zero)",
+                    "because each process has a part of the state (distributed.zero, tensor_parallel)",
                     folder_.path(), refuge.reason, saved_step_));
   }
   save_checkpoint(refuge.path + "/" + kLastCheckpoint, state_.capture());

@@ -29,7 +29,7 @@ std::optional<std::string> Divergence::go_back(const ops::Spike& spike) {
   const DivergenceConfig& config = cadence_.divergence;
   const int64_t applied = state_.step - state_.skipped_steps();
   if (applied == applied_when_back_) return std::nullopt;
-  const std::optional<Checkpoint> checkpoint = checkpoints_.before_spike(*run_.setup().ranks);
+  const std::optional<Checkpoint> checkpoint = checkpoints_.before_spike(*run_.setup().mesh.all);
   if (!checkpoint) return describe(spike) + ", and there is no checkpoint to go back to";
   applied_when_back_ = checkpoint->step - checkpoint->skipped_steps;
   if (applied == applied_when_back_) return std::nullopt;

@@ -17,7 +17,7 @@ std::optional<EfficiencyRecord> measure_efficiency(const run::Setup& setup, cons
   const auto count = static_cast<double>(steps.steps);
   const auto work = plan::work_of_step(setup.config.model, setup.config.training, setup.precision,
                                        /*tokens=*/static_cast<double>(steps.tokens) / count /
-                                           static_cast<double>(setup.ranks->size()));
+                                           static_cast<double>(setup.mesh.all->size()));
   try {
     const plan::MachineSpeed speed = plan::measure_machine(setup.device.device, setup.precision.compute_type());
     return EfficiencyRecord{.step_ms = 1e3 * steps.seconds / count,

@@ -76,7 +76,7 @@ void settle_learning_rate(run::Setup& setup, const run::Beginning& begins, const
   }
   schedule.finds_learning_rate = false;
   schedule.learning_rate = found ? found->rate : std::max(schedule.learning_rate, least);
-  if (!setup.ranks->is_first()) return;
+  if (!setup.mesh.all->is_first()) return;
   if (found) return tell(*found, folder.path() + "/" + kRateChart);
   log::warn(fmt::format(
       "no learning rate was found in three minutes, because updates of this model take long or diverge at every rate: "

@@ -214,10 +214,12 @@ ExitCode train_as(const distributed::Ranks& ranks, const config::CommandLine& co
   DeviceChoice choice =
       select_device_of(ranks, asked.device);  // so that a missing one is reported before a text is prepared
   choice.is_wished = command.origins.count("use_gpu") > 0;
-  const distributed::Group group(ranks, choice.device, asked.output_dir, asked.distributed.timeout);
+  distributed::require_mesh(ranks.size, asked.distributed.tensor_parallel);
+  distributed::Group group(ranks, choice.device, asked.output_dir, asked.distributed.timeout);
   const ForwardedWarnings forwarded(group);
   try {
     run::require_same_command(group, asked);
+    group.arrange(asked.distributed.tensor_parallel);
     TrainOptions now = options;
     now.restart = options.restart && ranks.restart == 0;  // its launcher starts it again: the older run is set aside
     const ExitCode code = group.is_first() ? train_as_first(command, now, choice, group)
@@ -256,6 +258,7 @@ ExitCode train(const config::CommandLine& command, const TrainOptions& options) 
   }
   DistributedConfig distributed = asked.distributed;
   distributed.processes = plan::count_processes(asked);
+  if (ranks.size == 1) distributed::require_mesh(distributed.processes, distributed.tensor_parallel);
   if (ranks.size == 1 && distributed.processes > 1)
     return static_cast<ExitCode>(distributed::launch(options.arguments, distributed));
   return train_as(ranks, command, options);

@@ -41,7 +41,7 @@ Trainer::Trainer(run::Run& run, const run::Folder& folder, Listeners& listeners,
       forecast_(plan_, run::evaluation_steps(training(), run.model().config().block_size,
                                              run::evaluation_tokens(training(), run.model().config().block_size,
                                                                     setup_.corpus.validation.size()))),
-      checkpoints_(state_, folder, plan_, cadence(), listeners, forecast_, is_saved, setup_.ranks->is_first()),
+      checkpoints_(state_, folder, plan_, cadence(), listeners, forecast_, is_saved, setup_.mesh.all->is_first()),
       memory_watch_(training().execution.memory_check),
       first_step_(state_.step) {
   logged_.step = epoch_.step = state_.step;
@@ -107,9 +107,9 @@ bool Trainer::update() {
   activity_ = kUpdate;
   std::optional<int64_t> tokens;
   try {
-    const double waited = setup_.ranks->seconds_waited();
+    const double waited = setup_.mesh.seconds_waited();
     tokens = run_.update([this] { return must_stop(); });
-    waited_ += setup_.ranks->seconds_waited() - waited;
+    waited_ += setup_.mesh.seconds_waited() - waited;
   } catch (const std::exception&) {
     const std::string file = map_faults::changed_file();
     if (file.empty()) throw;
@@ -175,7 +175,7 @@ void Trainer::close_log_interval(double learning_rate) {
     m.tokens_per_second = static_cast<double>(tokens) / seconds;
     m.sequences_per_second = m.tokens_per_second / static_cast<double>(state_.model.config().block_size);
     if (const auto peak = setup_.device.peak_flops(setup_.precision.dtype)) {
-      const auto devices = static_cast<double>(setup_.ranks->size());
+      const auto devices = static_cast<double>(setup_.mesh.all->size());
       m.mfu = m.tokens_per_second * state_.model.flops_per_token() / (*peak * devices);
     }
     m.peak_memory_mb = peak_allocated_bytes(device()) / 1e6;
@@ -191,12 +191,12 @@ void Trainer::close_log_interval(double learning_rate) {
 
 // Of all processes, in ms, from the seconds of this one: the slowest one waits least.
 std::vector<double> Trainer::waits(double own) const {
-  const int64_t processes = setup_.ranks->size();
+  const int64_t processes = setup_.mesh.all->size();
   if (processes == 1 || device().is_cuda()) return {};  // a GPU's host also waits for its own computing
   const at::Tensor all = at::zeros({processes}, at::kDouble);
-  all[setup_.ranks->rank()] = 1e3 * own;
+  all[setup_.mesh.all->rank()] = 1e3 * own;
   try {
-    setup_.ranks->sum(all);
+    setup_.mesh.all->sum(all);
   } catch (const Error& error) {
     if (error.code() != ExitCode::peer) throw;
     return {};  // this step has its line all the same; the next one finds out who is lost
@@ -247,11 +247,12 @@ void Trainer::periodic_work() {
   }
   checkpoints_.begin_writing();
   if (run::due(plan_.sample_every, state_.step) && !is_interrupted()) {
+    // All that have a part of the first process's model take part in its sample.
     work_apart(state_.model, [this] {
-      if (setup_.ranks->is_first()) write_sample();
+      if (setup_.mesh.data->is_first()) write_sample();
     });
   }
-  if (setup_.ranks->size() == 1) saves_ = process::take_save_request() || saves_;
+  if (setup_.mesh.all->size() == 1) saves_ = process::take_save_request() || saves_;
   if (std::exchange(saves_, false)) {
     write_losses();
     state_.gather();
@@ -323,9 +324,9 @@ std::optional<std::vector<TaskRecord>> Trainer::evaluate_tasks() {
     const auto stop = [this](const std::string& task) {
       bar_.show_activity(task);
       process_memory::sample();
-      return process::stop_signal() != 0 || memory_watch_.is_running_out();
+      return is_any(process::stop_signal() != 0 || memory_watch_.is_running_out());
     };
-    records = tasks_.run(state_.model, setup_.precision.autocast_type(), *setup_.ranks, stop);
+    records = tasks_.run(state_.model, setup_.precision.autocast_type(), *setup_.mesh.data, stop);
     const bool is_stopped = records.empty();
     release_memory();
     if (must_stop() || is_stopped) return std::nullopt;
@@ -346,7 +347,7 @@ void Trainer::tell_tasks(const std::vector<TaskRecord>& tasks) {
 void Trainer::follow_plateau(double loss) {
   if (training().schedule.lr_schedule != LrSchedule::plateau) return;
   const at::Tensor of_first = at::full({1}, loss, at::kDouble);
-  setup_.ranks->broadcast(of_first);
+  setup_.mesh.all->broadcast(of_first);
   if (!take_note(state_.plateau, training().schedule, of_first.item<double>())) return;
   const std::string what =
       fmt::format("the learning rate is {:.3g} from now on, because the validation loss has stopped improving",
@@ -358,8 +359,8 @@ void Trainer::follow_plateau(double loss) {
 // Only the first process knows whether the file of an earlier best could be written.
 void Trainer::agree_on_best() {
   const at::Tensor best = at::full({1}, state_.best_val_loss, at::kDouble);
-  setup_.ranks->broadcast(best);
-  if (!setup_.ranks->is_first()) state_.best_val_loss = best.item<double>();
+  setup_.mesh.all->broadcast(best);
+  if (!setup_.mesh.all->is_first()) state_.best_val_loss = best.item<double>();
 }
 
 // Once for each rise beyond what the sample of the split explains.
@@ -402,6 +403,13 @@ void Trainer::write_losses() {
   listeners_.losses(records);
 }
 
+// Whether it is so in one of the processes that divide the model, which must go on alike.
+bool Trainer::is_any(bool here) const {
+  const at::Tensor largest = at::full({1}, here ? 1 : 0, at::kLong);
+  setup_.mesh.tensor->begin_largest(largest)();
+  return largest.item<int64_t>() != 0;
+}
+
 void Trainer::write_sample() {
   if (!setup_.corpus.tokenizer) return;
   activity_ = "sample";
@@ -413,7 +421,7 @@ void Trainer::write_sample() {
   sampling.start = setup_.corpus.sample_start;
   const auto result = generate(state_.model, *setup_.corpus.tokenizer, cadence().sample_prompt, sampling,
                                generation_type(setup_.precision, device()), [this](std::string_view) {
-                                 return process::stop_signal() == 0 && !memory_watch_.is_running_out();
+                                 return !is_any(process::stop_signal() != 0 || memory_watch_.is_running_out());
                                });
   release_memory();
   forecast_.took(run::Forecast::kSample, watch.running_seconds());

@@ -39,7 +39,7 @@ void Trainer::leave_without_peer(const std::string& what) {
   listeners_.stop({state_.step, fmt::format("by an error ({})", first_line(what))});
   // Only the first process knows what is saved.
   const std::string rest =
-      !setup_.ranks->is_first()
+      !setup_.mesh.all->is_first()
           ? fmt::format("the same command resumes from the last checkpoint in {}, if there is one", folder_.path())
       : checkpoints_.has_saved() ? fmt::format("the same command resumes after step {}, which is saved in {}",
                                                checkpoints_.saved_step(), folder_.checkpoint_path())
@@ -116,7 +116,7 @@ ExitCode Trainer::stop() {
 // Several processes would measure the machine side by side, each at another moment.
 void Trainer::tell_speed() {
   constexpr double kLongRun = 600, kLow = 0.5;
-  if (is_speed_told_ || setup_.ranks->size() > 1 || forecast_.remaining_seconds(state_.step) < kLongRun) return;
+  if (is_speed_told_ || setup_.mesh.all->size() > 1 || forecast_.remaining_seconds(state_.step) < kLongRun) return;
   const auto efficiency = measure_efficiency(setup_, settled_, settled_.seconds);
   if (!efficiency) return;
   is_speed_told_ = true;

@@ -33,6 +33,11 @@ TEST(Launcher, AsManyGoOnUnlessFewerMay) {
   EXPECT_EQ(processes_after(one_lost, config_of(4, 2)), 3);
   EXPECT_EQ(processes_after(one_lost, config_of(4, 2, 4)), 2);  // 3 do not divide them
   EXPECT_EQ(processes_after(one_lost, config_of(4, 1, 4)), 2);
+  DistributedConfig divided = config_of(4, 2);
+  divided.tensor_parallel = 2;
+  EXPECT_EQ(processes_after(one_lost, divided), 2);  // 3 do not divide the model
+  divided.min_processes = 3;
+  EXPECT_EQ(processes_after(one_lost, divided), std::nullopt);
 }
 
 TEST(Launcher, AStoppedProcessIsLostAndTooFewDoNotGoOn) {

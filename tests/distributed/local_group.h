@@ -27,7 +27,7 @@ void in_ranks(int64_t size, const Work& work, double timeout = 60) {
     threads.emplace_back([&, rank] {
       at::set_num_threads(1);
       try {
-        const distributed::Group group(local_rank(rank, size), at::kCPU, folder.path(), timeout);
+        distributed::Group group(local_rank(rank, size), at::kCPU, folder.path(), timeout);
         try {
           work(group);
         } catch (const std::exception& error) {

@@ -105,6 +105,19 @@ class MemoryEstimate(unittest.TestCase):
         saving = blocks / 2 - 2 * blocks / SEVERAL["model.n_layer"]
         self.assertGreater(divided - least, 0.8 * saving, "so are the weights, of which two blocks are there at a time")
 
+    def test_two_processes_that_divide_the_model(self):
+        """While it saves, the first one has whole weights and moments besides its own half."""
+        output = self.folder / "divided"
+        words = programs.flags({**self.common, **SEVERAL, "distributed.tensor_parallel": 2, "output_dir": output})
+        estimate = self.estimate(words)
+        programs.run("gpt-train", *words, check_code=0, timeout=programs.HANGS)
+        saved = torch.load(output / "ckpt.pt", weights_only=True)
+        moments = sum(of_one[slot].nbytes for of_one in saved["optimizer"]["state"].values() for slot in ("exp_avg", "exp_avg_sq"))
+        gathered = moments + sum(value.nbytes for name, value in saved["model"].items() if name != "lm_head.weight")
+        peaks = {line["step"]: 1e6 * line["peak_memory_mb"] for line in programs.metrics(output) if "loss" in line}
+        self.check_peak("divided model, updates", estimate - gathered / 2, peaks[2])
+        self.check_peak("divided model, with a checkpoint", estimate + gathered / 2, peaks[3])
+
     def test_shipped_configurations(self):
         for name in QUICK + (OTHERS if os.environ.get("GPT_ALL_CONFIGS") else []):
             options = {**ACCUMULATED, **(COMMON_CRAWL if name == "common_crawl" else {})}

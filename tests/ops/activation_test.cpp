@@ -142,6 +142,20 @@ TEST_P(ActivationTest, DropoutDrawsTheSameMaskInBothPasses) {
   EXPECT_FALSE(run(2).detach().equal(y.detach()));
 }
 
+// Where processes divide the columns. A GPU's kernels draw for eight at a time.
+TEST_P(ActivationTest, APartOfTheColumnsHasItsPartOfTheMask) {
+  constexpr int64_t kRows = 5, kColumns = 200, kOfPart = 100;
+  const at::Tensor ones = at::ones({kRows, kColumns}, at::dtype(what().type).device(where().device));
+  ops::DropoutSpec dropout = test::dropout_at(where().device, 0.3, /*key=*/4, /*first_sample=*/2);
+  const at::Tensor whole = activate_gated(what().activation, ones, ones, dropout);
+  const bool is_on_cpu = where().device.is_cpu() && !where().is_emulated;
+  for (const int64_t first : {int64_t{0}, int64_t{64}, is_on_cpu ? int64_t{77} : int64_t{72}}) {
+    const at::Tensor part = ones.narrow(1, first, kOfPart).contiguous();
+    dropout.first = first;
+    EXPECT_TRUE(activate_gated(what().activation, part, part, dropout).equal(whole.narrow(1, first, kOfPart))) << first;
+  }
+}
+
 TEST_P(ActivationTest, TheNumberOfThreadsChangesNothing) {
   if (!where().device.is_cpu() || where().is_emulated) GTEST_SKIP() << "about threads of a CPU";
   const at::Tensor gate = draw(1000 * 103).detach().view({1000, 103}), in = draw(1000 * 103).detach().view({1000, 103});

@@ -91,7 +91,7 @@ std::vector<Result> results_of(int64_t processes, const DistributedConfig& distr
   std::vector<Result> results(static_cast<size_t>(processes));
   test::in_ranks(processes, [&](const distributed::Group& group) {
     Setup setup{config, corpus, describe_device(at::kCPU), Precision{}};
-    setup.ranks = group.communicator();
+    setup.mesh = group.mesh();
     results[static_cast<size_t>(group.ranks().rank)] = result_of(setup, updates);
   });
   return results;
@@ -162,7 +162,7 @@ void train_and_save(const Setup& setup, const Beginning& begins, int64_t updates
   run.state().gather();
   const std::lock_guard lock(mutex);
   saved.state_bytes += run.state().optimizer->bytes().device + run.state().optimizer->bytes().host;
-  if (!setup.ranks->is_first()) return;
+  if (!setup.mesh.all->is_first()) return;
   saved.norms = norms;
   saved.checkpoint = run.state().capture();
   for (auto& [name, tensor] : saved.checkpoint.model) tensor = tensor.detach().clone();
@@ -178,7 +178,7 @@ Saved saved_by(int64_t processes, int64_t updates, const Config& config, const C
   test::in_ranks(processes, [&](const distributed::Group& group) {
     const DeviceInfo device = describe_device(at::kCPU);
     Setup setup{config, corpus, device, resolve_precision(config.training.precision, device)};
-    setup.ranks = group.communicator();
+    setup.mesh = group.mesh();
     Beginning begins;
     if (start) begins.start = StartingPoint{.checkpoint = *start, .path = "saved"};
     train_and_save(setup, begins, updates, saved, mutex);
@@ -342,9 +342,9 @@ double bytes_of(int64_t count, int64_t processes) {
 
 double bytes_per_update(const Setup& setup, int64_t updates) {
   Run run(setup);
-  const int64_t before = setup.ranks->bytes_sent();
+  const int64_t before = setup.mesh.all->bytes_sent();
   for (int64_t i = 0; i < updates; ++i) EXPECT_TRUE(run.update([] { return false; }));
-  return static_cast<double>(setup.ranks->bytes_sent() - before) / static_cast<double>(updates);
+  return static_cast<double>(setup.mesh.all->bytes_sent() - before) / static_cast<double>(updates);
 }
 
 // Gradients go to those that add them up, in each of two rounds with ZeRO 2, and back, or new values instead; a loss goes
@@ -360,7 +360,7 @@ TEST(Division, AnUpdateSendsGradientsOnceAndSumsOrValuesOnce) {
     if (distributed.zero == 2) expected += bytes_of(values, kProcesses);
     test::in_ranks(kProcesses, [&](const distributed::Group& group) {
       run::Setup setup{config, corpus, describe_device(at::kCPU), Precision{}};
-      setup.ranks = group.communicator();
+      setup.mesh = group.mesh();
       EXPECT_EQ(bytes_per_update(setup, 3), expected);
     });
   }

@@ -63,6 +63,16 @@ class Communicator {
   virtual double seconds_waited() const = 0;  // in finish(), so far
 };
 
+// The processes of a run as rows and columns: neighbours divide every layer among them (tensor parallelism), and processes that have the
+// same part of the model divide the sequences of an update. Each may be a communicator of size one.
+struct Mesh {
+  std::shared_ptr<Communicator> all, data, tensor;
+
+  int64_t bytes_sent() const;  // by this process, to whomever
+  double seconds_waited() const;
+};
+Mesh no_mesh();  // of one process
+
 // What sums cost each of so many processes: the bytes that it sends for one of so many bytes.
 double bytes_sent_by_sum(double bytes, int64_t processes);
 // And bytes that it takes at most beside its tensor, on that one's device. `bytes` travel in stretches of `stretch`, which are sent from a

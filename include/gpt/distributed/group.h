@@ -12,6 +12,9 @@
 
 namespace gpt::distributed {
 
+// Throws gpt::Error(config), which names the nearest numbers that fit, where so many processes cannot be divided into groups of `tensor`.
+void require_mesh(int64_t processes, int64_t tensor);
+
 class Group {
  public:
   // Waits until all have come. `device`: that of this process's part of the run. `folder`: the run's, in which the processes meet where
@@ -24,7 +27,12 @@ class Group {
   const Ranks& ranks() const;
   bool has_lost_first() const;  // the first process is lost, so that it cannot say what has happened
   bool is_first() const { return ranks().is_first(); }
-  const std::shared_ptr<Communicator>& communicator() const;
+  const std::shared_ptr<Communicator>& communicator() const;  // of all
+
+  // Arranges the processes, all of which call it: each `tensor` neighbours divide the model. Until then all have the whole one. Throws
+  // gpt::Error(config) where `tensor` does not divide their number.
+  void arrange(int64_t tensor);
+  const Mesh& mesh() const;
 
   // What a process says under this name, which is used once. That one does not wait; the others wait for as long as it is there, and throw
   // gpt::Error(interrupted) after a signal.

@@ -25,7 +25,8 @@ struct Ending {
 int status_of(const std::vector<Ending>& endings);
 
 // How many processes go on after these have ended, which were `config.processes`, or fewer after an earlier restart: as many as before,
-// or, where min_processes allows fewer, those that were not killed, as far as the lanes can be divided among them. Nothing: too few.
+// or, where min_processes allows fewer, those that were not killed, as far as the lanes, and the model, can be divided among them. Nothing:
+// too few.
 std::optional<int64_t> processes_after(const std::vector<Ending>& endings, const DistributedConfig& config);
 
 // Runs `arguments` (without the program's name) in config.processes copies of this program. Signals that ask this process to stop are

@@ -3,7 +3,9 @@
 // memory estimates read these rows instead of names.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,6 +36,16 @@ struct InitialValue {
   int64_t padding_rows = 0;  // except for so many last rows, which stay constant and take no random numbers
 };
 
+// Of a whole tensor of this shape, which stretches of one dimension a row is, one behind the other.
+struct RowCut {
+  struct Piece {
+    int64_t begin, length;
+  };
+  std::vector<int64_t> whole;
+  size_t dim = 0;
+  std::vector<Piece> pieces;
+};
+
 struct ParameterRow {
   std::string name;  // as in nanoGPT's state dict: transformer.h.0.attn.c_attn.weight
   std::vector<int64_t> shape;
@@ -45,7 +57,11 @@ struct ParameterRow {
   bool is_trained = true;      // false: it has no gradient and stays as it is
   // Of attention_in's weight: how many rows make the queries. They come first; those of keys and values follow.
   int64_t query_rows = 0;
+  // Where tensor parallelism divides the parameter (layout/cut.h): `shape` is that of a process's part. `initial` is of the whole one.
+  std::optional<RowCut> cut = {};
   int64_t count() const;
+  const std::vector<int64_t>& whole_shape() const { return cut ? cut->whole : shape; }
+  int64_t whole_count() const;
   bool decays() const { return shape.size() >= 2; }  // weight decay: matrices only
 };
 
@@ -90,7 +106,7 @@ std::vector<std::pair<std::string, int64_t>> parameter_groups(const ModelConfig&
 
 // Floating-point operations of forward and backward per token, PaLM's rule: 6 N + 12 L H D T (N includes the tied embedding
 // but neither learned positions nor an embedding that is only looked up), less what frozen parameters save of the backward pass, and of
-// attention what windows hide.
+// attention what windows hide. Of the whole model, also where the rows are cut.
 double flops_per_token(const ModelConfig& config, const std::vector<ParameterRow>& rows);
 double flops_per_token(const ModelConfig& config);
 

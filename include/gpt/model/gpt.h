@@ -21,6 +21,7 @@
 
 #include "gpt/config/model_config.h"
 #include "gpt/config/training_config.h"
+#include "gpt/layout/cut.h"
 #include "gpt/model/layer_weights.h"
 #include "gpt/ops/operators.h"
 #include "gpt/parameters/parameters.h"
@@ -67,13 +68,15 @@ class GPT {
   // projections scaled by 1/sqrt(2L)), so they are the same on every device.
   // `types`: with a compute type of 16 bits it computes end to end in that. `frozen`: what is not trained, as layout/freeze.h has it;
   // where that is all up to some layer, the backward pass ends there, and nothing is kept for it before.
+  // `part`: that of a process which divides the model with others. It must be given the operators of model/tensor_parallel.h; values, and
+  // what is drawn, are those of the whole model.
   GPT(const ModelConfig& config, at::Device device, uint64_t seed, const ParameterTypes& types = {},
-      const std::vector<std::string>& frozen = {});
+      const std::vector<std::string>& frozen = {}, const ModelPart& part = {});
   // With these weights. Throws gpt::Error(checkpoint) naming the first missing, extra or misshapen one.
   GPT(const ModelConfig& config, at::Device device, const NamedTensors& values, const ParameterTypes& types = {},
-      const std::vector<std::string>& frozen = {});
+      const std::vector<std::string>& frozen = {}, const ModelPart& part = {});
   // With parameters in a form that these operators read: to compute with, or to train where they are divided.
-  GPT(const ModelConfig& config, Parameters parameters, ops::SharedOperators operators);
+  GPT(const ModelConfig& config, Parameters parameters, ops::SharedOperators operators, const ModelPart& part = {});
   ~GPT();
   GPT(GPT&&) noexcept;  // moved, never copied: a copy would share its weights
 
@@ -106,18 +109,19 @@ class GPT {
   void set_layer_weights(std::shared_ptr<LayerWeights> weights) { layer_weights_ = std::move(weights); }
 
   const Parameters& parameters() const { return parameters_; }
-  const ModelConfig& config() const { return config_; }
+  const ModelConfig& config() const { return config_; }  // of the whole model
   at::Device device() const { return parameters_.device(); }
   double flops_per_token() const { return gpt::flops_per_token(config_, parameters_.rows()); }
 
  private:
   struct Transformer;
-  GPT(const ModelConfig& config, at::Device device, const ParameterTypes& types,
-      const std::vector<std::string>& frozen);
+  GPT(const ModelConfig& config, at::Device device, const ParameterTypes& types, const std::vector<std::string>& frozen,
+      const ModelPart& part);
   at::Tensor hidden(const at::Tensor& ids, const LossOptions& options = {}) const;  // (B, T, C), what the head takes
   at::Tensor logits(const at::Tensor& rows) const;                                  // (..., C) -> (..., V)
 
   ModelConfig config_;
+  ModelPart part_;
   Parameters parameters_;
   int64_t first_trained_;  // layer
   std::unique_ptr<const Transformer> transformer_;

@@ -32,6 +32,9 @@ struct DropoutSpec {
   double probability = 0;
   uint32_t site = 0;
   at::Tensor place = {};
+  // Where processes divide the columns or heads of a layer: the number that the first one here has in the whole model, and how many heads
+  // that has; 0: those that attention is called with. The masks are then parts of those of one process.
+  int64_t first = 0, all_heads = 0;
 };
 
 }  // namespace gpt::ops

@@ -86,6 +86,9 @@ class Operators {
 
   // On a device, in a model of so many columns.
   virtual Draws draws(at::Device device, int64_t n_embd) const = 0;
+
+  // The set that computes the same by LibTorch's operators, which this one is compared with.
+  virtual std::shared_ptr<const Operators> reference() const;
 };
 
 using SharedOperators = std::shared_ptr<const Operators>;

@@ -125,8 +125,10 @@ class Parameters {
   // flat buffers are empty.
   Parameters(std::vector<ParameterRow> rows, const std::vector<at::Tensor>& values);
 
-  void draw(uint64_t seed);  // initial values, drawn on the CPU, so that they are the same on every device
-  void copy_from(const NamedTensors& values);  // throws gpt::Error(checkpoint), as tensors_of_rows() does
+  // Initial values, drawn on the CPU, so that they are the same on every device. Where rows are cut, they are drawn whole.
+  void draw(uint64_t seed);
+  void copy_from(
+      const NamedTensors& values);  // whole tensors; throws gpt::Error(checkpoint), as tensors_of_rows() does
 
   const std::vector<ParameterRow>& rows() const { return rows_; }
   const FlatLayout& layout() const { return layout_; }

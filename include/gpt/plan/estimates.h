@@ -30,6 +30,7 @@ struct ActivationForm {
   int64_t gradient_parts = 1;     // among how many processes gradients are divided: distributed.zero 2
   int64_t weight_parts = 1;       // and the weights of blocks: distributed.zero 3
   int64_t gradient_lanes = 1;     // of each of them
+  int64_t model_parts = 1;        // among how many the model itself is divided: distributed.tensor_parallel
   // In which Muon orthogonalizes: newton_schulz_type().
   at::ScalarType newton_schulz = at::kFloat;
 };

@@ -10,7 +10,8 @@
 
 namespace gpt::plan {
 
-// The update as the process computes it that has the most micro-batches of it, all of them its own.
+// The update as the process computes it that has the most micro-batches of it, all of them its own: with the whole model, where
+// `processes` are those that divide the sequences.
 Config part_of_busiest(Config config, int64_t processes);
 
 // Seconds that all take together for what takes one of them, with so many threads, `alone` seconds: they take turns where there are more
@@ -27,15 +28,19 @@ Transfer estimate_transfer(const DeviceInfo& gpu);  // between cards of its kind
 // A run in several processes. Times are seconds of an update; 0: not known. Both parts of a step are known, or neither is.
 struct ProcessesPlan {
   int64_t processes = 1;
-  int64_t threads = 0;            // that each computes with, on the CPU that all share; 0: each has a GPU
-  int64_t micro_batches = 1;      // of an update
+  int64_t threads = 0;        // that each computes with, on the CPU that all share; 0: each has a GPU
+  int64_t model_parts = 1;    // among so many neighbours the model is divided, and what each computes for a micro-batch
+  int64_t micro_batches = 1;  // of an update
   double memory = 0, sent = 0;    // bytes that each takes, and sends in an update
   bool may_send_less = false;     // distributed.reduce_dtype may be bfloat16
   double one = 0, computing = 0;  // computed by one process that has all of the CPU; by the busiest of several
   double sending = 0;             // what follows
   std::string computing_source = {}, sending_source = {};
 
-  int64_t most_micro_batches() const { return (micro_batches + processes - 1) / processes; }  // of a process
+  int64_t most_micro_batches() const {  // of a process
+    const int64_t groups = processes / model_parts;
+    return (micro_batches + groups - 1) / groups;
+  }
   double seconds() const { return computing + sending; }
   double gain() const { return one / seconds(); }  // in tokens/s
 };

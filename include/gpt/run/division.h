@@ -12,6 +12,7 @@
 #include "gpt/config/distributed_config.h"
 #include "gpt/data/sample_schedule.h"
 #include "gpt/distributed/communicator.h"
+#include "gpt/layout/cut.h"
 #include "gpt/layout/parameter_table.h"
 #include "gpt/parameters/divided_values.h"
 
@@ -41,6 +42,8 @@ struct Division {
   bool divides_state = false;        // ZeRO: each process updates and remembers its spans of the flat buffer alone
   bool divides_gradients = false;    // ZeRO 2: and keeps sums of gradients of those alone
   bool divides_weights = false;      // ZeRO 3: and the values of blocks
+  // Those that divide the model itself (layout/cut.h): each has a flat buffer of its own part, to which all of the above applies.
+  std::shared_ptr<distributed::Communicator> tensor = distributed::alone();
 
   Division() = default;
   Division(std::shared_ptr<distributed::Communicator> of, const DistributedConfig& config)
@@ -50,7 +53,13 @@ struct Division {
         divides_state(config.zero > 0 && ranks->size() > 1),
         divides_gradients(config.zero > 1 && ranks->size() > 1),
         divides_weights(config.zero > 2 && ranks->size() > 1) {}
+  Division(const distributed::Mesh& mesh, const DistributedConfig& config) : Division(mesh.data, config) {
+    tensor = mesh.tensor;
+  }
 
+  ModelPart part() const { return {tensor->rank(), tensor->size()}; }
+  bool divides_model() const { return tensor->size() > 1; }
+  int64_t rank_of_all() const { return ranks->rank() * tensor->size() + tensor->rank(); }
   int64_t own_lanes() const { return lanes_of_each(lanes, ranks->size()); }
   // Which of this process's lanes a micro-batch of its own belongs to.
   size_t lane_of(int64_t micro_batch) const { return static_cast<size_t>(micro_batch % lanes / ranks->size()); }

@@ -1,16 +1,21 @@
-// What processes have divided among them, an optimizer's state and weights, in one piece again.
+// What processes have divided among them, in one piece again: the optimizer's state, weights, and the parts of a model.
 #pragma once
 
 #include "gpt/distributed/communicator.h"
 #include "gpt/optim/optimizer.h"
 #include "gpt/parameters/parameters.h"
+#include "gpt/run/division.h"
 
 namespace gpt::run {
 
-// All processes call them, each with its spans. At the first one: the state, or the values, of all parameters, in the host's memory. At the
-// others, which only send theirs: nothing. Values that are not divided are Parameters::values() everywhere.
-OptimizerState gathered_state(const Optimizer& optimizer, const Parameters& parameters, const OptimizerConfig& config,
-                              distributed::Communicator& ranks);
-NamedTensors gathered_values(const Parameters& parameters, distributed::Communicator& ranks);
+struct GatheredState {
+  NamedTensors model;  // whole tensors; none where every process has them anyway
+  OptimizerState optimizer;
+};
+
+// All processes call it. At the first one: the whole state, in the host's memory. At the others, which only send theirs: nothing. Moments of
+// 8 bits of a parameter that is divided are rounded anew, because the blocks of a part are not those of the whole.
+GatheredState gathered_state(const Optimizer& optimizer, const Parameters& parameters, const OptimizerConfig& config,
+                             const Division& division);
 
 }  // namespace gpt::run

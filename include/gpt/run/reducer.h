@@ -23,12 +23,14 @@ class Reducer {
   void finish();
 
   // Of the sum: a float32 scalar on the device. With Division::divides_state processes exchange norms of blocks, with which `loss` travels:
-  // that of each, a float32 scalar too, becomes the sum of all.
+  // that of each, a float32 scalar too, becomes the sum of all. Where the model is divided, what all processes have counts once.
   at::Tensor norm(const at::Tensor& loss) const;
   // Each process's spans of the parameters, once it has changed them, to all; not where Division::divides_weights, as LayerWeights does it.
   void gather_values();
 
  private:
+  at::Tensor block_norms(const at::Tensor& loss) const;
+  at::Tensor norm_of_parts(const at::Tensor& block_norms) const;
   void complete(int64_t end);  // of the flat buffer, from its beginning
   void sum(FlatSpan stretch);
 
@@ -37,6 +39,7 @@ class Reducer {
   std::vector<int64_t> ends_;  // as layer_ends() has them
   at::ScalarType wire_;        // the type in which they travel
   std::vector<FlatSpan> stretches_, spans_;
+  at::Tensor is_cut_;  // bool, for each block of the flat buffer; undefined where the model is not divided
   size_t summed_ = 0;  // so many stretches' sums have begun
 };
 

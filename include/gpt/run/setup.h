@@ -19,10 +19,10 @@ struct Setup {
   Corpus corpus;
   DeviceInfo device;
   Precision precision;
-  std::string dtype_change = {};  // what changes where the dtype of a checkpoint is missing here
-  std::string batch_reason = {};  // what was chosen where batch_size was auto
-  std::shared_ptr<distributed::Communicator> ranks = distributed::alone();  // the processes that compute it together
-  int64_t local_processes = 1;  // those of this machine, among which its memory is divided
+  std::string dtype_change = {};                    // what changes where the dtype of a checkpoint is missing here
+  std::string batch_reason = {};                    // what was chosen where batch_size was auto
+  distributed::Mesh mesh = distributed::no_mesh();  // the processes that compute it together
+  int64_t local_processes = 1;                      // those of this machine, among which its memory is divided
 };
 
 // Finds out vocabulary and precision, and sets the process's allocators and arithmetic as the configuration says; what is left to choose

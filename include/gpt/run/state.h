@@ -22,6 +22,7 @@
 #include "gpt/optim/plateau.h"
 #include "gpt/run/division.h"
 #include "gpt/run/folder.h"
+#include "gpt/run/gathered_state.h"
 #include "gpt/run/plan.h"
 
 namespace gpt::run {
@@ -40,11 +41,12 @@ class State {
   State(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision,
         const StartingPoint* start = nullptr, const NamedTensors* initial = nullptr, const Division& division = {});
 
-  // Where processes have divided the optimizer's state, or weights, gather() comes first, in all of them; it lasts until discard().
+  // Where processes have divided the model, its weights or the optimizer's state, gather() comes first, in all of them; it lasts until
+  // discard().
   Checkpoint capture() const;
-  int64_t processes() const { return division_.ranks->size(); }
-  bool is_divided() const { return division_.divides_state; }
-  bool can_capture() const { return !division_.divides_state || gathered_.has_value(); }
+  int64_t processes() const { return division_.ranks->size() * division_.tensor->size(); }
+  bool is_divided() const { return division_.divides_state || division_.divides_model(); }
+  bool can_capture() const { return !is_divided() || gathered_.has_value(); }
   void gather();
   void discard() { gathered_.reset(); }
 
@@ -110,11 +112,7 @@ class State {
   at::Device device_;
   std::string started_by_;  // as Checkpoint::started_by
   ops::UpdateCounts counts_;
-  struct Gathered {
-    NamedTensors model;
-    OptimizerState optimizer;
-  };
-  std::optional<Gathered> gathered_;
+  std::optional<GatheredState> gathered_;
   ops::SpikeWatch watch_;
 };
 

@@ -70,6 +70,7 @@ class Trainer {
   void write_sample();
   // Once, early in a long run: how close its speed comes to what the machine can do, while there is time to change something.
   void tell_speed();
+  bool is_any(bool here) const;
   void tell_efficiency();  // at the end
   ExitCode stop();
   void finish();
@@ -92,7 +93,7 @@ class Trainer {
   Divergence divergence_{run_, checkpoints_, listeners_};
   ProgressBar bar_;
   MemoryWatch memory_watch_;
-  run::Decisions decisions_{setup_.ranks};
+  run::Decisions decisions_{setup_.mesh.all};
   run::Decision decided_;
   bool saves_ = false;                   // SIGUSR1 has asked for a checkpoint
   std::optional<StepRecord> last_step_;  // logged

@@ -69,13 +69,24 @@ void for_each_block(const ActivationArguments<T>& arguments, int64_t begin, int6
   }
 }
 
+// The factors of a row's block of this number. Where the row is a part of the whole model's, it may lie in two blocks of the mask.
+void draw(const DropoutMask& mask, int64_t row, int64_t number, Block& factors) {
+  const int64_t first = mask.first_column + number * kActivationBlock, shift = first % kActivationBlock;
+  row_factors(mask, row, first / kActivationBlock, factors.data);
+  if (shift == 0) return;
+  Block next;
+  row_factors(mask, row, first / kActivationBlock + 1, next.data);
+  std::copy(factors.data + shift, factors.data + kActivationBlock, factors.data);
+  std::copy(next.data, next.data + shift, factors.data + kActivationBlock - shift);
+}
+
 template <class Function, class T>
 void forward_as(const ActivationArguments<T>& arguments, int64_t begin, int64_t end, T* y) {
   Block x, in, factors;
   for_each_block(arguments, begin, end, [&](int64_t first, int64_t count, int64_t row, int64_t number) {
     x.load(arguments.x + first, count);
     if (arguments.in) in.load(arguments.in + first, count);
-    if (arguments.dropout) row_factors(arguments.dropout, row, number, factors.data);
+    if (arguments.dropout) draw(arguments.dropout, row, number, factors);
     for (int64_t i = 0; i < kActivationBlock; i += FloatVector::size()) {
       const FloatVector value = FloatVector::loadu(x.data + i);
       FloatVector result = value * Logistic(Function::z(value)).s;
@@ -95,7 +106,7 @@ void backward_as(const ActivationArguments<T>& arguments, int64_t begin, int64_t
     x.load(arguments.x + first, count);
     upstream.load(y_gradient + first, count);
     if (arguments.in) in.load(arguments.in + first, count);
-    if (arguments.dropout) row_factors(arguments.dropout, row, number, factors.data);
+    if (arguments.dropout) draw(arguments.dropout, row, number, factors);
     for (int64_t i = 0; i < kActivationBlock; i += FloatVector::size()) {
       const FloatVector value = FloatVector::loadu(x.data + i);
       const auto [s, rest] = Logistic(Function::z(value));

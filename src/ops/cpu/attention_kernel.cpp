@@ -94,12 +94,13 @@ class Dropout {
   }
   explicit operator bool() const { return factors_.data; }
   const float* factors(int64_t key) const { return factors_.row(key); }
-  // matrix: the number of batch entry and head in the micro-batch.
-  void draw(const Causal& causal, int64_t matrix, int64_t query_block, int64_t key_block) const {
+  // Of a head in the micro-batch.
+  void draw(const Causal& causal, int64_t batch, int64_t head, int64_t query_block, int64_t key_block) const {
     if (!factors_.data) return;
+    const int64_t number = mask_.number_of(batch, head);
     for (int64_t key = 0; key < causal.keys; ++key) {
       dropout_factors(mask_, static_cast<uint32_t>(query_block), static_cast<uint32_t>(key_block * kBlock + key),
-                      static_cast<uint32_t>(mask_.first + matrix), factors_.row(key));
+                      static_cast<uint32_t>(number), factors_.row(key));
     }
   }
 
@@ -238,7 +239,7 @@ void forward(const AttentionShape& shape, const AttentionTask& task, const T* qk
   }
   const RunningSums& running = scratch.running;
   for (int64_t g = 0; g < shape.group(); ++g) {
-    const int64_t matrix = first_matrix + g;
+    const int64_t matrix = first_matrix + g, head = task.kv_head * shape.group() + g;
     for (int64_t block = task.part; block < shape.blocks(); block += task.parts) {
       const int64_t position = block * kBlock, rows = block_rows(shape, block);
       pack(packed.query(g, position), rows, shape, score_factor(shape), position, scratch.sums);
@@ -247,7 +248,7 @@ void forward(const AttentionShape& shape, const AttentionTask& task, const T* qk
       const int64_t first = shape.first_key_block(block);
       for (int64_t key_block = first; key_block <= block; ++key_block) {
         const Causal causal(shape, block, key_block);
-        dropout.draw(causal, matrix, block, key_block);
+        dropout.draw(causal, task.batch, head, block, key_block);
         attend(shape, scratch, causal, key_block, dropout, key_block == first, ahead);
       }
       for (int64_t i = 0; i < rows; i += kLanes) {
@@ -414,7 +415,7 @@ void backward(const AttentionShape& shape, const AttentionTask& task, const T* q
       ahead.add(TaskHeads(tensor, shape.H, shape, *next).query(0, 0), shape);
   }
   for (int64_t g = 0; g < shape.group(); ++g) {
-    const int64_t matrix = first_matrix + g;
+    const int64_t matrix = first_matrix + g, head = task.kv_head * shape.group() + g;
     for (int64_t block = task.part; block < shape.blocks(); ++block) {
       const int64_t position = block * kBlock, first = task.first_from(shape.first_key_block(block));
       if (first > block) continue;
@@ -424,7 +425,7 @@ void backward(const AttentionShape& shape, const AttentionTask& task, const T* q
       const Matrix query_gradients{query_sums + (g * shape.blocks() * kBlock + position) * width, width};
       for (int64_t key_block = first; key_block <= block; key_block += task.parts) {
         const Causal causal(shape, block, key_block);
-        dropout.draw(causal, matrix, block, key_block);
+        dropout.draw(causal, task.batch, head, block, key_block);
         differentiate(shape, scratch, causal, key_block, dropout, /*add_keys=*/g > 0 || !causal.diagonal,
                       query_gradients, /*add_queries=*/key_block > first, ahead);
       }

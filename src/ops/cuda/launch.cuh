@@ -16,7 +16,9 @@
 namespace gpt::ops::cuda {
 
 inline DropoutMask mask_of(const Dropout& dropout) {
-  return {read<int64_t>(dropout.place), dropout.kept_of_65536, dropout.site, dropout.of_sample};
+  TORCH_CHECK(dropout.first % kGroup == 0, "dropout: a part of the columns must begin at a multiple of ", kGroup,
+              ", not at ", dropout.first);
+  return {read<int64_t>(dropout.place), dropout.kept_of_65536, dropout.site, dropout.of_sample, dropout.first / kGroup};
 }
 
 // Whether groups that begin at multiples of kGroup elements from the pointers are aligned; null is.

@@ -170,6 +170,7 @@ struct DropoutMask {
   const int64_t* place;  // on the device: the key and the number of the first sample; null: without dropout
   uint32_t kept_of_65536, site;
   int64_t of_sample;  // the rows of a sample
+  int64_t first_group = 0;  // of columns in the rows of the whole model, where these are a part of them
 
   // The number in the update of a row of the micro-batch.
   __device__ int64_t number_of(int64_t row) const { return place[1] * of_sample + row; }
@@ -201,7 +202,7 @@ __device__ inline RandomBits philox(uint64_t key, uint32_t first, uint32_t secon
 // 0 for the elements that are dropped, for one group of a row of the micro-batch.
 __device__ inline Group dropout_factors(const DropoutMask& mask, int64_t row, int64_t group) {
   const int64_t number = mask.number_of(row);
-  const RandomBits bits = philox(static_cast<uint64_t>(mask.place[0]), static_cast<uint32_t>(group),
+  const RandomBits bits = philox(static_cast<uint64_t>(mask.place[0]), static_cast<uint32_t>(mask.first_group + group),
                                  static_cast<uint32_t>(number), static_cast<uint32_t>(number >> 32), mask.site);
   const float factor = 65536.0f / static_cast<float>(mask.kept_of_65536);
   Group factors;

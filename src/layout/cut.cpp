@@ -1,0 +1,75 @@
+#include "gpt/layout/cut.h"
+
+#include <utility>
+
+namespace gpt {
+namespace {
+
+using Pieces = std::vector<RowCut::Piece>;
+
+RowCut::Piece even_piece(int64_t begin, int64_t length, const ModelPart& part) {
+  const int64_t of_part = length / part.size;
+  return {begin + part.rank * of_part, of_part};
+}
+
+// Queries, keys and values lie one behind the other.
+Pieces attention_pieces(const ModelConfig& model, const ModelPart& part) {
+  const int64_t queries = model.attention_width(), keys = model.kv_heads() * model.head_dim();
+  return {even_piece(0, queries, part), even_piece(queries, keys, part), even_piece(queries + keys, keys, part)};
+}
+
+Pieces vocabulary_pieces(int64_t padded, const ModelPart& part) {
+  const auto [begin, end] = vocabulary_rows(padded, part);
+  return {{begin, end - begin}};
+}
+
+void set_cut(ParameterRow& row, size_t dim, Pieces pieces) {
+  row.cut = RowCut{row.shape, dim, std::move(pieces)};
+  row.shape[dim] = 0;
+  for (const RowCut::Piece& piece : row.cut->pieces) row.shape[dim] += piece.length;
+}
+
+}  // namespace
+
+FlatSpan vocabulary_rows(int64_t padded, const ModelPart& part) {
+  return {padded * part.rank / part.size, padded * (part.rank + 1) / part.size};
+}
+
+std::vector<ParameterRow> cut(std::vector<ParameterRow> rows, const ModelConfig& model, const ModelPart& part) {
+  if (part.size == 1) return rows;
+  for (ParameterRow& row : rows) {
+    switch (row.role) {
+      case ParameterRole::token_embedding:
+      case ParameterRole::head: set_cut(row, 0, vocabulary_pieces(row.shape[0], part)); break;
+      case ParameterRole::attention_in:
+        set_cut(row, 0, attention_pieces(model, part));
+        row.query_rows /= part.size;
+        break;
+      case ParameterRole::mlp_gate:
+      case ParameterRole::mlp_in: set_cut(row, 0, {even_piece(0, row.shape[0], part)}); break;
+      case ParameterRole::attention_out:
+      case ParameterRole::mlp_out:
+        if (!row.is_bias) set_cut(row, 1, {even_piece(0, row.shape[1], part)});
+        break;
+      case ParameterRole::position_embedding:
+      case ParameterRole::attention_norm:
+      case ParameterRole::mlp_norm:
+      case ParameterRole::final_norm: break;
+    }
+  }
+  return rows;
+}
+
+ModelConfig largest_part(ModelConfig model, int64_t parts) {
+  if (parts == 1) return model;
+  const int64_t heads = model.heads(), kv_heads = model.kv_heads(), width = model.head_dim(), hidden = model.hidden();
+  model.n_head = heads / parts;
+  model.n_kv_head = kv_heads / parts;
+  model.n_head_dim = width;
+  model.n_hidden = hidden / parts;
+  model.vocab_size = (model.padded_vocab() + parts - 1) / parts;
+  model.vocab_multiple = 1;
+  return model;
+}
+
+}  // namespace gpt

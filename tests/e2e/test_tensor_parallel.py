@@ -1,0 +1,158 @@
+"""Processes that divide the model: the run, the folder and the checkpoint of one process, on any mesh; and what cannot be divided."""
+
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+import torch
+
+import programs
+
+# Three sequences in each of four micro-batches, which two groups share. AdamW's epsilon keeps roundings small: see
+# tests/run/tensor_parallel_run_test.cpp.
+RUN = {"model.n_head": 4, "model.n_kv_head": 2, "model.n_hidden": 72, "training.batch_size": 3,
+       "training.gradient_accumulation_steps": 4, "training.eps": 1e-3, "training.lr_schedule": "constant", "training.warmup_steps": 2,
+       "training.sample_interval": 12, "training.sample_tokens": 30}
+GPT2 = {"model.norm": "layernorm", "model.mlp": "gelu", "model.position": "learned", "model.bias": "true", "model.n_kv_head": 4}
+
+
+def mesh(processes, tensor):
+    return {"distributed.processes": processes, "distributed.tensor_parallel": tensor}
+
+
+def children_of(pid):
+    tasks = pathlib.Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for task in tasks for child in task.read_text().split()]
+
+
+class TestTensorParallel(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = pathlib.Path(scratch.name)
+        self.text = programs.write_text(self.folder)
+
+    def train(self, name, check_code=0, **options):
+        return programs.train(self.folder / name, self.text, check_code=check_code, **{**RUN, **options})
+
+    def state(self, name):
+        return torch.load(self.folder / name / "ckpt.pt", weights_only=True)
+
+    def assert_same_run(self, one, other):
+        a, b = programs.losses(self.folder / one), programs.losses(self.folder / other)
+        self.assertEqual(a.keys(), b.keys())
+        for step, value in a.items():
+            for x, y in zip(*([v] if isinstance(v, float) else v for v in (value, b[step]))):
+                self.assertAlmostEqual(x, y, delta=1e-4 * x, msg=step)
+        a, b = self.state(one)["model"], self.state(other)["model"]
+        self.assertEqual(a.keys(), b.keys())
+        for name in a:
+            self.assertLess((a[name] - b[name]).abs().max().item(), 1e-4, name)
+
+    def test_any_mesh_computes_the_run_of_one_process(self):
+        for family in ({}, GPT2):
+            name = family.get("model.norm", "llama")
+            self.train(name, **family)
+            for processes, tensor in ((2, 2), (4, 2)):
+                done = self.train(f"{name} {processes}", **family, **mesh(processes, tensor))
+                self.assertIn("they divide the model" if processes == tensor else "each 2 of them divide the model", done.stderr)
+                self.assert_same_run(name, f"{name} {processes}")
+                files = lambda folder: sorted(path.name for path in (self.folder / folder).iterdir())
+                self.assertEqual(files(name), files(f"{name} {processes}"))
+                samples = lambda folder: [p.read_text() for p in sorted((self.folder / folder / "samples").glob("*"))]
+                self.assertEqual(samples(name), samples(f"{name} {processes}"))
+
+    def test_a_run_goes_on_with_another_mesh(self):
+        self.train("straight", training__max_steps=24)
+        for step, of in ((8, mesh(4, 2)), (16, mesh(1, 1)), (24, mesh(2, 2))):
+            self.train("changed", training__max_steps=step, **of)
+        self.assert_same_run("straight", "changed")
+
+    def test_a_mesh_goes_on_to_the_bit_after_a_signal(self):
+        options = {**mesh(4, 2), "distributed.zero": 1, "training.eval_interval": 0,
+                   "training.checkpoint_interval": 5, "training.max_steps": 60, "training.sample_interval": 0}
+        self.train("undisturbed", **options)
+        merged = {**programs.TINY, **RUN, **options, "data.text": self.text, "output_dir": self.folder / "run"}
+        run = subprocess.Popen(programs.command("gpt-train", *programs.flags(merged)), stdin=subprocess.DEVNULL,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(run.stderr.close)
+        self.addCleanup(run.kill)
+        ranks = self.await_checkpoint(run)
+        os.kill(ranks[3], signal.SIGINT)
+        _, errors = run.communicate(timeout=programs.HANGS)
+        self.assertEqual(run.returncode, 130, errors)
+        self.assertRegex(errors, r"Stopped by SIGINT after step \d+: saved")
+        self.train("run", **options)
+        a, b = self.state("undisturbed")["model"], self.state("run")["model"]
+        for name in a:
+            self.assertTrue(torch.equal(a[name], b[name]), name)
+
+    def await_checkpoint(self, run):
+        while not (self.folder / "run" / "ckpt.pt").exists():
+            self.assertIsNone(run.poll(), run.stderr.read() if run.poll() is not None else "")
+            time.sleep(0.05)
+        variables = lambda pid: pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        rank = lambda pid: int(next(v for v in variables(pid) if v.startswith(b"RANK=")).split(b"=")[1])
+        return {rank(pid): pid for pid in children_of(run.pid)}
+
+    def test_a_killed_process_ends_the_run_with_its_name(self):
+        merged = {**programs.TINY, **RUN, **mesh(2, 2), "data.text": self.text, "output_dir": self.folder / "run",
+                  "training.max_steps": 100000, "training.checkpoint_interval": 5, "training.sample_interval": 0}
+        run = subprocess.Popen(programs.command("gpt-train", *programs.flags(merged)), stdin=subprocess.DEVNULL,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(run.stderr.close)
+        self.addCleanup(run.kill)
+        ranks = self.await_checkpoint(run)
+        os.kill(ranks[1], signal.SIGKILL)
+        _, errors = run.communicate(timeout=programs.HANGS)
+        self.assertEqual(run.returncode, 6, errors)
+        self.assertRegex(errors, rf"error: rank 1 \(PID {ranks[1]} on .*\) has gone: its connection closed")
+        programs.run("gpt-diagnose", "--checkpoint", self.folder / "run" / "ckpt.pt", "--no-probe", check_code=0)
+
+    def test_it_goes_back_from_a_spike_as_one_process_does(self):
+        options = {"training.on_divergence": "rollback", "training.spike_window": 8, "training.spike_threshold": 2,
+                   "training.checkpoint_interval": 4, "training.eval_interval": 0, "training.learning_rate": 0.1, "training.eps": 1e-6,
+                   "training.gradient_clip": 0, "training.sample_interval": 0}
+        one, two = self.train("one", **options), self.train("two", **options, **mesh(2, 2))
+        first = lambda done: re.search(r"step \d+: .* went back to the weights of step \d+", done.stderr)
+        self.assertTrue(first(one), one.stderr)
+        self.assertTrue(first(two), two.stderr)
+        words = lambda done: re.sub(r"\d\.\d+", "x", first(done).group())
+        self.assertEqual(words(one), words(two))
+
+    def test_what_cannot_be_divided_is_refused_by_name(self):
+        for options, words in (
+                ({**mesh(3, 2)}, "tensor_parallel 2 does not divide 3 processes; set processes to 2 or 4"),
+                ({**mesh(1, 2)}, "distributed.tensor_parallel: 2 does not divide one process; start 2 processes"),
+                ({**mesh(3, 3)}, "model.n_head is 4, which tensor_parallel 3 cannot divide evenly; the nearest that it can is 3 or 6"),
+                ({**mesh(4, 4)}, "model.n_kv_head is 2, which tensor_parallel 4 cannot divide evenly; the nearest that it can is 4"),
+                ({**mesh(2, 2), "model.n_hidden": 71}, "model.n_hidden is 71, which tensor_parallel 2 cannot divide evenly; the nearest "
+                                                       "that it can is 70 or 72"),
+                ({**mesh(2, 2), "training.use_compile": "false"}, "tensor_parallel needs use_compile's operators"),
+                ({**mesh(2, 2), "training.optimizer": "muon"}, "Muon needs whole matrices, and tensor_parallel 2 gives each process a part")):
+            done = self.train("x", check_code=2, **options)
+            self.assertIn(words, done.stderr)
+            self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+
+    def test_the_plan_knows_what_each_process_takes_and_sends(self):
+        words = programs.flags({**programs.TINY, **RUN, "data.text": self.text, "model.n_embd": 256, "model.n_hidden": 1024,
+                                "model.block_size": 64, "output_dir": self.folder / "x"})
+        one = programs.checks(*words, "--no-probe")["memory of the run"]["values"]
+        report = programs.checks(*words, *programs.flags(mesh(4, 2)), "--no-probe")
+        two, several = report["memory of the run"]["values"], report["processes"]["values"]
+        for part in ("weights_bytes", "gradients_bytes"):
+            self.assertAlmostEqual(two[part], one[part] / 2, delta=0.05 * one[part])
+        self.assertEqual(several["most_micro_batches"], 2)
+        tokens, width, layers = 3 * 64, 256, 2
+        sums = (4 * layers + 2) * tokens * width * 4 + 4 * tokens * 4
+        self.assertAlmostEqual(several["bytes_sent_per_update"], 2 * sums + two["gradients_bytes"], delta=1e-6 * sums)
+        self.assertIn("half of the model for 2 of the 4 micro-batches", report["processes"]["detail"].replace("micro-batch of", "of"))
+
+
+if __name__ == "__main__":
+    unittest.main()

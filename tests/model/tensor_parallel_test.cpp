@@ -1,0 +1,237 @@
+// A model that several processes divide against the same model in one: losses, gradients, logits, dropout masks, and what is sent.
+#include "gpt/model/tensor_parallel.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/randint.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "distributed/local_group.h"
+#include "gpt/device/precision.h"
+#include "gpt/model/gpt.h"
+#include "gpt/ops/fused.h"
+#include "support/cached_batch.h"
+#include "support/dropout_at.h"
+#include "support/model_forms.h"
+#include "support/tolerance.h"
+
+namespace gpt {
+namespace {
+
+constexpr int64_t kSequences = 3;
+
+// An odd vocabulary, whose parts are not equal, and dropout everywhere.
+ModelConfig divided_config(const test::ModelForm& form) {
+  ModelConfig config = test::config_of(form);
+  config.n_kv_head = 4, config.n_head = 8, config.n_hidden = 100, config.vocab_multiple = 3, config.dropout = 0.2;
+  return config;
+}
+
+at::Tensor tokens_for(const ModelConfig& config, uint64_t seed) {
+  return at::randint(*config.vocab_size, {kSequences, config.block_size}, at::detail::createCPUGenerator(seed),
+                     at::dtype(at::kLong));
+}
+
+struct Outcome {
+  double loss = 0;
+  NamedTensors gradients;
+  std::vector<ParameterRow> rows;
+};
+
+struct How {
+  ParameterTypes types = {};
+  GradientCheckpointing level = GradientCheckpointing::none;
+  double smoothing = 0.1;
+  std::vector<std::string> frozen = {};
+  at::ScalarType autocast = at::kFloat;
+};
+
+GPT part_of_model(const ModelConfig& config, const distributed::Group& group, const How& how = {}) {
+  const auto& tensor = group.mesh().tensor;
+  GPT model(config, at::kCPU, /*seed=*/7, how.types, how.frozen, {tensor->rank(), tensor->size()});
+  model.set_operators(tensor_parallel(ops::fused_operators(), tensor, config));
+  model.set_gradient_checkpointing(how.level);
+  return model;
+}
+
+Outcome learn_once(GPT& model, const How& how) {
+  model.train(true);
+  const at::Tensor upstream = at::full({}, 0.5);
+  at::Tensor loss;
+  {
+    const Autocast autocast(at::kCPU, how.autocast);
+    loss = model.loss(tokens_for(model.config(), 1), tokens_for(model.config(), 2),
+                      {.label_smoothing = how.smoothing,
+                       .chunk_rows = 40,
+                       .upstream = upstream,
+                       .dropout_place = test::dropout_at(at::kCPU, 0, /*key=*/11, /*first_sample=*/5).place});
+  }
+  loss.backward(upstream);
+  Outcome outcome{loss.item<double>(), {}, model.parameters().rows()};
+  for (const auto& [name, gradient] : model.parameters().gradients())
+    outcome.gradients.emplace_back(name, gradient.clone());
+  return outcome;
+}
+
+// Roundings one after another, from the ids to a loss and back: the sums of every layer and the head, and over all tokens.
+int64_t roundings(const ModelConfig& config) {
+  const int64_t C = config.n_embd, T = config.block_size;
+  return 3 * (config.n_layer * (5 * C + config.head_dim() + T + config.hidden()) + 2 * C) + kSequences * T;
+}
+
+double largest(const at::Tensor& x) { return x.abs().max().item<double>(); }
+
+void expect_same(const Outcome& one, const Outcome& part, const ModelConfig& config, at::ScalarType type,
+                 int64_t rank) {
+  EXPECT_NEAR(part.loss, one.loss, test::tolerance(type, roundings(config), one.loss));
+  ASSERT_EQ(part.gradients.size(), one.gradients.size());
+  size_t i = 0;
+  for (const ParameterRow& row : part.rows) {
+    if (!row.is_trained) continue;
+    const auto& [name, gradient] = part.gradients[i];
+    const at::Tensor expected = part_of(row, one.gradients[i++].second).to(at::kFloat);
+    ASSERT_EQ(name, row.name);
+    const double scale = largest(one.gradients[i - 1].second.to(at::kFloat));
+    EXPECT_LE(largest(gradient.to(at::kFloat) - expected), test::tolerance(type, roundings(config), scale))
+        << name << " of rank " << rank;
+  }
+}
+
+class TensorParallelTest : public testing::TestWithParam<test::ModelForm> {
+ protected:
+  const ModelConfig config_ = divided_config(GetParam());
+
+  void expect_like_one(const How& how, at::ScalarType type, int64_t size = 2) const {
+    GPT whole(config_, at::kCPU, /*seed=*/7, how.types, how.frozen);
+    const Outcome one = learn_once(whole, how);
+    test::in_ranks(size, [&](distributed::Group& group) {
+      group.arrange(size);
+      GPT part = part_of_model(config_, group, how);
+      expect_same(one, learn_once(part, how), config_, type, group.ranks().rank);
+    });
+  }
+};
+
+TEST_P(TensorParallelTest, LossAndGradientsAreThoseOfOneProcess) {
+  for (const int64_t size : {2, 4}) expect_like_one({}, at::kFloat, size);
+}
+
+TEST_P(TensorParallelTest, LossAndGradientsInBfloat16) {
+  expect_like_one({.types = {.compute = at::kBFloat16, .gradient = at::kBFloat16}}, at::kBFloat16);
+  expect_like_one({.autocast = at::kBFloat16}, at::kBFloat16);
+}
+
+TEST_P(TensorParallelTest, RecomputingChangesNoBit) {
+  using enum GradientCheckpointing;
+  test::in_ranks(2, [&](distributed::Group& group) {
+    group.arrange(2);
+    GPT kept = part_of_model(config_, group);
+    const Outcome expected = learn_once(kept, {});
+    for (const GradientCheckpointing level : {activation, norm, selective, block}) {
+      const How how{.level = level};
+      GPT again = part_of_model(config_, group, how);
+      const Outcome outcome = learn_once(again, how);
+      EXPECT_EQ(outcome.loss, expected.loss);
+      for (size_t i = 0; i < expected.gradients.size(); ++i)
+        EXPECT_TRUE(outcome.gradients[i].second.equal(expected.gradients[i].second)) << expected.gradients[i].first;
+    }
+  });
+}
+
+TEST_P(TensorParallelTest, WhatIsFrozenStaysOut) {
+  expect_like_one({.frozen = {"wte", "h.0"}}, at::kFloat);
+  expect_like_one({.frozen = {"h.*.attn.c_attn", "h.*.mlp"}}, at::kFloat);
+}
+
+TEST_P(TensorParallelTest, InitialWeightsAreThePartsOfOneProcessesAndWholeOnesAreRead) {
+  const GPT whole(config_, at::kCPU, 7), other(config_, at::kCPU, 8);
+  test::in_ranks(4, [&](distributed::Group& group) {
+    group.arrange(4);
+    GPT part = part_of_model(config_, group);
+    const auto expect_parts_of = [&](const GPT& of) {
+      const NamedTensors values = part.parameters().values(), all = of.parameters().values();
+      for (size_t i = 0; i < values.size(); ++i)
+        EXPECT_TRUE(values[i].second.equal(part_of(part.parameters().rows()[i], all[i].second))) << values[i].first;
+    };
+    expect_parts_of(whole);
+    Parameters(part.parameters()).copy_from(other.parameters().values());
+    expect_parts_of(other);
+    group.mesh().all->sum(at::zeros({1}));  // nobody leaves before all have met
+  });
+}
+
+TEST_P(TensorParallelTest, InferenceGivesTheLogitsOfOneProcess) {
+  const at::NoGradGuard no_gradients;
+  const GPT whole(config_, at::kCPU, 7);
+  const at::Tensor ids = tokens_for(config_, 1), targets = tokens_for(config_, 2), logits = whole.forward(ids),
+                   losses = whole.token_losses(ids, targets);
+  const at::Tensor places = at::arange(5, at::kLong), greedy = logits.flatten(0, 1).argmax(1).narrow(0, 0, 5);
+  const double bound = test::tolerance(at::kFloat, roundings(config_), largest(logits)),
+               of_loss = test::tolerance(at::kFloat, roundings(config_), largest(losses));
+  test::in_ranks(2, [&](distributed::Group& group) {
+    const at::NoGradGuard no_gradients;
+    group.arrange(2);
+    const GPT part = part_of_model(config_, group);
+    EXPECT_LE(largest(part.forward(ids) - logits), bound);
+    EXPECT_LE(largest(part.token_losses(ids, targets) - losses), of_loss);
+    const TokenScores scores = part.score(ids, places, greedy);
+    EXPECT_TRUE(scores.is_greedy.all().item<bool>());
+    KvCache cache = part.make_cache(kSequences, config_.block_size, at::kFloat);
+    const at::Tensor first = test::forward_cached(part, ids.narrow(1, 0, 9), cache),
+                     next = test::forward_cached(part, ids.narrow(1, 9, 1), cache);
+    EXPECT_LE(largest(first - logits.select(1, 8)), bound);
+    EXPECT_LE(largest(next - logits.select(1, 9)), bound);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, TensorParallelTest, test::model_forms(),
+                         [](const auto& info) { return info.param.name; });
+
+// Sizes of which no part is padded.
+TEST(TensorParallel, SendsTheBytesOfTheFormula) {
+  ModelConfig config = divided_config({"gpt2", Mlp::gelu, Norm::layernorm, Position::learned, true, true});
+  config.block_size = 256;
+  for (const int64_t size : {2, 4}) {
+    for (const GradientCheckpointing level : {GradientCheckpointing::none, GradientCheckpointing::block}) {
+      test::in_ranks(size, [&](distributed::Group& group) {
+        group.arrange(size);
+        const How how{.level = level};
+        GPT part = part_of_model(config, group, how);
+        part.train(true);
+        const at::Tensor ids = at::zeros({2, config.block_size}, at::kLong);
+        const int64_t before = group.mesh().bytes_sent();
+        part.loss(ids, ids).backward();
+        EXPECT_EQ(static_cast<double>(group.mesh().tensor->bytes_sent()),
+                  bytes_of_tensor_sums(config, size, static_cast<double>(ids.numel()), {4, 4},
+                                       level == GradientCheckpointing::block));
+        EXPECT_EQ(group.mesh().bytes_sent() - before, group.mesh().tensor->bytes_sent());
+      });
+    }
+  }
+}
+
+TEST(TensorParallel, NeighboursDivideTheModelAndTheOthersTheSequences) {
+  test::in_ranks(4, [&](distributed::Group& group) {
+    group.arrange(2);
+    const distributed::Mesh& mesh = group.mesh();
+    const int64_t rank = group.ranks().rank;
+    EXPECT_EQ(mesh.tensor->rank(), rank % 2);
+    EXPECT_EQ(mesh.data->rank(), rank / 2);
+    const at::Tensor of_tensor = at::full({1}, static_cast<double>(rank)), of_data = of_tensor.clone();
+    mesh.tensor->sum(of_tensor);
+    mesh.data->sum(of_data);
+    EXPECT_EQ(of_tensor.item<double>(), rank < 2 ? 0 + 1 : 2 + 3);
+    EXPECT_EQ(of_data.item<double>(), rank % 2 == 0 ? 0 + 2 : 1 + 3);
+  });
+}
+
+}  // namespace
+}  // namespace gpt
