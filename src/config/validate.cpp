@@ -301,13 +301,6 @@ void validate_distributed(const Config& config, const Faults& faults) {
     faults.fail({"distributed.zero", "training.fused_adamw"},
                 "only fused AdamW can update a part of the parameters; set fused_adamw to true, or zero to 0");
   }
-  if (d.zero > 0 && t.optimizer.has_muon()) {
-    faults.fail(
-        {"distributed.zero", "training.optimizer"},
-        fmt::format("Muon needs whole matrices, and zero {} gives each process a part of them; set zero to 0, or "
-                    "optimizer to adamw",
-                    d.zero));
-  }
   if (d.zero > 1 && !t.execution.use_compile) {
     faults.fail(
         {"distributed.zero", "training.use_compile"},

@@ -16,7 +16,7 @@
 #include "gpt/device/random_state.h"
 #include "gpt/model/compile.h"
 #include "gpt/optim/make_optimizer.h"
-#include "gpt/run/gathered_state.h"
+#include "gpt/run/divided_state.h"
 
 namespace gpt::run {
 namespace {
@@ -129,17 +129,15 @@ void State::rewind(const Cursor& cursor) {
 
 uint64_t State::checkpoint_bytes() const { return checkpoint_file_bytes(config_, corpus_.tokenizer.get()); }
 
-void State::gather() {
-  if (division_.divides_state && !gathered_)
-    gathered_ = gathered_state(*optimizer, model.parameters(), config_.training.optimizer, *division_.ranks);
-}
-
 Checkpoint State::capture() const {
-  TORCH_CHECK(can_capture(), "State: capture() without gather()");
   Checkpoint saved;
   saved.step = step;
   saved.model = model.parameters().values();
-  saved.optimizer = gathered_ ? *gathered_ : optimizer->state();
+  if (division_.divides_state) {
+    capture_parts(*optimizer, model.parameters(), config_.training.optimizer, division_, saved);
+  } else {
+    saved.optimizer = optimizer->state();
+  }
   if (scaler.enabled()) {
     saved.scaler_scale = scaler.scale_value();
     saved.scaler_growth_tracker = scaler.growth_tracker();
@@ -180,8 +178,22 @@ Checkpoint State::capture() const {
   return saved;
 }
 
+// Where a checkpoint was read for some of the state, that is what this process has.
+void State::require_own_values(const Checkpoint& checkpoint) const {
+  if (!checkpoint.read_state) return;
+  const ValueRanges own = own_values(division_, model.parameters().rows(), model.parameters().layout());
+  const auto is_same = [](const FlatSpan& a, const FlatSpan& b) { return a.begin == b.begin && a.end == b.end; };
+  const bool are_same = std::equal(own.begin(), own.end(), checkpoint.read_state->begin(), checkpoint.read_state->end(),
+                                   [&is_same](const auto& a, const auto& b) {
+                                     return a.first == b.first && std::equal(a.second.begin(), a.second.end(),
+                                                                             b.second.begin(), b.second.end(), is_same);
+                                   });
+  TORCH_CHECK(are_same, "State: the checkpoint was read for another division of the optimizer's state");
+}
+
 void State::restore(const StartingPoint& start) {
   const Checkpoint& checkpoint = start.checkpoint;
+  require_own_values(checkpoint);
   started_by_ = start.started_by;
   optimizer->load(checkpoint.optimizer);
   if (scaler.enabled() && checkpoint.scaler_scale.defined()) {
@@ -221,6 +233,7 @@ void State::load_window(const Checkpoint& checkpoint) {
 }
 
 void State::go_back(const Checkpoint& checkpoint) {
+  require_own_values(checkpoint);
   Parameters(model.parameters()).copy_from(checkpoint.model);  // a copy shares the memory
   optimizer->load(checkpoint.optimizer);
   if (scaler.enabled() && checkpoint.scaler_scale.defined())

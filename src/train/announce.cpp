@@ -83,7 +83,9 @@ void announce_methods(const run::Setup& setup) {
   if (precision.tf32) log::success("Enabled TF32");
   if (precision.grad_scaler) log::success("GradScaler on the device");
   log::success(fmt::format("Using {}", name_of_optimizer(config.training.optimizer)));
-  if (const std::string muon = plan::describe_muon(config.model, config.training, setup.ranks->size()); !muon.empty())
+  if (const std::string muon =
+          plan::describe_muon(config.model, config.training, setup.ranks->size(), config.distributed.zero > 0);
+      !muon.empty())
     log::info(muon);
   const std::vector<ParameterRow> rows = parameter_table(config.model, config.training.freeze);
   const StateBytes state = state_bytes(rows, flat_layout(rows), config.training.optimizer);

@@ -67,7 +67,6 @@ ExitCode Trainer::run() {
       listeners_.stop({state_.step, fmt::format("by an error ({})", first_line(error.what()))});
     throw;
   }
-  state_.gather();  // all processes come here
   leave_out_of_memory({.is_taken_by_others = true});
 }
 
@@ -95,7 +94,6 @@ void Trainer::train() {
 }
 
 ExitCode Trainer::conclude() {
-  state_.gather();
   if (process::stop_signal() != 0) return stop();
   finish();
   return ExitCode::ok;
@@ -248,9 +246,7 @@ void Trainer::periodic_work() {
   if (setup_.ranks->size() == 1) saves_ = process::take_save_request() || saves_;
   if (std::exchange(saves_, false)) {
     write_losses();
-    state_.gather();
     checkpoints_.save_last(/*must=*/false);
-    state_.discard();
     log::info(fmt::format("SIGUSR1 at step {}: saved {}", state_.step, folder_.checkpoint_path()));
   }
 }
@@ -411,7 +407,7 @@ void Trainer::write_sample() {
                                });
   release_memory();
   forecast_.took(run::Forecast::kSample, watch.running_seconds());
-  checkpoints_.require_folder();
+  checkpoints_.require_folder(/*is_alone=*/true);
   listeners_.sample({.step = state_.step, .text = cadence().sample_prompt + result.text});
 }
 

@@ -69,8 +69,6 @@ TEST(Validate, RefusesContradictionsWhereTheyWereWritten) {
        "fused_adamw true"},
       {"training:\n  fused_adamw: false\n  optimizer: muon\n",
        "c.yaml:3:3: fused_adamw false is for comparison with AdamW's own kernel alone; set fused_adamw true or optimizer adamw"},
-      {"training:\n  optimizer: normuon\ndistributed:\n  zero: 1\n",
-       "c.yaml:4:3: Muon needs whole matrices, and zero 1 gives each process a part of them; set zero to 0, or optimizer to adamw"},
       {"training:\n  use_compile: false\ndistributed:\n  zero: 2\n",
        "c.yaml:4:3: zero 2 needs use_compile's operators, which tell when a layer's gradients are complete; set zero to 1, or "
        "use_compile to true"},

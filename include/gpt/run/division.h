@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gpt/config/distributed_config.h"
+#include "gpt/config/training_config.h"
 #include "gpt/data/sample_schedule.h"
 #include "gpt/distributed/communicator.h"
 #include "gpt/layout/parameter_table.h"
@@ -25,8 +26,16 @@ int64_t stretch_values(int64_t size, int64_t processes);
 // layers, as few as are worth sending, and the last one the embeddings besides.
 std::vector<int64_t> gradient_segments(const std::vector<ParameterRow>& rows, const FlatLayout& layout);
 
-// The stretches of a segment, each of which is summed at a time.
-using Segment = std::vector<FlatSpan>;
+// What is summed at a time: in equal parts by all processes, or by its owner, which is then one process's matrix.
+struct Stretch : FlatSpan {
+  int64_t owner = distributed::kEach;
+};
+using Segment = std::vector<Stretch>;
+
+// Which of the processes updates a matrix of Muon's, in the order in which they lie in the flat buffer: so that all have about as much to
+// compute.
+std::vector<int64_t> owners_of_matrices(const std::vector<ParameterRow>& rows, const OptimizerConfig& optimizer,
+                                        int64_t processes);
 
 // Micro-batch m of an update belongs to lane m mod L, and lane l to process l mod R, which divides L. A lane adds its micro-batches up one
 // after the other. At the end lanes l and l + L/2 are added, then l and l + L/4, and so on: those of one process first, as it happens, then
@@ -37,14 +46,17 @@ struct Division {
   at::ScalarType wire = at::kFloat;  // the type in which float32 gradients travel
   bool divides_state = false;        // ZeRO: each process updates and remembers its spans of the flat buffer alone
   bool divides_gradients = false;    // ZeRO 2: and keeps sums of gradients of those alone
+  OptimizerConfig optimizer = {};    // Muon's matrices are not divided, but each belongs to one process
 
   Division() = default;
-  Division(std::shared_ptr<distributed::Communicator> of, const DistributedConfig& config)
+  Division(std::shared_ptr<distributed::Communicator> of, const DistributedConfig& config,
+           OptimizerConfig updates_by = {})
       : ranks(std::move(of)),
         lanes(std::max(config.lanes, ranks->size())),
         wire(config.reduce_dtype == ReduceDtype::bfloat16 ? at::kBFloat16 : at::kFloat),
         divides_state(config.zero > 0 && ranks->size() > 1),
-        divides_gradients(config.zero > 1 && ranks->size() > 1) {}
+        divides_gradients(config.zero > 1 && ranks->size() > 1),
+        optimizer(std::move(updates_by)) {}
 
   int64_t own_lanes() const { return lanes_of_each(lanes, ranks->size()); }
   // Which of this process's lanes a micro-batch of its own belongs to.
@@ -52,9 +64,13 @@ struct Division {
   at::ScalarType wire_of(at::ScalarType gradient) const { return gradient == at::kFloat ? wire : gradient; }
   // The segments of a flat buffer: with divides_gradients those that gradient_segments() has, otherwise one of all.
   std::vector<Segment> segments(const std::vector<ParameterRow>& rows, const FlatLayout& layout) const;
-  FlatSpan own_part(FlatSpan stretch) const;  // may be empty
-  // This process's spans: its part of each stretch that has one. Without divides_state: all.
-  std::vector<FlatSpan> spans(const std::vector<ParameterRow>& rows, const FlatLayout& layout) const;
+  FlatSpan part_of(const Stretch& stretch, int64_t rank) const;  // may be empty
+  FlatSpan own_part(const Stretch& stretch) const { return part_of(stretch, ranks->rank()); }
+  // A process's spans, this one's where none is named: its part of each stretch that has one. Without divides_state: all.
+  std::vector<FlatSpan> spans(const std::vector<ParameterRow>& rows, const FlatLayout& layout, int64_t rank) const;
+  std::vector<FlatSpan> spans(const std::vector<ParameterRow>& rows, const FlatLayout& layout) const {
+    return spans(rows, layout, ranks->rank());
+  }
   Dealing dealing(int64_t micro_batches) const { return {ranks->rank(), ranks->size(), micro_batches}; }
 };
 

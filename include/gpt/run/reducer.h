@@ -29,13 +29,14 @@ class Reducer {
 
  private:
   void complete(int64_t end);  // of the flat buffer, from its beginning
-  void sum(FlatSpan stretch);
+  void sum(const Stretch& stretch);
 
   Parameters parameters_;
   Division division_;
   std::vector<int64_t> ends_;  // as layer_ends() has them
   at::ScalarType wire_;        // the type in which they travel
-  std::vector<FlatSpan> stretches_, spans_;
+  std::vector<Stretch> stretches_;
+  std::vector<FlatSpan> spans_;
   size_t summed_ = 0;  // so many stretches' sums have begun
 };
 

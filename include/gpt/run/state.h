@@ -40,12 +40,10 @@ class State {
   State(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision,
         const StartingPoint* start = nullptr, const NamedTensors* initial = nullptr, const Division& division = {});
 
-  // Where processes have divided the optimizer's state, gather() comes first, in all of them; it lasts until discard().
+  // Views of the memory in use. Where processes have divided the optimizer's state, its tensors are in parts (Checkpoint::parts), of which
+  // this process has its own.
   Checkpoint capture() const;
-  bool is_divided() const { return division_.divides_state; }
-  bool can_capture() const { return !division_.divides_state || gathered_.has_value(); }
-  void gather();
-  void discard() { gathered_.reset(); }
+  const Division& division() const { return division_; }
 
   // The part of the state that an abandoned update has moved: the data position and the random state.
   struct Cursor {
@@ -97,6 +95,7 @@ class State {
 
  private:
   void restore(const StartingPoint& start);  // all but the weights
+  void require_own_values(const Checkpoint& checkpoint) const;
   void seed_generators(uint64_t seed) const;
   std::map<std::string, at::Tensor> random_state() const;
   void seek(const Checkpoint& checkpoint, const std::string& path);
@@ -109,7 +108,6 @@ class State {
   at::Device device_;
   std::string started_by_;  // as Checkpoint::started_by
   ops::UpdateCounts counts_;
-  std::optional<OptimizerState> gathered_;
   ops::SpikeWatch watch_;
 };
 
