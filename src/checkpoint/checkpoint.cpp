@@ -3,7 +3,9 @@
 #include <ATen/ops/aminmax.h>
 #include <fmt/format.h>
 
+#include <array>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -27,14 +29,8 @@ namespace {
 
 using namespace checkpoint;
 
-void require_finite(const std::string& path, const NamedTensors& tensors) {
-  for (const auto& [name, tensor] : tensors) {
-    if (tensor.numel() == 0) continue;
-    const auto [low, high] = at::aminmax(tensor.detach());  // both NaN if any value is
-    if (std::isfinite(low.item<double>()) && std::isfinite(high.item<double>())) continue;
-    throw Error(ExitCode::numerics,
-                fmt::format("{} is not written: '{}' holds values that are not finite", path, name));
-  }
+[[noreturn]] void refuse_record(const std::string& path, std::string_view record, std::string_view why) {
+  throw Error(ExitCode::checkpoint, fmt::format("{} cannot be used: {}: {}", path, record, in_one_line(why)));
 }
 
 void place_tensors(Checkpoint& checkpoint, const NamedTensors& tensors) {
@@ -46,27 +42,52 @@ void place_tensors(Checkpoint& checkpoint, const NamedTensors& tensors) {
 
 }  // namespace
 
-void save_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
-  require_finite(path, checkpoint.model);
-  for (const auto& [name, tensors] : checkpoint.optimizer.slots) require_finite(path, tensors);
-
-  const NamedTensors tensors = tensors_of(checkpoint);
-  const Json description = {{"values", values_of(checkpoint)},
-                            {"tensors", descriptions_of(tensors)},
-                            {"tokenizer", hash128(checkpoint.tokenizer)}};
-  write_records(path,
-                {{"data.pkl", python_view(checkpoint)},
-                 {"version", "3\n"},       // the version of PyTorch's file format,
-                 {"byteorder", "little"},  // and the byte order of the numbers in it: torch.load asks for both
-                 {"config.yaml", config::dump(checkpoint.config)},
-                 {"tokenizer.json", checkpoint.tokenizer},
-                 {"checkpoint.json", description.dump(1, ' ', false, Json::error_handler_t::replace)}},
-                tensors);
+void checkpoint::require_finite(const std::string& path, const std::string& name, const at::Tensor& tensor) {
+  if (tensor.numel() == 0) return;
+  const auto [low, high] = at::aminmax(tensor.detach());  // both NaN if any value is
+  if (std::isfinite(low.item<double>()) && std::isfinite(high.item<double>())) return;
+  throw Error(ExitCode::numerics, fmt::format("{} is not written: '{}' holds values that are not finite", path, name));
 }
 
-Checkpoint read_checkpoint(const std::string& path, Parts parts) {
+std::vector<TextRecord> checkpoint::texts_of(const Checkpoint& checkpoint) {
+  const Json description = {{"values", values_of(checkpoint)},
+                            {"tensors", descriptions_of(tensors_of(checkpoint))},
+                            {"tokenizer", hash128(checkpoint.tokenizer)}};
+  std::array<std::string, kTextRecords.size()> texts = {
+      python_view(checkpoint),
+      "3\n",     // the version of PyTorch's file format,
+      "little",  // and the byte order of the numbers in it: torch.load asks for both
+      config::dump(checkpoint.config),
+      checkpoint.tokenizer,
+      description.dump(1, ' ', false, Json::error_handler_t::replace)};
+  std::vector<TextRecord> records;
+  for (size_t i = 0; i < texts.size(); ++i) records.push_back({kTextRecords[i], std::move(texts[i])});
+  return records;
+}
+
+void save_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
+  for (const auto& [name, tensor] : checkpoint.model) require_finite(path, name, tensor);
+  for (const auto& [slot, tensors] : checkpoint.optimizer.slots)
+    for (const auto& [name, tensor] : tensors) require_finite(path, name, tensor);
+  write_records(path, texts_of(checkpoint), tensors_of(checkpoint));
+}
+
+namespace {
+
+// The configuration, before the tensors that it tells of.
+void read_config(const std::string& path, const ContainerReader& file, Config& into) {
+  try {
+    const config::Origins written = config::read_yaml(file.text("config.yaml"), "config.yaml", into);
+    // Programs that did not know the keys had autocast and gradients of float32 only.
+    PrecisionConfig& precision = into.training.precision;
+    if (!written.count("training.amp_mode")) precision.amp_mode = AmpMode::autocast;
+    if (!written.count("training.gradient_dtype")) precision.gradient_dtype = GradientDtype::float32;
+  } catch (const Error& fault) { refuse_record(path, "config.yaml", fault.what()); }
+}
+
+Checkpoint read_wanted(const std::string& path, Parts parts, const StateNeeds* needs) {
   const ContainerReader file(path);
-  if (parts == Parts::all) file.verify();
+  if (parts == Parts::all && (!needs || needs->verifies_all)) file.verify();
   if (file.has(kQuantizedRecord)) {
     throw Error(ExitCode::checkpoint,
                 fmt::format("{} is a quantized model, which can be computed with and not trained or exported; name the "
@@ -76,37 +97,46 @@ Checkpoint read_checkpoint(const std::string& path, Parts parts) {
   (void)file.record("data.pkl");  // Python's, for whom it would be no checkpoint without
   Checkpoint checkpoint;
   checkpoint.tokenizer = file.text("tokenizer.json");
-  const auto refuse = [&path](std::string_view record, std::string_view why) {
-    throw Error(ExitCode::checkpoint, fmt::format("{} cannot be used: {}: {}", path, record, in_one_line(why)));
-  };
+  read_config(path, file, checkpoint.config);
   try {
     const Json description = read_description(file.text("checkpoint.json"));
     place_values(checkpoint, description.at("values"));
-    place_tensors(checkpoint, read_tensors(description.at("tensors"), file, parts == Parts::all ? "" : "model/"));
+    if (needs) {
+      require_usable(checkpoint.config, checkpoint.tokenizer, std::nullopt);
+      checkpoint.read_state = needs->ranges(checkpoint.config);
+    }
+    const std::string_view prefix = parts == Parts::all ? "" : "model/";
+    place_tensors(checkpoint, needs ? read_needed_tensors(description.at("tensors"), file, checkpoint.config.model,
+                                                          *checkpoint.read_state)
+                                    : read_tensors(description.at("tensors"), file, prefix));
     const auto hash = description.find("tokenizer");  // programs that wrote none trusted the record
     if (hash != description.end() && *hash != hash128(checkpoint.tokenizer))
       throw Error(ExitCode::checkpoint, "tokenizer.json is not the tokenizer of this run");
-  } catch (const Json::exception& fault) { refuse("checkpoint.json", fault.what()); } catch (const Error& fault) {
-    refuse("checkpoint.json", fault.what());
-  }
-  try {
-    const config::Origins written = config::read_yaml(file.text("config.yaml"), "config.yaml", checkpoint.config);
-    // Programs that did not know the keys had autocast and gradients of float32 only.
-    PrecisionConfig& precision = checkpoint.config.training.precision;
-    if (!written.count("training.amp_mode")) precision.amp_mode = AmpMode::autocast;
-    if (!written.count("training.gradient_dtype")) precision.gradient_dtype = GradientDtype::float32;
-  } catch (const Error& fault) { refuse("config.yaml", fault.what()); }
+  } catch (const Json::exception& fault) {
+    refuse_record(path, "checkpoint.json", fault.what());
+  } catch (const Error& fault) { refuse_record(path, "checkpoint.json", fault.what()); }
   return checkpoint;
 }
 
-Checkpoint load_checkpoint(const std::string& path, Parts parts) {
-  Checkpoint checkpoint = read_checkpoint(path, parts);
+Checkpoint checked(const std::string& path, Parts parts, Checkpoint checkpoint) {
   try {
     parts == Parts::all ? require_consistent(checkpoint) : require_consistent_model(checkpoint);
   } catch (const Error& fault) {
     throw Error(ExitCode::checkpoint, fmt::format("{} cannot be used: {}", path, in_one_line(fault.what())));
   }
   return checkpoint;
+}
+
+}  // namespace
+
+Checkpoint read_checkpoint(const std::string& path, Parts parts) { return read_wanted(path, parts, nullptr); }
+
+Checkpoint load_checkpoint(const std::string& path, Parts parts) {
+  return checked(path, parts, read_wanted(path, parts, nullptr));
+}
+
+Checkpoint load_checkpoint(const std::string& path, const StateNeeds& needs) {
+  return checked(path, Parts::all, read_wanted(path, Parts::all, needs.ranges ? &needs : nullptr));
 }
 
 uint64_t checkpoint_bytes(const ModelConfig& model, const TrainingConfig& training) {

@@ -171,6 +171,8 @@ bool place_tensor(Checkpoint& checkpoint, const std::string& name, const at::Ten
   return is_placed;
 }
 
+std::string record_of(const std::string& tensor) { return "data/" + tensor; }
+
 Json values_of(const Checkpoint& checkpoint) {
   Json values;
   visit_values(checkpoint, WriteValue{values});

@@ -3,10 +3,12 @@
 
 #include <c10/core/ScalarType.h>
 
+#include <array>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "gpt/checkpoint/state.h"
 
@@ -25,6 +27,18 @@ const TensorType& type_of(const at::Tensor& tensor);
 // Every tensor under the name of its record. place_tensor() is the inverse; false if the name is unknown.
 NamedTensors tensors_of(const Checkpoint& checkpoint);
 bool place_tensor(Checkpoint& checkpoint, const std::string& name, const at::Tensor& tensor);
+
+// The records that are texts, in this order before those of the tensors.
+inline constexpr std::array<const char*, 6> kTextRecords = {"data.pkl",    "version",        "byteorder",
+                                                            "config.yaml", "tokenizer.json", "checkpoint.json"};
+struct TextRecord {
+  std::string name, text;
+};
+std::vector<TextRecord> texts_of(const Checkpoint& checkpoint);
+std::string record_of(const std::string& tensor);  // data/NAME
+
+// Throws gpt::Error(numerics) where it is not, for which the file is not written. `name`: of a parameter.
+void require_finite(const std::string& path, const std::string& name, const at::Tensor& tensor);
 
 // The plain values. JSON has no infinity, so null stands for it. place_values() is the inverse; it throws
 // gpt::Error(checkpoint) or nlohmann's exceptions if a value is missing or invalid.

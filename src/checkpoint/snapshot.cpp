@@ -15,11 +15,21 @@ constexpr uint64_t kAlignment = 64;  // of each tensor, in bytes
 
 uint64_t room_for(const at::Tensor& tensor) { return (tensor.nbytes() + kAlignment - 1) / kAlignment * kAlignment; }
 
+// Calls visit(tensor) for what this process has of a tensor in parts.
+template <typename AnyParts, typename Visitor>
+void visit_parts(AnyParts& parts, const Visitor& visit) {
+  for (auto& [name, of_tensor] : parts)
+    for (auto& part : of_tensor)
+      if (part.values.defined()) visit(part.values);
+}
+
 }  // namespace
 
 uint64_t Snapshot::bytes_of(const Checkpoint& state) {
   uint64_t bytes = 0;
-  for (const auto& [name, tensor] : checkpoint::tensors_of(state)) bytes += room_for(tensor);
+  for (const auto& [name, tensor] : checkpoint::tensors_of(state))
+    if (!tensor.is_meta()) bytes += room_for(tensor);
+  visit_parts(state.parts, [&bytes](const at::Tensor& values) { bytes += room_for(values); });
   return bytes;
 }
 
@@ -35,12 +45,15 @@ Checkpoint Snapshot::take(Checkpoint state) {
   const NamedTensors tensors = checkpoint::tensors_of(state);
   state.model.clear(), state.optimizer.slots.clear(), state.rng.clear();
   std::byte* next = memory_.get();
-  for (const auto& [name, tensor] : tensors) {
+  const auto copied = [&next](const at::Tensor& tensor) {
     const at::Tensor copy = at::from_blob(next, tensor.sizes(), at::TensorOptions(tensor.scalar_type()));
     copy.copy_(tensor.detach());
-    (void)checkpoint::place_tensor(state, name, copy);
     next += room_for(tensor);
-  }
+    return copy;
+  };
+  for (const auto& [name, tensor] : tensors)
+    (void)checkpoint::place_tensor(state, name, tensor.is_meta() ? tensor : copied(tensor));
+  visit_parts(state.parts, [&copied](at::Tensor& values) { values = copied(values); });
   return state;
 }
 

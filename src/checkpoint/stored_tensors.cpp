@@ -3,11 +3,19 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <functional>
+#include <map>
+#include <new>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "gpt/core/error.h"
@@ -16,7 +24,13 @@
 namespace gpt::checkpoint {
 namespace {
 
-at::Tensor read_tensor(const Json& description, std::span<const std::byte> record) {
+struct Form {
+  at::ScalarType dtype;
+  std::vector<int64_t> shape;
+};
+
+// Of the tensor that the record holds.
+Form form_of(const Json& description, uint64_t record_bytes) {
   const std::string& dtype_name = description.at("dtype").get_ref<const std::string&>();
   const auto dtype = std::find_if(tensor_types().begin(), tensor_types().end(),
                                   [&](const TensorType& d) { return d.name == dtype_name; });
@@ -30,12 +44,45 @@ at::Tensor read_tensor(const Json& description, std::span<const std::byte> recor
     overflow |= __builtin_mul_overflow(bytes, std::max<int64_t>(shape.back(), 1), &bytes);
   }
   if (std::find(shape.begin(), shape.end(), 0) != shape.end()) bytes = 0;
-  if (overflow || record.size() != static_cast<uint64_t>(bytes)) {
-    throw Error(ExitCode::checkpoint, fmt::format("{} bytes cannot be {}", record.size(), description.dump()));
+  if (overflow || record_bytes != static_cast<uint64_t>(bytes)) {
+    throw Error(ExitCode::checkpoint, fmt::format("{} bytes cannot be {}", record_bytes, description.dump()));
   }
-  // Copied out of the map, so that the file may be replaced while its values are in use.
-  at::Tensor tensor = at::empty(shape, dtype->type);
-  if (bytes > 0) std::memcpy(tensor.mutable_data_ptr(), record.data(), record.size());
+  return {dtype->type, std::move(shape)};
+}
+
+// Copied out of the map, so that the file may be replaced while its values are in use.
+at::Tensor read_tensor(const Json& description, std::span<const std::byte> record) {
+  const Form form = form_of(description, record.size());
+  at::Tensor tensor = at::empty(form.shape, form.dtype);
+  if (!record.empty()) std::memcpy(tensor.mutable_data_ptr(), record.data(), record.size());
+  return tensor;
+}
+
+// Zeros, whose memory is taken only where something else is written. Throws std::bad_alloc.
+at::Tensor unwritten_zeros(const Form& form) {
+  const at::Tensor meta = at::empty(form.shape, at::TensorOptions(at::kMeta).dtype(form.dtype));
+  if (meta.nbytes() == 0) return at::zeros(form.shape, form.dtype);
+  void* const memory =
+      mmap(nullptr, meta.nbytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  const auto free = [bytes = meta.nbytes()](void* mapped) { munmap(mapped, bytes); };
+  return at::from_blob(memory, form.shape, free, at::TensorOptions(form.dtype));
+}
+
+// What stands for these of a parameter's `count` values: each value may have an element, or each block or row of them.
+at::Tensor read_part(const Json& description, const ContainerReader& file, const std::string& record,
+                     const std::vector<FlatSpan>& ranges, int64_t count) {
+  const Form form = form_of(description, file.size(record));
+  const at::Tensor tensor = unwritten_zeros(form);
+  const auto elements = static_cast<double>(tensor.numel()), of_value = elements / static_cast<double>(count);
+  for (const auto& [begin, end] : ranges) {
+    const auto first = static_cast<int64_t>(std::floor(static_cast<double>(begin) * of_value)),
+               last = static_cast<int64_t>(std::min(elements, std::ceil(static_cast<double>(end) * of_value)));
+    const auto size = static_cast<int64_t>(tensor.element_size());
+    const std::span<const std::byte> bytes =
+        file.record(record, static_cast<uint64_t>(first * size), static_cast<uint64_t>(last * size));
+    std::memcpy(static_cast<std::byte*>(tensor.mutable_data_ptr()) + first * size, bytes.data(), bytes.size());
+  }
   return tensor;
 }
 
@@ -60,7 +107,7 @@ Json descriptions_of(const NamedTensors& tensors) {
 void write_records(const std::string& path, const std::vector<TextRecord>& texts, const NamedTensors& tensors) {
   std::vector<RecordPlan> plan;
   for (const auto& [name, text] : texts) plan.push_back({name, text.size()});
-  for (const auto& [name, tensor] : tensors) plan.push_back({"data/" + name, tensor.nbytes()});
+  for (const auto& [name, tensor] : tensors) plan.push_back({record_of(name), tensor.nbytes()});
   ContainerWriter file(path, plan);
   const std::vector<RecordPiece>& pieces = file.pieces();
   at::parallel_for(0, static_cast<int64_t>(pieces.size()), /*grain_size=*/1, [&](int64_t first, int64_t last) {
@@ -94,7 +141,32 @@ NamedTensors read_tensors(const Json& descriptions, const ContainerReader& file,
   for (const Json& description : descriptions.get_ref<const Json::array_t&>()) {
     const std::string& name = description.at("name").get_ref<const std::string&>();
     if (!seen.insert(name).second) throw Error(ExitCode::checkpoint, fmt::format("tensor '{}' is listed twice", name));
-    if (name.starts_with(prefix)) tensors.emplace_back(name, read_tensor(description, file.record("data/" + name)));
+    if (name.starts_with(prefix)) tensors.emplace_back(name, read_tensor(description, file.record(record_of(name))));
+  }
+  return tensors;
+}
+
+NamedTensors read_needed_tensors(const Json& descriptions, const ContainerReader& file, const ModelConfig& model,
+                                 const ValueRanges& needed) {
+  std::map<std::string, int64_t, std::less<>> counts;
+  for (const ParameterRow& row : parameter_table(model)) counts[row.name] = row.count();
+  std::set<std::string> seen;
+  NamedTensors tensors;
+  for (const Json& description : descriptions.get_ref<const Json::array_t&>()) {
+    const std::string& name = description.at("name").get_ref<const std::string&>();
+    if (!seen.insert(name).second) throw Error(ExitCode::checkpoint, fmt::format("tensor '{}' is listed twice", name));
+    const std::string_view slot = std::string_view(name).substr(0, name.find('/')),
+                           parameter = std::string_view(name).substr(std::min(name.size(), slot.size() + 1));
+    const auto count = counts.find(parameter);
+    const bool is_state = std::find(kOptimizerSlots.begin(), kOptimizerSlots.end(), slot) != kOptimizerSlots.end();
+    if (!is_state || count == counts.end()) {
+      tensors.emplace_back(name, read_tensor(description, file.record(record_of(name))));
+      continue;
+    }
+    const auto ranges = needed.find(parameter);
+    tensors.emplace_back(name,
+                         read_part(description, file, record_of(name),
+                                   ranges == needed.end() ? std::vector<FlatSpan>() : ranges->second, count->second));
   }
   return tensors;
 }

@@ -18,10 +18,6 @@ namespace gpt::checkpoint {
 // [{"name": ..., "dtype": ..., "shape": [...]}, ...]
 Json descriptions_of(const NamedTensors& tensors);
 
-struct TextRecord {
-  std::string name, text;
-};
-
 // A container of the texts, and of the tensors as data/NAME. It is written by all threads of this one's team. Throws gpt::Error(disk),
 // leaving an old file untouched.
 void write_records(const std::string& path, const std::vector<TextRecord>& texts, const NamedTensors& tensors);
@@ -32,6 +28,10 @@ Json read_description(std::string_view text);
 // The described tensors whose name begins with `prefix`, copied out of the file, in their order. Throws as read_description() does, and
 // where a record is missing, has another size than its shape, or is named twice.
 NamedTensors read_tensors(const Json& descriptions, const ContainerReader& file, std::string_view prefix = {});
+
+// All of them; of the optimizer's state what is needed, and zeros that take no memory.
+NamedTensors read_needed_tensors(const Json& descriptions, const ContainerReader& file, const ModelConfig& model,
+                                 const ValueRanges& needed);
 
 // A reason, which quotes what the file holds: that may be a megabyte and have line ends.
 std::string in_one_line(std::string_view text);

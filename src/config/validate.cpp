@@ -310,13 +310,6 @@ void validate_distributed(const Config& config, const Faults& faults) {
     faults.fail({"distributed.zero", "training.fused_adamw"},
                 "only fused AdamW can update a part of the parameters; set fused_adamw to true, or zero to 0");
   }
-  if (d.zero > 0 && t.optimizer.has_muon()) {
-    faults.fail(
-        {"distributed.zero", "training.optimizer"},
-        fmt::format("Muon needs whole matrices, and zero {} gives each process a part of them; set zero to 0, or "
-                    "optimizer to adamw",
-                    d.zero));
-  }
   if (d.zero > 1 && !t.execution.use_compile) {
     faults.fail(
         {"distributed.zero", "training.use_compile"},
@@ -324,6 +317,10 @@ void validate_distributed(const Config& config, const Faults& faults) {
             "zero {} needs use_compile's operators, which tell when a layer's gradients are complete; set zero to "
             "1, or use_compile to true",
             d.zero));
+  }
+  if (d.zero > 2 && t.optimizer.has_muon()) {
+    faults.fail({"distributed.zero", "training.optimizer"},
+                "zero 3 divides matrices, and Muon needs whole ones; set zero to 2, or optimizer to adamw");
   }
   if (d.zero > 2 && !t.freeze.empty()) {
     faults.fail({"distributed.zero", "training.freeze"},

@@ -77,7 +77,12 @@ struct ContainerWriter::Impl {
   std::vector<uint32_t> crcs = std::vector<uint32_t>(manifest.pieces().size());
   std::vector<char> is_written = std::vector<char>(manifest.pieces().size());
   std::unique_ptr<AtomicFile> file;
+  std::unique_ptr<JoinedFile> joined;  // instead, where another process commits it
 };
+
+std::vector<RecordPiece> container_pieces(const std::vector<RecordPlan>& records) {
+  return Manifest(kVersion, entries_of(records)).pieces();
+}
 
 ContainerWriter::ContainerWriter(std::string path, const std::vector<RecordPlan>& records) : impl_(new Impl(records)) {
   impl_->add_manifest();
@@ -86,6 +91,12 @@ ContainerWriter::ContainerWriter(std::string path, const std::vector<RecordPlan>
   const uint64_t size = end + ending_of(kVersion, impl_->entries, impl_->manifest.text(), end).size();
   impl_->file = std::make_unique<AtomicFile>(std::move(path), size);
   impl_->file->resize(size);
+}
+
+ContainerWriter::ContainerWriter(std::string path, const std::vector<RecordPlan>& records,
+                                 const std::string& unfinished)
+    : impl_(new Impl(records)) {
+  impl_->joined = std::make_unique<JoinedFile>(std::move(path), unfinished);
 }
 
 ContainerWriter::~ContainerWriter() = default;
@@ -98,9 +109,27 @@ void ContainerWriter::write(size_t piece, std::span<const std::byte> bytes) {
     throw std::invalid_argument(fmt::format("{} bytes of piece {}", bytes.size(), piece));
   impl_->crcs[piece] = crc32_of(as_text(bytes));
   impl_->manifest.set_hash(piece, hash128(as_text(bytes)));
-  impl_->file->overwrite(data_offset(impl_->entries[record]) + begin, as_text(bytes));
+  const uint64_t offset = data_offset(impl_->entries[record]) + begin;
+  impl_->joined ? impl_->joined->overwrite(offset, as_text(bytes)) : impl_->file->overwrite(offset, as_text(bytes));
   impl_->is_written[piece] = 1;
 }
+
+PieceSums ContainerWriter::sums(size_t piece) const {
+  PieceSums sums{.hash = {}, .crc = impl_->crcs.at(piece)};
+  const std::string_view hash = impl_->manifest.hash(piece);
+  std::copy(hash.begin(), hash.end(), sums.hash.begin());
+  return sums;
+}
+
+void ContainerWriter::take(size_t piece, const PieceSums& sums) {
+  impl_->crcs.at(piece) = sums.crc;
+  impl_->manifest.set_hash(piece, {sums.hash.data(), sums.hash.size()});
+  impl_->is_written[piece] = 1;
+}
+
+const std::string& ContainerWriter::unfinished_path() const { return impl_->file->unfinished_path(); }
+
+void ContainerWriter::sync() { impl_->joined->sync(); }
 
 void ContainerWriter::commit() {
   const auto& written = impl_->is_written;
@@ -163,7 +192,7 @@ struct ContainerReader::Impl {
   std::vector<zip::Entry> entries = {};
   std::map<std::string, size_t, std::less<>> records = {};  // their numbers among the entries
   std::optional<Manifest> manifest = {};
-  std::vector<char> is_verified = {};  // each record
+  std::vector<char> is_verified = {};  // each piece
 
   [[noreturn]] void refuse(const std::string& what) const {
     throw Error(ExitCode::checkpoint, fmt::format("{} is {}", path, what));
@@ -177,7 +206,9 @@ struct ContainerReader::Impl {
   std::span<const std::byte> data(size_t record) const {
     return bytes.subspan(data_offset(entries[record]), entries[record].size);
   }
-  void verify(size_t record);
+  size_t find(std::string_view name) const;
+  void verify(size_t record, uint64_t begin, uint64_t end);
+  void verify(size_t record) { verify(record, 0, entries[record].size); }
 };
 
 // The format version named at the end of the file; none if it has no such ending.
@@ -253,19 +284,29 @@ void ContainerReader::Impl::take_manifest(int version) {
   manifest.emplace(version, std::span(entries).first(entries.size() - 1));
   if (!manifest->take_hashes(as_text(data(entries.size() - 1))))
     refuse("damaged: its manifest does not match its records; copy it again or use another one");
-  is_verified.resize(entries.size());
-  is_verified.back() = 1;  // by the digest
+  is_verified.resize(manifest->pieces().size());
 }
 
-void ContainerReader::Impl::verify(size_t record) {
-  if (is_verified[record]) return;
+size_t ContainerReader::Impl::find(std::string_view name) const {
+  const auto found = records.find(name);
+  if (found == records.end()) refuse(fmt::format("incomplete: it has no record '{}'", shortened(name)));
+  return found->second;
+}
+
+// The pieces that have some of these bytes, and one without any.
+void ContainerReader::Impl::verify(size_t record, uint64_t begin, uint64_t end) {
+  if (record + 1 == entries.size()) return;  // the manifest, by the digest
   for (size_t i = manifest->first_piece(record); i < manifest->first_piece(record + 1); ++i) {
     const RecordPiece& piece = manifest->pieces()[i];
-    if (hash128(as_text(data(record).subspan(piece.begin, piece.end - piece.begin))) == manifest->hash(i)) continue;
+    const bool is_wanted = (piece.begin < end && begin < piece.end) || piece.begin == piece.end;
+    if (!is_wanted || is_verified[i]) continue;
+    if (hash128(as_text(data(record).subspan(piece.begin, piece.end - piece.begin))) == manifest->hash(i)) {
+      is_verified[i] = 1;
+      continue;
+    }
     refuse(fmt::format("damaged: record '{}' differs from its hash; copy it again or use another one",
                        shortened(name_of(entries[record]))));
   }
-  is_verified[record] = 1;
 }
 
 ContainerReader::ContainerReader(const std::string& path)
@@ -283,11 +324,14 @@ void ContainerReader::verify() const {
 
 bool ContainerReader::has(std::string_view name) const { return impl_->records.contains(name); }
 
-std::span<const std::byte> ContainerReader::record(std::string_view name) const {
-  const auto found = impl_->records.find(name);
-  if (found == impl_->records.end()) impl_->refuse(fmt::format("incomplete: it has no record '{}'", shortened(name)));
-  impl_->verify(found->second);
-  return impl_->data(found->second);
+std::span<const std::byte> ContainerReader::record(std::string_view name) const { return record(name, 0, size(name)); }
+
+uint64_t ContainerReader::size(std::string_view name) const { return impl_->entries[impl_->find(name)].size; }
+
+std::span<const std::byte> ContainerReader::record(std::string_view name, uint64_t begin, uint64_t end) const {
+  const size_t record = impl_->find(name);
+  impl_->verify(record, begin, end);
+  return impl_->data(record).subspan(begin, end - begin);
 }
 
 std::string_view ContainerReader::text(std::string_view name) const { return as_text(record(name)); }

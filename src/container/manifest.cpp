@@ -9,15 +9,13 @@
 namespace gpt::container {
 namespace {
 
-// Pieces end where the file's offset is a multiple of this, so that no two share a page or a block of a disk.
-constexpr uint64_t kPieceBytes = 16 << 20;
-
-// Of a record whose data begin at `start`. An empty record is one piece, too.
+// Of a record whose data begin at `start`. Pieces end where the file's offset is a multiple of their greatest length, so that no two share a
+// page or a block of a disk. An empty record is one piece, too.
 std::vector<RecordPiece> pieces_of(size_t record, uint64_t size, uint64_t start, int version) {
   std::vector<RecordPiece> pieces;
   uint64_t begin = 0;
   do {
-    const uint64_t border = ((start + begin) / kPieceBytes + 1) * kPieceBytes - start;
+    const uint64_t border = ((start + begin) / kLongestPiece + 1) * kLongestPiece - start;
     const uint64_t end = version == 1 ? size : std::min(size, border);
     pieces.push_back({record, begin, end});
     begin = end;

@@ -88,6 +88,18 @@ int write_all(int fd, const char* data, size_t size, size_t& done) {
   return 0;
 }
 
+// The same at a place of the file.
+int write_all_at(int fd, uint64_t offset, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count = pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return count < 0 ? errno : EIO;
+    offset += static_cast<uint64_t>(count);
+    bytes.remove_prefix(static_cast<size_t>(count));
+  }
+  return 0;
+}
+
 // Makes the names in a folder durable. Some network file systems do not support fsync on folders and return EINVAL.
 int sync_folder(const std::string& folder) {
   Descriptor descriptor{open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
@@ -248,13 +260,7 @@ void AtomicFile::write(std::string_view text) {
 }
 
 void AtomicFile::overwrite(uint64_t offset, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t count = pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) fail("write", count < 0 ? errno : EIO);
-    offset += static_cast<uint64_t>(count);
-    bytes.remove_prefix(static_cast<size_t>(count));
-  }
+  if (const int number = write_all_at(fd_, offset, bytes)) fail("write", number);
 }
 
 void AtomicFile::resize(uint64_t size) {
@@ -286,6 +292,29 @@ void AtomicFile::commit(Durability durability) {
   close(std::exchange(fd_, -1));
   if (durability == Durability::unsynced) return;
   if (const int number = sync_folder(folder_of(path_))) throw_unwritable(path_, "fsync of its folder", number);
+}
+
+JoinedFile::JoinedFile(std::string path, const std::string& unfinished) : path_(std::move(path)) {
+  fd_ = open(unfinished.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd_ < 0) fail("open", errno);
+}
+
+JoinedFile::~JoinedFile() {
+  if (fd_ >= 0) close(fd_);
+}
+
+void JoinedFile::overwrite(uint64_t offset, std::string_view bytes) {
+  if (const int number = write_all_at(fd_, offset, bytes)) fail("write", number);
+}
+
+void JoinedFile::sync() {
+  if (fsync(fd_) != 0) fail("fsync", errno);
+}
+
+void JoinedFile::fail(const char* operation, int number) const {
+  std::string message = fmt::format("cannot write {}: {} failed: {}", path_, operation, error_text(number));
+  if (number == ENOSPC || number == EDQUOT) message += space_note(0, free_space(folder_of(path_)));
+  throw Error(ExitCode::disk, message);
 }
 
 AppendFile::AppendFile(const std::string& path) : path_(path) {

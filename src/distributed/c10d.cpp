@@ -8,8 +8,13 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 #endif
 
+#include <ATen/ops/zeros.h>
+
 #include <chrono>
+#include <functional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "gpt/core/error.h"
 #include "sums.h"
@@ -20,13 +25,14 @@ namespace {
 // The watch knows when another process is lost; a collective may wait for as long as that one saves or writes a sample.
 constexpr std::chrono::hours kNoLimit(24 * 365);
 
-Backend connect_gloo(const Ranks& ranks, const c10::intrusive_ptr<c10d::Store>& store, const std::string& address) {
-  constexpr int kConnections = 4;  // to each process, because one alone does not fill the line
+// `connections`: to each process.
+Backend connect_gloo(const Ranks& ranks, const c10::intrusive_ptr<c10d::Store>& store, const std::string& address,
+                     int connections) {
   constexpr std::chrono::minutes kToConnect(1);
   const auto options = c10d::ProcessGroupGloo::Options::create(kToConnect);
   const auto device = c10d::ProcessGroupGloo::createDeviceForHostname(address);
-  options->devices.assign(kConnections, device);
-  options->threads = kConnections;
+  options->devices.assign(static_cast<size_t>(connections), device);
+  options->threads = connections;
   const auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(store, static_cast<int>(ranks.rank),
                                                                 static_cast<int>(ranks.size), options);
   gloo->setTimeout(kNoLimit);
@@ -51,19 +57,24 @@ Backend connect_nccl([[maybe_unused]] const Ranks& ranks, [[maybe_unused]] const
 
 class C10d : public Communicator {
  public:
-  C10d(const Ranks& ranks, Backend host, Backend device, at::Device where, const Watch& watch)
-      : ranks_(ranks), collectives_(std::move(host), std::move(device), watch), sums_(collectives_, ranks, where) {}
+  // `make_another`: as another(), once all are there.
+  C10d(const Ranks& ranks, Backend host, Backend device, at::Device where, const Watch& watch,
+       std::function<std::shared_ptr<Communicator>()> make_another)
+      : ranks_(ranks),
+        make_another_(std::move(make_another)),
+        collectives_(std::move(host), std::move(device), watch),
+        sums_(collectives_, ranks, where) {}
 
   int64_t rank() const override { return ranks_.rank; }
   int64_t size() const override { return ranks_.size; }
-  int64_t bytes_sent() const override { return sums_.bytes_sent() + bytes_broadcast_; }
+  int64_t bytes_sent() const override { return sums_.bytes_sent() + bytes_broadcast_ + bytes_exchanged_; }
   double seconds_waited() const override { return sums_.seconds_waited(); }
 
   void begin_sum(const at::Tensor& x, at::ScalarType wire) override { sums_.begin_sum(x, wire); }
-  void begin_sum_of_part(const at::Tensor& x, at::ScalarType wire, const Arrival& arrival) override {
-    sums_.begin_sum_of_part(x, wire, arrival);
+  void begin_sum_of_part(const at::Tensor& x, at::ScalarType wire, const Arrival& arrival, int64_t owner) override {
+    sums_.begin_sum_of_part(x, wire, arrival, owner);
   }
-  void begin_gather(const at::Tensor& x) override { sums_.begin_gather(x); }
+  void begin_gather(const at::Tensor& x, int64_t owner) override { sums_.begin_gather(x, owner); }
   void finish() override { sums_.finish(); }
 
   void broadcast(const at::Tensor& x) override {
@@ -72,6 +83,21 @@ class C10d : public Communicator {
     std::vector<at::Tensor> tensors{x.detach().view({-1}).view(at::kByte)};  // so that every type can be sent
     if (ranks_.is_first()) bytes_broadcast_ += static_cast<int64_t>(x.nbytes());
     collectives_.wait_on_host(collectives_.begin([&] { return collectives_.backend_of(x).broadcast(tensors); }), x);
+  }
+
+  void exchange(const at::Tensor& received, const std::vector<int64_t>& from, const at::Tensor& sent,
+                const std::vector<int64_t>& to) override {
+    at::Tensor into = received, out = sent;
+    std::vector<int64_t> arrive = from, leave = to;
+    bytes_exchanged_ += sent.numel() - to[static_cast<size_t>(ranks_.rank)];
+    collectives_.wait(collectives_.begin([&] { return collectives_.host().alltoall_base(into, out, arrive, leave); }),
+                      received);
+  }
+
+  // Connecting has a limit of time, so that all must be there before. It lives as long as this one, which is kept where a process is lost.
+  std::shared_ptr<Communicator> another() override {
+    begin_largest(at::zeros({1}, at::kLong))();
+    return others_.emplace_back(make_another_());
   }
 
   std::function<void()> begin_largest(const at::Tensor& x) override {
@@ -84,23 +110,40 @@ class C10d : public Communicator {
 
  private:
   const Ranks ranks_;
+  const std::function<std::shared_ptr<Communicator>()> make_another_;
   const Collectives collectives_;
   Sums sums_;
-  int64_t bytes_broadcast_ = 0;
+  std::vector<std::shared_ptr<Communicator>> others_;
+  int64_t bytes_broadcast_ = 0, bytes_exchanged_ = 0;
 };
+
+using StorePointer = c10::intrusive_ptr<c10d::Store>;
+
+StorePointer store_of(const std::string& name, const StorePointer& store) {
+  return c10::make_intrusive<c10d::PrefixStore>(name, store);
+}
+
+std::shared_ptr<Communicator> connect(const Ranks& ranks, const StorePointer& store, at::Device device,
+                                      const std::string& address, const Watch& watch, int connections) {
+  constexpr int kOfAnother = 1;
+  const auto make_another = [=, &watch, made = 0]() mutable {
+    return connect(ranks, store_of(fmt::format("another/{}", made++), store), at::kCPU, address, watch, kOfAnother);
+  };
+  try {
+    return std::make_shared<C10d>(ranks, connect_gloo(ranks, store_of("gloo", store), address, connections),
+                                  connect_nccl(ranks, store_of("nccl", store), device), device, watch, make_another);
+  } catch (const std::exception& error) {
+    throw Error(ExitCode::peer, fmt::format("the processes cannot connect to each other: {}",
+                                            watch.lost().value_or(first_line(error.what()))));
+  }
+}
 
 }  // namespace
 
 std::shared_ptr<Communicator> connect(const Ranks& ranks, const c10::intrusive_ptr<c10d::Store>& store,
                                       at::Device device, const std::string& address, const Watch& watch) {
-  const auto store_of = [&](const char* name) { return c10::make_intrusive<c10d::PrefixStore>(name, store); };
-  try {
-    return std::make_shared<C10d>(ranks, connect_gloo(ranks, store_of("gloo"), address),
-                                  connect_nccl(ranks, store_of("nccl"), device), device, watch);
-  } catch (const std::exception& error) {
-    throw Error(ExitCode::peer, fmt::format("the processes cannot connect to each other: {}",
-                                            watch.lost().value_or(first_line(error.what()))));
-  }
+  constexpr int kConnections = 4;  // because one alone does not fill the line
+  return connect(ranks, store, device, address, watch, kConnections);
 }
 
 }  // namespace gpt::distributed

@@ -12,13 +12,18 @@ class Alone : public Communicator {
   int64_t rank() const override { return 0; }
   int64_t size() const override { return 1; }
   void begin_sum(const at::Tensor&, at::ScalarType) override {}
-  void begin_sum_of_part(const at::Tensor&, at::ScalarType, const Arrival&) override {}
-  void begin_gather(const at::Tensor&) override {}
+  void begin_sum_of_part(const at::Tensor&, at::ScalarType, const Arrival&, int64_t) override {}
+  void begin_gather(const at::Tensor&, int64_t) override {}
   void finish() override {}
   void broadcast(const at::Tensor&) override {}
   std::function<void()> begin_largest(const at::Tensor&) override {
     return [] {};
   }
+  void exchange(const at::Tensor& received, const std::vector<int64_t>&, const at::Tensor& sent,
+                const std::vector<int64_t>&) override {
+    received.copy_(sent);
+  }
+  std::shared_ptr<Communicator> another() override { return alone(); }
   int64_t bytes_sent() const override { return 0; }
   double seconds_waited() const override { return 0; }
 };

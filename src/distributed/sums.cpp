@@ -63,16 +63,29 @@ void Sums::begin_sum(const at::Tensor& x, at::ScalarType wire) {
     tell({Kind::sum, flat.slice(0, first, std::min(first + step, flat.numel())), wire, ready});
 }
 
-void Sums::begin_sum_of_part(const at::Tensor& x, at::ScalarType wire, const Arrival& arrival) {
-  tell_stretch(Kind::sum_of_part, x, wire, arrival);
+// An owner gets as much at a time from all others together as each process does of a stretch that has none.
+void Sums::begin_sum_of_part(const at::Tensor& x, at::ScalarType wire, const Arrival& arrival, int64_t owner) {
+  if (owner == kEach) return tell_stretch(Kind::sum_of_part, x, wire, arrival);
+  const int64_t step = owned_stretch_bytes(ranks_.size) / static_cast<int64_t>(c10::elementSize(wire));
+  for (int64_t first = 0; first < x.numel(); first += step) {
+    const int64_t count = std::min(step, x.numel() - first);
+    Arrival of_step = arrival;
+    if (owner == ranks_.rank) of_step.values = arrival.values.narrow(-1, first, count);
+    tell_stretch(Kind::sum_of_part, x.narrow(0, first, count), wire, of_step, owner);
+  }
 }
 
-void Sums::begin_gather(const at::Tensor& x) { tell_stretch(Kind::gather, x, x.scalar_type()); }
+void Sums::begin_gather(const at::Tensor& x, int64_t owner) {
+  if (owner == kEach) return tell_stretch(Kind::gather, x, x.scalar_type());
+  const int64_t step = kStretchBytes / x.element_size();
+  for (int64_t first = 0; first < x.numel(); first += step)
+    tell_stretch(Kind::gather, x.narrow(0, first, std::min(step, x.numel() - first)), x.scalar_type(), {}, owner);
+}
 
-void Sums::tell_stretch(Kind kind, const at::Tensor& x, at::ScalarType wire, const Arrival& arrival) {
+void Sums::tell_stretch(Kind kind, const at::Tensor& x, at::ScalarType wire, const Arrival& arrival, int64_t owner) {
   TORCH_CHECK(x.dim() == 1 && x.is_contiguous() && x.nbytes() <= kStretchBytes, "a stretch has at most ", kStretchBytes,
               " bytes in a row");
-  tell({kind, x.detach(), wire, x.is_cpu() ? nullptr : mark(current_stream(device_)), arrival});
+  tell({kind, x.detach(), wire, x.is_cpu() ? nullptr : mark(current_stream(device_)), arrival, owner});
 }
 
 void Sums::tell(Task task) {
@@ -138,22 +151,41 @@ void Sums::begin(Bucket& bucket, const Task& task) {
   bucket.kind = task.kind;
   bucket.arrival = task.arrival;
   bucket.stretch = bucket.sent = task.stretch;
-  const int64_t count = task.stretch.numel(), padded = part_of(count, 0, ranks_.size).end * ranks_.size;
+  bucket.owner = task.owner;
+  const int64_t count = task.stretch.numel(),
+                padded = task.owner == kEach ? part_of(count, 0, ranks_.size).end * ranks_.size : count;
   if (padded != count || task.wire != task.stretch.scalar_type()) {
     bucket.sent = reuse(bucket.buffers(task.stretch).sent, padded, task.stretch.options().dtype(task.wire));
     bucket.sent.narrow(0, 0, count).copy_(task.stretch);
     bucket.sent.narrow(0, count, padded - count).zero_();
   }
   if (task.kind != Kind::gather) return exchange(bucket);
+  if (task.owner != kEach) return broadcast(bucket);
   bucket.own = bucket.sent.view({ranks_.size, -1})[ranks_.rank].clone();
   gather(bucket);
 }
 
 void Sums::exchange(Bucket& bucket) {
-  bucket.received = reuse(bucket.buffers(bucket.sent).received, bucket.sent.numel(), bucket.sent.options());
-  std::vector<int64_t> even;
+  const int64_t count = bucket.sent.numel();
+  std::vector<int64_t> from, to;  // nothing: equal parts
+  int64_t arrives = count;
+  if (bucket.owner != kEach) {
+    from.assign(static_cast<size_t>(ranks_.size), is_of_another(bucket) ? 0 : count);
+    to.assign(static_cast<size_t>(ranks_.size), 0);
+    to[static_cast<size_t>(bucket.owner)] = count;
+    arrives = from.front() * ranks_.size;
+  }
+  bucket.received = reuse(bucket.buffers(bucket.sent).received, arrives, bucket.sent.options());
   bucket.exchange = collectives_.begin(
-      [&] { return collectives_.backend_of(bucket.sent).alltoall_base(bucket.received, bucket.sent, even, even); });
+      [&] { return collectives_.backend_of(bucket.sent).alltoall_base(bucket.received, bucket.sent, from, to); });
+  count_part(bucket);
+}
+
+void Sums::broadcast(Bucket& bucket) {
+  std::vector<at::Tensor> tensors{bucket.sent};
+  c10d::BroadcastOptions options;
+  options.rootRank = bucket.owner;
+  bucket.gather = collectives_.begin([&] { return collectives_.backend_of(bucket.sent).broadcast(tensors, options); });
   count_part(bucket);
 }
 
@@ -166,6 +198,7 @@ void Sums::gather(Bucket& bucket) {
 void Sums::add(Bucket& bucket) {
   if (bucket.kind == Kind::gather) return;
   collectives_.wait(bucket.exchange, bucket.sent);
+  if (is_of_another(bucket)) return;
   const at::Tensor parts = bucket.received.view({ranks_.size, -1});
   if (bucket.arrival.values.dim() == 2) return arrive(bucket, parts);
   const bool is_narrow = c10::elementSize(parts.scalar_type()) < 4;
@@ -201,9 +234,15 @@ void Sums::end_all() {
   done_ = mark(stream_);
 }
 
-// A part of what is sent goes to each of the others.
+// A part of what is sent goes to each of the others; or all of it to its owner, or from there to all others.
 void Sums::count_part(const Bucket& bucket) {
-  bytes_sent_ += static_cast<int64_t>(bucket.sent.nbytes()) * (ranks_.size - 1) / ranks_.size;
+  const auto bytes = static_cast<int64_t>(bucket.sent.nbytes());
+  if (bucket.owner == kEach)
+    bytes_sent_ += bytes * (ranks_.size - 1) / ranks_.size;
+  else if (is_of_another(bucket))
+    bytes_sent_ += bucket.kind == Kind::gather ? 0 : bytes;
+  else if (bucket.kind == Kind::gather)
+    bytes_sent_ += bytes * (ranks_.size - 1);
 }
 
 }  // namespace gpt::distributed

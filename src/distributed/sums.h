@@ -31,8 +31,8 @@ class Sums {
 
   // As the functions of Communicator.
   void begin_sum(const at::Tensor& x, at::ScalarType wire);
-  void begin_sum_of_part(const at::Tensor& x, at::ScalarType wire, const Arrival& arrival);
-  void begin_gather(const at::Tensor& x);
+  void begin_sum_of_part(const at::Tensor& x, at::ScalarType wire, const Arrival& arrival, int64_t owner);
+  void begin_gather(const at::Tensor& x, int64_t owner);
   void finish();
 
   int64_t bytes_sent() const { return bytes_sent_; }
@@ -47,12 +47,14 @@ class Sums {
     at::ScalarType wire = at::kFloat;
     std::shared_ptr<c10::Event> ready = {};  // null on a CPU
     Arrival arrival = {};                    // of a part
+    int64_t owner = kEach;                   // whose part is all of it
   };
   // A stretch that is under way. Its memory stays for the next one.
   struct Bucket {
     Kind kind = Kind::sum;
     at::Tensor stretch;
-    // In the type that travels, with a part of the same length for each process. `sent` may be the stretch itself.
+    int64_t owner = kEach;
+    // In the type that travels, with a part of the same length for each process, where it has no owner. `sent` may be the stretch itself.
     at::Tensor sent, received;
     at::Tensor own;  // this process's part
     Arrival arrival;
@@ -63,7 +65,8 @@ class Sums {
     Buffers& buffers(const at::Tensor& x) { return x.is_cpu() ? of_host : of_device; }
   };
 
-  void tell_stretch(Kind kind, const at::Tensor& x, at::ScalarType wire, const Arrival& arrival = {});
+  void tell_stretch(Kind kind, const at::Tensor& x, at::ScalarType wire, const Arrival& arrival = {},
+                    int64_t owner = kEach);
   void tell(Task task);
   std::optional<Task> next_task();  // waits for it; nothing at the end
   void work();
@@ -71,11 +74,13 @@ class Sums {
   void begin(Bucket& bucket, const Task& task);
   void exchange(Bucket& bucket);
   void gather(Bucket& bucket);
+  void broadcast(Bucket& bucket);
   void add(Bucket& bucket);
   void arrive(const Bucket& bucket, const at::Tensor& parts) const;
   void end(Bucket& bucket);
   void end_all();
   void count_part(const Bucket& bucket);
+  bool is_of_another(const Bucket& bucket) const { return bucket.owner != kEach && bucket.owner != ranks_.rank; }
   Bucket& bucket(int64_t i) { return buckets_[static_cast<size_t>(i % kStretchesInFlight)]; }
 
   const Collectives& collectives_;

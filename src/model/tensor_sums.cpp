@@ -86,7 +86,7 @@ at::Tensor gather_from(const TensorGroup& group, const at::Tensor& x) {
     const int64_t length = std::min(most, count - begin);
     const at::Tensor all = at::zeros({n, aligned_end(length)}, x.options());  // equal parts of the communicator's
     all[group->rank()].narrow(0, 0, length).copy_(own.narrow(0, begin, length));
-    group->begin_gather(all.view({-1}));
+    group->begin_gather(all.view({-1}), distributed::kEach);
     group->finish();
     stretches.push_back(all.narrow(1, 0, length));
   }

@@ -22,27 +22,27 @@ constexpr double kRmsOfAdamW = 0.2;  // of the updates in practice, Liu et al. f
 // Of NorMuon's second moment, as its authors have them.
 constexpr double kSecondMomentum = 0.95, kLeastDivisor = 1e-10;
 
-// What of the flat buffer AdamW updates beside Muon.
-std::vector<FlatSpan> spans_of_adamw(const Parameters& parameters, const OptimizerConfig& config) {
-  std::vector<FlatSpan> spans;
-  for (const StateRange& range : state_ranges(parameters.rows(), parameters.layout(), config))
-    if (range.form.kind == OptimizerKind::adamw) spans.push_back({range.begin, range.end});
-  return spans;
+// What of the spans AdamW updates beside Muon.
+std::vector<FlatSpan> spans_of_adamw(const Parameters& parameters, const OptimizerConfig& config,
+                                     const std::vector<FlatSpan>& spans) {
+  std::vector<FlatSpan> of_adamw;
+  for (const FlatSpan& span : spans)
+    for (const StateRange& range : state_ranges(parameters.rows(), parameters.layout(), config))
+      if (const FlatSpan part{std::max(span.begin, range.begin), std::min(span.end, range.end)};
+          range.form.kind == OptimizerKind::adamw && part.begin < part.end)
+        of_adamw.push_back(part);
+  return of_adamw;
 }
 
 // AdamW's stretches, and between them those of the matrices.
 std::vector<StateStretch> with_matrices(const std::vector<StateStretch>& of_adamw, const Parameters& parameters,
-                                        const OptimizerConfig& config) {
+                                        const OptimizerConfig& config, const std::vector<FlatSpan>& spans) {
   std::vector<StateRange> ranges = state_ranges(parameters.rows(), parameters.layout(), config);
   std::erase_if(ranges, [](const StateRange& range) { return range.form.kind == OptimizerKind::adamw; });
-  std::vector<StateStretch> all = new_state(ranges, {{0, parameters.layout().trained_size}}, parameters.device());
+  std::vector<StateStretch> all = new_state(ranges, spans, parameters.device());
   all.insert(all.end(), of_adamw.begin(), of_adamw.end());
   std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.range.begin < b.range.begin; });
   return all;
-}
-
-bool is_of_muon(const ParameterRow& row, const OptimizerConfig& config) {
-  return row.is_trained && state_form(row, config).kind != OptimizerKind::adamw;
 }
 
 at::Tensor norm_of(const at::Tensor& x) { return at::linalg_vector_norm(x, 2, {}, /*keepdim=*/false, at::kFloat); }
@@ -58,6 +58,10 @@ at::Tensor with_even_rows(const at::Tensor& update, const at::Tensor& second_mom
 
 }  // namespace
 
+bool is_of_muon(const ParameterRow& row, const OptimizerConfig& config) {
+  return row.is_trained && state_form(row, config).kind != OptimizerKind::adamw;
+}
+
 std::vector<int64_t> rows_of_matrices(const ParameterRow& row) {
   const int64_t rows = row.shape.at(0), queries = row.query_rows;
   if (row.role != ParameterRole::attention_in) return {rows};
@@ -67,15 +71,19 @@ std::vector<int64_t> rows_of_matrices(const ParameterRow& row) {
   return {queries, of_key, of_key};
 }
 
+double update_flops(const ParameterRow& row) {
+  double flops = 0;
+  for (const int64_t part : rows_of_matrices(row)) flops += newton_schulz_flops(part, row.shape[1]);
+  return flops;
+}
+
 MuonWork muon_work(const std::vector<ParameterRow>& rows, const OptimizerConfig& config) {
   MuonWork work;
   for (const ParameterRow& row : rows) {
     if (!is_of_muon(row, config)) continue;
     work.parameters += static_cast<double>(row.count());
-    for (const int64_t part : rows_of_matrices(row)) {
-      work.flops += newton_schulz_flops(part, row.shape[1]);
-      ++work.matrices;
-    }
+    work.flops += update_flops(row);
+    work.matrices += std::ssize(rows_of_matrices(row));
   }
   return work;
 }
@@ -102,12 +110,13 @@ std::string Muon::name(const OptimizerConfig& config) {
                      config.kind == OptimizerKind::normuon ? "NorMuon" : "Muon", kept, AdamW::name(config));
 }
 
-Muon::Muon(const Parameters& parameters, const OptimizerConfig& config, at::ScalarType type)
+Muon::Muon(const Parameters& parameters, const OptimizerConfig& config, const std::vector<FlatSpan>& spans,
+           at::ScalarType type)
     : parameters_(parameters),
       config_(config),
       type_(type == at::ScalarType::Undefined ? newton_schulz_type(describe_device(parameters.device())) : type),
-      adamw_(parameters, config, spans_of_adamw(parameters, config)),
-      stretches_(with_matrices(adamw_.stretches(), parameters, config)) {
+      adamw_(parameters, config, spans_of_adamw(parameters, config, spans)),
+      stretches_(with_matrices(adamw_.stretches(), parameters, config, spans)) {
   TORCH_CHECK(config.has_muon() && config.fused_adamw, "Muon: another optimizer was asked for");
 }
 
@@ -120,9 +129,12 @@ void Muon::step(const at::Tensor& learning_rate, const at::Tensor& grad_scale, c
   auto stretch = stretches_.begin();
   for (const size_t i : flat_order(parameters_.rows())) {
     const ParameterRow& row = parameters_.rows()[i];
+    const int64_t begin = parameters_.layout().offsets[i];
     if (!row.is_trained) break;
-    while (stretch->range.end <= parameters_.layout().offsets[i]) ++stretch;
-    if (stretch->range.form.kind != OptimizerKind::adamw) update(row, *stretch, scalars);
+    while (stretch != stretches_.end() && stretch->range.end <= begin) ++stretch;
+    if (stretch == stretches_.end()) break;
+    if (stretch->range.form.kind != OptimizerKind::adamw && stretch->range.begin <= begin)
+      update(row, *stretch, scalars);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "gpt/checkpoint/divided_save.h"
 #include "gpt/layout/cut.h"
 #include "gpt/layout/freeze.h"
 #include "gpt/layout/layer_ends.h"
@@ -193,6 +194,28 @@ double gradient_bytes(const Config& config, bool end_to_end) {
   return trained_values(config) * static_cast<double>(c10::elementSize(gradient_type(config.training, end_to_end)));
 }
 
+// Of the optimizer's state, the part of the process that has most of it.
+double state_share(const ModelConfig& model, const TrainingConfig& training, const DistributedConfig& distributed) {
+  const int64_t processes = distributed.data_processes();
+  if (distributed.zero == 0 || processes == 1) return 1;
+  if (!training.optimizer.has_muon()) return 1 / static_cast<double>(processes);
+  const std::vector<ParameterRow> rows = parameter_table(model, training.freeze);
+  const std::vector<int64_t> owners = run::owners_of_matrices(rows, training.optimizer, processes);
+  std::vector<double> of_matrices(static_cast<size_t>(processes));
+  double all = 0;
+  auto owner = owners.begin();
+  for (const StateRange& range : state_ranges(rows, flat_layout(rows), training.optimizer)) {
+    double bytes = 0;
+    for (const OptimizerSlot& slot : optimizer_slots(range.form))
+      bytes += static_cast<double>((range.end - range.begin) / slot.values) *
+               static_cast<double>(c10::elementSize(slot.dtype));
+    all += bytes;
+    if (range.form.kind != OptimizerKind::adamw) of_matrices[static_cast<size_t>(*owner++)] += bytes;
+  }
+  const double divided = all - std::accumulate(of_matrices.begin(), of_matrices.end(), 0.0);
+  return (*std::max_element(of_matrices.begin(), of_matrices.end()) + divided / static_cast<double>(processes)) / all;
+}
+
 }  // namespace
 
 ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& training,
@@ -218,7 +241,7 @@ ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& t
                          effective_mode(training, model, device.device).records,
           .multiprocessors = device.multiprocessors,
           .end_to_end = precision.end_to_end,
-          .state_share = distributed.zero > 0 ? 1 / static_cast<double>(distributed.data_processes()) : 1,
+          .state_share = state_share(model, training, distributed),
           .gradient_parts = distributed.zero > 1 ? distributed.data_processes() : 1,
           .weight_parts = distributed.zero > 2 ? distributed.data_processes() : 1,
           .gradient_lanes = run::lanes_of_each(distributed.lanes, distributed.data_processes()),
@@ -311,12 +334,11 @@ MemoryUse estimate_memory(const ModelConfig& whole, const TrainingConfig& traini
   const StateBytes state = state_bytes(rows, layout, training.optimizer);
   estimate.optimizer = form.state_share * static_cast<double>(state.device);
   estimate.host = form.state_share * static_cast<double>(state.host);
-  if (form.state_share < 1 || form.model_parts > 1) {
-    // To save, the first process brings all of it together in the host's memory, which on a CPU is that of all; and the weights too, where
-    // they or the model are divided.
+  if (form.model_parts > 1) {
+    // To save, the first process brings all of it together in the host's memory, which on a CPU is that of all.
     const auto parts = static_cast<double>(form.model_parts);
-    double together = static_cast<double>(state.device + state.host) * parts;
-    if (form.model_parts > 1 || form.weight_parts > 1) together += trained * size(kept_weight_type(precision)) * parts;
+    const double together =
+        (static_cast<double>(state.device + state.host) + trained * size(kept_weight_type(precision))) * parts;
     form.cuda ? estimate.host += together : estimate.optimizer += form.state_share / parts * together;
   }
   const GradientCheckpointing level = training.execution.gradient_checkpointing;
@@ -345,6 +367,11 @@ MemoryUse estimate_memory(const ModelConfig& whole, const TrainingConfig& traini
   // The update needs no more than the passes before it, unless they are of very few tokens.
   const double of_passes = estimate.activations + estimate.logits + estimate.workspace;
   estimate.workspace += std::max(0.0, muon_workspace(rows, training.optimizer, form.newton_schulz) - of_passes);
+  if (form.state_share < 1) {  // a save takes it between two updates
+    const double of_save = memory_of_divided_save(static_cast<double>(state.device + state.host));
+    const double of_update = estimate.activations + estimate.logits + estimate.workspace;
+    form.cuda ? estimate.host += of_save : estimate.workspace += std::max(0.0, of_save - of_update);
+  }
   if (form.is_recorded) estimate.workspace += bytes.evaluation(training);
   // What LibTorch's operators make in between differs from one processor to another.
   constexpr double kBetweenOperators = 0.01;
@@ -415,7 +442,10 @@ double exchange_bytes(const Config& config, bool end_to_end, int64_t all_process
              is_narrow = is_converted || gradient != at::kFloat;
   const double of_value = is_narrow ? 2 : kFloatBytes,
                of_gathered = distributed.zero > 2 ? compute_bytes(end_to_end) : kept_bytes(config);
-  const auto stretch = static_cast<double>(run::stretch_values(layout.trained_size, processes));
+  auto stretch = static_cast<double>(run::stretch_values(layout.trained_size, processes));
+  if (distributed.zero > 0 && config.training.optimizer.has_muon())  // what a matrix's owner gets of all
+    stretch =
+        std::max(stretch, static_cast<double>(processes * distributed::owned_stretch_bytes(processes)) / of_value);
   const double sums =
       distributed::memory_of_sum(static_cast<double>(longest) * of_value, stretch * of_value, is_converted, is_narrow);
   return within_model + further_lanes + sums +

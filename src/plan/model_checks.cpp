@@ -189,11 +189,13 @@ StepFlops flops_per_step(const ModelConfig& model, const TrainingConfig& trainin
           .muon = muon_work(rows, training.optimizer).flops};
 }
 
-std::string describe_muon(const ModelConfig& model, const TrainingConfig& training, int64_t processes) {
+std::string describe_muon(const ModelConfig& model, const TrainingConfig& training, int64_t processes,
+                          bool is_divided) {
   constexpr double kMuch = 0.25;
   const StepFlops flops = flops_per_step(model, training);
   if (flops.muon == 0) return "";
-  const double share = flops.muon / (flops.muon + flops.model / static_cast<double>(processes));
+  const auto parts = static_cast<double>(processes);
+  const double of_each = flops.muon / (is_divided ? parts : 1), share = of_each / (of_each + flops.model / parts);
   const int64_t matrices = muon_work(parameter_table(model, training.freeze), training.optimizer).matrices;
   return fmt::format("Newton-Schulz takes {:.{}f} % of the operations of a step, {} for {}{}", 100 * share,
                      share < 0.1 ? 1 : 0, format_flops(flops.muon),

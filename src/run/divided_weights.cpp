@@ -47,8 +47,8 @@ void DividedWeights::fetch(int64_t layer) {
   const int64_t begin = values.blocks()[static_cast<size_t>(layer)].begin;
   for (const Segment& segment : segments_) {
     if (segment.front().begin != begin) continue;
-    for (const FlatSpan& stretch : segment)
-      division_.ranks->begin_gather(memory.slice(0, stretch.begin - begin, stretch.end - begin));
+    for (const Stretch& stretch : segment)
+      division_.ranks->begin_gather(memory.slice(0, stretch.begin - begin, stretch.end - begin), stretch.owner);
   }
 }
 
@@ -118,7 +118,7 @@ void DividedWeights::values_changed() {
   for (const Segment& segment : segments_) {
     const auto is_block = [&segment](FlatSpan block) { return block.begin == segment.front().begin; };
     if (std::any_of(values.blocks().begin(), values.blocks().end(), is_block)) continue;
-    for (const FlatSpan& stretch : segment) division_.ranks->begin_gather(values.outside_of(stretch));
+    for (const Stretch& stretch : segment) division_.ranks->begin_gather(values.outside_of(stretch), stretch.owner);
   }
   division_.ranks->finish();
   if (!vectors.defined()) return;

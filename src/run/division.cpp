@@ -1,6 +1,11 @@
 #include "gpt/run/division.h"
 
+#include <algorithm>
+#include <numeric>
+
 #include "gpt/layout/layer_ends.h"
+#include "gpt/optim/muon.h"
+#include "gpt/optim/optimizer_state.h"
 
 namespace gpt::run {
 namespace {
@@ -30,29 +35,81 @@ std::vector<int64_t> segment_ends(int64_t stage, const std::vector<ParameterRow>
   return ends;
 }
 
+// A matrix goes to the process that has the least so far, those that take longest first.
+std::vector<int64_t> owners_of_matrices(const std::vector<ParameterRow>& rows, const OptimizerConfig& optimizer,
+                                        int64_t processes) {
+  std::vector<double> costs;
+  for (const size_t i : flat_order(rows))
+    if (is_of_muon(rows[i], optimizer)) costs.push_back(update_flops(rows[i]));
+  std::vector<size_t> order(costs.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&costs](size_t a, size_t b) { return costs[a] > costs[b]; });
+  std::vector<int64_t> owners(costs.size());
+  std::vector<double> of_processes(static_cast<size_t>(processes));
+  for (const size_t matrix : order) {
+    const auto least = std::min_element(of_processes.begin(), of_processes.end());
+    *least += costs[matrix];
+    owners[matrix] = least - of_processes.begin();
+  }
+  return owners;
+}
+
+namespace {
+
+// The flat buffer in stretches of any length: all of it, or each of Muon's matrices apart, with the norms and biases before it, which would not
+// be worth sending alone.
+std::vector<Stretch> undivided(const Division& division, const std::vector<ParameterRow>& rows,
+                               const FlatLayout& layout) {
+  if (!division.divides_state || !division.optimizer.has_muon()) return {Stretch{{0, layout.trained_size}}};
+  OptimizerConfig plain;  // how state is kept may change when a run goes on, who has it does not
+  plain.kind = division.optimizer.kind;
+  const std::vector<int64_t> owners = owners_of_matrices(rows, plain, division.ranks->size());
+  auto owner = owners.begin();
+  std::vector<Stretch> stretches;
+  int64_t begin = 0;
+  for (const StateRange& range : state_ranges(rows, layout, plain)) {
+    const bool is_matrix = range.form.kind != OptimizerKind::adamw;
+    if (!is_matrix && range.end - begin < kLeastStretch && range.end < layout.trained_size) continue;
+    stretches.push_back({{begin, range.end}, is_matrix ? *owner++ : distributed::kEach});
+    begin = range.end;
+  }
+  return stretches;
+}
+
+}  // namespace
+
 std::vector<Segment> Division::segments(const std::vector<ParameterRow>& rows, const FlatLayout& layout) const {
   const int64_t size = layout.trained_size, step = stretch_values(size, ranks->size());
+  const std::vector<Stretch> all = undivided(*this, rows, layout);
   std::vector<Segment> segments;
   int64_t begin = 0;
   for (const int64_t end :
        divides_gradients ? segment_ends(divides_weights ? 3 : 2, rows, layout) : std::vector{size}) {
     Segment& segment = segments.emplace_back();
-    for (; begin < end; begin = segment.back().end) segment.push_back({begin, std::min(begin + step, end)});
+    for (const Stretch& stretch : all) {
+      const int64_t last = std::min(end, stretch.end);
+      const int64_t most = stretch.owner == distributed::kEach ? step : size;
+      for (int64_t first = std::max(begin, stretch.begin); first < last; first = segment.back().end)
+        segment.push_back({{first, std::min(first + most, last)}, stretch.owner});
+    }
+    begin = end;
   }
   return segments;
 }
 
-FlatSpan Division::own_part(FlatSpan stretch) const {
-  const auto [begin, end] = distributed::part_of(stretch.end - stretch.begin, ranks->rank(), ranks->size());
+FlatSpan Division::part_of(const Stretch& stretch, int64_t rank) const {
+  if (stretch.owner != distributed::kEach) return {stretch.begin, rank == stretch.owner ? stretch.end : stretch.begin};
+  const auto [begin, end] = distributed::part_of(stretch.end - stretch.begin, rank, ranks->size());
   return {stretch.begin + begin, stretch.begin + end};
 }
 
-std::vector<FlatSpan> Division::spans(const std::vector<ParameterRow>& rows, const FlatLayout& layout) const {
+std::vector<FlatSpan> Division::spans(const std::vector<ParameterRow>& rows, const FlatLayout& layout,
+                                      int64_t rank) const {
   if (!divides_state) return {{0, layout.trained_size}};
   std::vector<FlatSpan> spans;
   for (const Segment& segment : segments(rows, layout))
-    for (const FlatSpan& stretch : segment)
-      if (const FlatSpan own = own_part(stretch); own.begin < own.end) spans.push_back(own);
+    for (const Stretch& stretch : segment)
+      if (const FlatSpan own = part_of(stretch, rank); own.begin < own.end) spans.push_back(own);
   return spans;
 }
 

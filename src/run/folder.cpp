@@ -27,10 +27,11 @@ bool exists(const std::string& path) {
 std::vector<std::string> checkpoints_in(const std::string& folder) { return newest_first(folder, names_in(folder)); }
 
 // The first of `candidates` that can be read. `reasons` says why those before it cannot.
-std::optional<StartingPoint> first_readable(const std::vector<std::string>& candidates, std::string& reasons) {
+std::optional<StartingPoint> first_readable(const std::vector<std::string>& candidates, std::string& reasons,
+                                            const StateNeeds& needs = {}) {
   for (const std::string& path : candidates) {
     try {
-      StartingPoint found{load_checkpoint(path), path, fs::path(path).filename() == kLastCheckpoint};
+      StartingPoint found{load_checkpoint(path, needs), path, fs::path(path).filename() == kLastCheckpoint};
       found.started_by = found.checkpoint.started_by;
       return found;
     } catch (const Error& error) {
@@ -88,8 +89,8 @@ const std::string& created(const std::string& path) {
 
 }  // namespace
 
-Folder::Folder(const std::string& path)
-    : Folder(path, std::make_unique<FolderLock>(created(path), ExitCode::checkpoint, "output_dir")) {
+Folder::Folder(const std::string& path, StateNeeds needs)
+    : Folder(path, std::move(needs), std::make_unique<FolderLock>(created(path), ExitCode::checkpoint, "output_dir")) {
   log::open_file(path_ + "/" + kRunLog);
 }
 
@@ -104,7 +105,8 @@ Folder::Refuge Folder::refuge() const {
 }
 
 StartingPoint Folder::newest(std::string& reasons) const {
-  if (std::optional<StartingPoint> found = first_readable(checkpoints_in(path_), reasons)) return std::move(*found);
+  if (std::optional<StartingPoint> found = first_readable(checkpoints_in(path_), reasons, needs_))
+    return std::move(*found);
   throw Error(
       ExitCode::checkpoint,
       fmt::format(
@@ -134,7 +136,7 @@ StartingPoint Folder::go_back(const std::string& path, const std::string& why) c
   for (const std::string& name : names_in(path_)) {
     if (is_checkpoint_name(name) && name != source) others.emplace_back(name, step_of(path_, name));
   }
-  StartingPoint start{load_checkpoint(path), path, /*is_last=*/false};
+  StartingPoint start{load(path), path, /*is_last=*/false};
   start.started_by = start.checkpoint.started_by;
   std::vector<std::string> ahead;
   for (const auto& [name, step] : others) {
@@ -166,7 +168,7 @@ std::optional<StartingPoint> Folder::find_start(const std::string& resume_from, 
   }
   if (restart || !holds_run) {
     if (!named) return std::nullopt;
-    return StartingPoint{load_checkpoint(path), path, /*is_last=*/false, /*started_by=*/path};
+    return StartingPoint{load(path), path, /*is_last=*/false, /*started_by=*/path};
   }
   std::string reasons;
   std::optional<StartingPoint> own = newest(reasons);

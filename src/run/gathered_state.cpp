@@ -63,23 +63,6 @@ OptimizerState undivided_state(const Optimizer& optimizer, const Parameters& par
   return named_state(parameters.rows(), parameters.layout(), whole, optimizer.step_count());
 }
 
-// Weights of which each process keeps its spans.
-NamedTensors undivided_values(const Parameters& parameters, distributed::Communicator& ranks) {
-  std::vector<StateStretch> own;
-  for (const auto& [span, values] : parameters.divided_values()->own())
-    own.push_back(
-        {.range = {.begin = span.begin, .end = span.end, .form = {}, .is_on_host = false}, .slots = {values}});
-  const StateRange all{.begin = 0, .end = parameters.layout().size, .form = {}, .is_on_host = false};
-  const at::Tensor flat = gathered_slot(own, 0, {"model", parameters[0].value().scalar_type()}, all, ranks);
-  NamedTensors values;
-  if (!ranks.is_first()) return values;
-  for (size_t i = 0; i < parameters.rows().size(); ++i) {
-    const ParameterRow& row = parameters.rows()[i];
-    values.emplace_back(row.name, flat.narrow(0, parameters.layout().offsets[i], row.count()).view(row.shape));
-  }
-  return values;
-}
-
 // The whole tensor of a row that is cut, at the first process, from the part of each. As above, the others add zeros.
 at::Tensor whole_tensor(const ParameterRow& row, const at::Tensor& part, distributed::Communicator& tensor) {
   constexpr int64_t kNumber = sizeof(int64_t);
@@ -143,8 +126,6 @@ GatheredState gathered_state(const Optimizer& optimizer, const Parameters& param
   GatheredState state;
   state.optimizer =
       division.divides_state ? undivided_state(optimizer, parameters, config, *division.ranks) : optimizer.state();
-  if (division.divides_weights) state.model = undivided_values(parameters, *division.ranks);
-  if (!division.divides_model()) return state;
   if (!division.ranks->is_first()) return {};  // others have the same parts
   const at::NoGradGuard no_gradients;
   state.optimizer = whole_state(state.optimizer, parameters.rows(), *division.tensor);

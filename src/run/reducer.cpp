@@ -103,12 +103,13 @@ at::Tensor Reducer::block_norms(const at::Tensor& loss) const {
 void Reducer::gather_values() {
   if (!division_.divides_state || division_.divides_weights) return;
   const at::Tensor values = parameters_.flat_values().detach();
-  for (const auto& [begin, end] : stretches_) division_.ranks->begin_gather(values.slice(0, begin, end));
+  for (const Stretch& stretch : stretches_)
+    division_.ranks->begin_gather(values.slice(0, stretch.begin, stretch.end), stretch.owner);
   division_.ranks->finish();
   parameters_.round_values();
 }
 
-void Reducer::sum(FlatSpan stretch) {
+void Reducer::sum(const Stretch& stretch) {
   const auto part = [&](int64_t lane) {
     return parameters_.gradient_buffer(static_cast<size_t>(lane)).slice(0, stretch.begin, stretch.end);
   };
@@ -118,7 +119,8 @@ void Reducer::sum(FlatSpan stretch) {
   if (!division_.divides_state) return division_.ranks->begin_sum(part(0), wire_);
   const FlatSpan own = division_.own_part(stretch);
   division_.ranks->begin_sum_of_part(part(0), wire_,
-                                     {part(0).slice(0, own.begin - stretch.begin, own.end - stretch.begin)});
+                                     {part(0).slice(0, own.begin - stretch.begin, own.end - stretch.begin)},
+                                     stretch.owner);
 }
 
 }  // namespace gpt::run

@@ -19,7 +19,9 @@
 namespace gpt::run {
 namespace {
 
-Division division_of(const Setup& setup) { return {setup.mesh, setup.config.distributed}; }
+Division division_of(const Setup& setup) {
+  return {setup.mesh, setup.config.distributed, setup.config.training.optimizer};
+}
 
 TrainStep make_step(State& state, const Setup& setup, const TrainingConfig& training, Recorder recorder) {
   return {state.model,         *state.optimizer, state.scaler,         setup.precision,    training,
@@ -29,9 +31,10 @@ TrainStep make_step(State& state, const Setup& setup, const TrainingConfig& trai
 // As CUDA graphs, within which processes cannot speak to each other.
 bool may_record(const Division& division) { return !division.divides_gradients && !division.divides_model(); }
 
-// With Muon each process computes the whole update, in many products, whose last bits depend on all of this.
+// With Muon each process computes the whole update, unless they divide it, in many products, whose last bits depend on all of this.
 void require_equal_processes(const Setup& setup) {
-  if (!setup.config.training.optimizer.has_muon() || setup.mesh.all->size() == 1) return;
+  if (!setup.config.training.optimizer.has_muon() || setup.mesh.all->size() == 1 || division_of(setup).divides_state)
+    return;
   std::string own = fmt::format("{} {}", setup.device.name, name_of(newton_schulz_type(setup.device)));
   for (const auto& [what, value] : run_environment(at::kCPU)) own += fmt::format("\n{}: {}", what, value);
   const auto hash = static_cast<int64_t>(hash64(own) >> 1);
@@ -43,7 +46,8 @@ void require_equal_processes(const Setup& setup) {
   throw Error(
       ExitCode::config,
       "training.optimizer: with Muon all processes of a run need equal processors, as many threads and the same "
-      "build, since each computes the whole update; use optimizer: adamw, or machines that are alike");
+      "build, since each computes the whole update; use distributed.zero: 1, with which each matrix is updated by one of them, "
+      "optimizer: adamw, or machines that are alike");
 }
 
 // Processors may draw normal numbers with other roundings.

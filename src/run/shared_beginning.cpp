@@ -81,7 +81,8 @@ void say_beginning(const distributed::Group& group, const Beginning& begins, con
   (void)group.from(0, "beginning", said.dump());
 }
 
-SharedBeginning hear_beginning(const distributed::Group& group, const Config& asked, const config::Origins& origins) {
+SharedBeginning hear_beginning(const distributed::Group& group, const Config& asked, const config::Origins& origins,
+                               const Folder& folder) {
   const nlohmann::json said = nlohmann::json::parse(group.from(0, "beginning", ""));
   SharedBeginning shared;
   config::read_yaml(said.at("config").get<std::string>(), "the configuration of rank 0", shared.config);
@@ -89,7 +90,7 @@ SharedBeginning hear_beginning(const distributed::Group& group, const Config& as
   shared.config.output_dir = asked.output_dir;
   if (said.contains("start")) {
     const nlohmann::json& start = said["start"];
-    shared.begins.start = StartingPoint{.checkpoint = load_checkpoint(start.at("path")),
+    shared.begins.start = StartingPoint{.checkpoint = folder.load(start.at("path")),
                                         .path = start.at("path"),
                                         .is_last = start.at("is_last"),
                                         .started_by = start.at("started_by")};

@@ -19,6 +19,7 @@
 #include "gpt/model/tensor_parallel.h"
 #include "gpt/ops/fused.h"
 #include "gpt/optim/make_optimizer.h"
+#include "gpt/run/divided_state.h"
 #include "gpt/run/divided_weights.h"
 
 namespace gpt::run {
@@ -146,7 +147,7 @@ void State::rewind(const Cursor& cursor) {
 uint64_t State::checkpoint_bytes() const { return checkpoint_file_bytes(config_, corpus_.tokenizer.get()); }
 
 void State::gather() {
-  if (is_divided() && !gathered_)
+  if (division_.divides_model() && !gathered_)
     gathered_ = gathered_state(*optimizer, model.parameters(), config_.training.optimizer, division_);
 }
 
@@ -154,9 +155,13 @@ Checkpoint State::capture() const {
   TORCH_CHECK(can_capture(), "State: capture() without gather()");
   Checkpoint saved;
   saved.step = step;
-  const bool has_parts = division_.divides_model() || division_.divides_weights;
-  saved.model = has_parts ? gathered_->model : model.parameters().values();
-  saved.optimizer = gathered_ ? gathered_->optimizer : optimizer->state();
+  if (gathered_) {
+    saved.model = gathered_->model, saved.optimizer = gathered_->optimizer;
+  } else if (saved.model = model.parameters().values(); division_.divides_state) {
+    capture_parts(*optimizer, model.parameters(), config_.training.optimizer, division_, saved);
+  } else {
+    saved.optimizer = optimizer->state();
+  }
   if (scaler.enabled()) {
     saved.scaler_scale = scaler.scale_value();
     saved.scaler_growth_tracker = scaler.growth_tracker();
@@ -197,8 +202,22 @@ Checkpoint State::capture() const {
   return saved;
 }
 
+// Where a checkpoint was read for some of the state, that is what this process has.
+void State::require_own_values(const Checkpoint& checkpoint) const {
+  if (!checkpoint.read_state) return;
+  const ValueRanges own = own_values(division_, model.parameters().rows(), model.parameters().layout());
+  const auto is_same = [](const FlatSpan& a, const FlatSpan& b) { return a.begin == b.begin && a.end == b.end; };
+  const bool are_same = std::equal(own.begin(), own.end(), checkpoint.read_state->begin(), checkpoint.read_state->end(),
+                                   [&is_same](const auto& a, const auto& b) {
+                                     return a.first == b.first && std::equal(a.second.begin(), a.second.end(),
+                                                                             b.second.begin(), b.second.end(), is_same);
+                                   });
+  TORCH_CHECK(are_same, "State: the checkpoint was read for another division of the optimizer's state");
+}
+
 void State::restore(const StartingPoint& start) {
   const Checkpoint& checkpoint = start.checkpoint;
+  require_own_values(checkpoint);
   started_by_ = start.started_by;
   optimizer->load(checkpoint.optimizer);
   if (scaler.enabled() && checkpoint.scaler_scale.defined()) {
@@ -238,6 +257,7 @@ void State::load_window(const Checkpoint& checkpoint) {
 }
 
 void State::go_back(const Checkpoint& checkpoint) {
+  require_own_values(checkpoint);
   Parameters(model.parameters()).copy_from(checkpoint.model);  // a copy shares the memory
   if (model.layer_weights()) model.layer_weights()->values_changed();
   optimizer->load(checkpoint.optimizer);

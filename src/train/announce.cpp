@@ -83,7 +83,8 @@ void announce_methods(const run::Setup& setup) {
   if (precision.tf32) log::success("Enabled TF32");
   if (precision.grad_scaler) log::success("GradScaler on the device");
   log::success(fmt::format("Using {}", name_of_optimizer(config.training.optimizer)));
-  if (const std::string muon = plan::describe_muon(config.model, config.training, setup.mesh.all->size());
+  if (const std::string muon =
+          plan::describe_muon(config.model, config.training, setup.mesh.all->size(), config.distributed.zero > 0);
       !muon.empty())
     log::info(muon);
   const std::vector<ParameterRow> rows = parameter_table(config.model, config.training.freeze);
@@ -113,20 +114,18 @@ void announce_processes(const distributed::Group& group, at::Device device, cons
     log::info(fmt::format("Using {} of {} GPUs; distributed.processes: auto uses all", ranks.local_size, gpu_count()));
   }
   if (ranks.size == 1) return;
-  log::success(fmt::format("{} processes, started by {}, {} each; they meet {}{}{}", ranks.size, ranks.launcher,
-                           plural(at::get_num_threads(), "thread"),
-                           ranks.address.empty() ? "in a file of output_dir"
-                                                 : fmt::format("at {}:{}", ranks.address, ranks.port),
-                           asked.tensor_parallel == 1 ? ""
-                           : asked.tensor_parallel == ranks.size
-                               ? "; they divide the model"
-                               : fmt::format("; each {} of them divide the model", asked.tensor_parallel),
-                           asked.zero == 0   ? ""
-                           : asked.zero == 1 ? "; each has a part of the optimizer's state"
-                           : asked.zero == 2
-                               ? "; each has a part of the optimizer's state and of the gradients"
-                               : "; each has a part of the optimizer's state, of the gradients and of the "
-                                 "weights"));
+  log::success(fmt::format(
+      "{} processes, started by {}, {} each; they meet {}{}{}", ranks.size, ranks.launcher,
+      plural(at::get_num_threads(), "thread"),
+      ranks.address.empty() ? "in a file of output_dir" : fmt::format("at {}:{}", ranks.address, ranks.port),
+      asked.tensor_parallel == 1            ? ""
+      : asked.tensor_parallel == ranks.size ? "; they divide the model"
+                                            : fmt::format("; each {} of them divide the model", asked.tensor_parallel),
+      asked.zero == 0   ? ""
+      : asked.zero == 1 ? "; each has a part of the optimizer's state"
+      : asked.zero == 2 ? "; each has a part of the optimizer's state and of the gradients"
+                        : "; each has a part of the optimizer's state, of the gradients and of the "
+                          "weights"));
   if (ranks.launcher != "gpt-train" && asked.processes != 1 && asked.processes != ranks.size)
     log::info(fmt::format("distributed.processes: {} counts only where gpt-train starts the processes itself",
                           asked.processes == 0 ? "auto" : std::to_string(asked.processes)));

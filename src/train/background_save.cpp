@@ -1,42 +1,62 @@
 #include "gpt/train/background_save.h"
 
+#include <fmt/format.h>
+
+#include <system_error>
 #include <utility>
 
-#include "gpt/checkpoint/checkpoint.h"
 #include "gpt/core/error.h"
+#include "gpt/core/log.h"
 #include "gpt/device/cpu_threads.h"
 
 namespace gpt {
 
-void BackgroundSave::begin(Checkpoint state, Files files) {
-  Checkpoint copy = snapshot_.take(std::move(state));
+void BackgroundSave::begin(Files files) {
   outcome_ = {};
   has_ended_ = false;
-  thread_ = std::thread([this, copy = std::move(copy), files = std::move(files)]() mutable {
-    write(std::move(copy), files);
-    has_ended_ = true;
-  });
+  is_under_way_ = true;
+  try {
+    thread_ = std::thread([this, files] {
+      use_one_cpu_thread();
+      write(files);
+    });
+  } catch (const std::system_error& error) {
+    log::info(fmt::format("Training waits until the checkpoint is written, for which there is no thread now: {}",
+                          first_line(error.what())));
+    write(files);
+  }
 }
 
 BackgroundSave::Outcome BackgroundSave::take() {
   join();
-  has_ended_ = false;
+  is_under_way_ = has_ended_ = false;
   return std::exchange(outcome_, {});
 }
 
-void BackgroundSave::write(Checkpoint state, const Files& files) {
-  use_one_cpu_thread();
+void BackgroundSave::release() {
+  copy_ = {};
+  snapshot_.release();
+}
+
+void BackgroundSave::write(const Files& files) {
   for (const std::string& path : files.paths) {
-    if (!files.may_write()) return;
     try {
-      save_checkpoint(path, state);
+      if (!files.may_write()) break;
+      files.save(path, copy_);
       outcome_.written.push_back(path);
     } catch (const Error& error) {
-      if (error.code() != ExitCode::disk) return (void)(outcome_.error = std::current_exception());
+      if (error.code() != ExitCode::disk) {
+        outcome_.error = std::current_exception();
+        break;
+      }
       outcome_.refused.emplace_back(error.what());
-      if (path == files.paths.front()) state.best_val_loss = files.best_before;
-    } catch (...) { return (void)(outcome_.error = std::current_exception()); }
+      if (path == files.paths.front()) copy_.best_val_loss = files.best_before;
+    } catch (...) {
+      outcome_.error = std::current_exception();
+      break;
+    }
   }
+  has_ended_ = true;
 }
 
 }  // namespace gpt

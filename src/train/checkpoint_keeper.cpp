@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/tensor.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -37,7 +38,7 @@ bool takes_all_processors(const run::State& state) {
 
 CheckpointKeeper::CheckpointKeeper(run::State& state, const run::Folder& folder, const run::Plan& plan,
                                    const CadenceConfig& cadence, Listeners& listeners, run::Forecast& forecast,
-                                   bool is_saved, bool writes)
+                                   bool is_saved, bool is_first)
     : state_(state),
       folder_(folder),
       plan_(plan),
@@ -45,8 +46,8 @@ CheckpointKeeper::CheckpointKeeper(run::State& state, const run::Folder& folder,
       listeners_(listeners),
       forecast_(forecast),
       mode_(cadence.async_checkpoint, takes_all_processors(state)),
-      writes_(writes),
-      is_saved_(is_saved || state.step == 0 || !writes),
+      is_first_(is_first),
+      is_saved_(is_saved || state.step == 0 || !is_first),
       has_saved_(is_saved),
       saved_step_(state.step),
       waits_(was_due_while_skipping()) {
@@ -55,10 +56,52 @@ CheckpointKeeper::CheckpointKeeper(run::State& state, const run::Folder& folder,
     const bool is_there = *step && std::filesystem::exists(folder.rollback_path(**step), ignored);
     if (!cadence.divergence.goes_back() || !is_there) step->reset();
   }
+  if (const run::Division& division = state.division(); division.divides_state && !division.divides_model()) {
+    together_ = Together{division.ranks->another(), find_writers(folder.path(), *division.ranks)};
+    if (together_->writers == Writers::first)
+      log::info(
+          "The processes do not see the same output_dir: the first one writes checkpoints, and gets the parts of the others");
+  }
+}
+
+bool CheckpointKeeper::first_says(bool own) {
+  if (!together_) return own;
+  const at::Tensor said = at::full({1}, own ? 1 : 0, at::kLong);
+  state_.division().ranks->broadcast(said);
+  return said.item<int64_t>() != 0;
+}
+
+bool CheckpointKeeper::all_can(bool own) {
+  if (!together_) return own;
+  const at::Tensor cannot = at::full({1}, own ? 0 : 1, at::kLong);
+  state_.division().ranks->begin_largest(cannot)();
+  return cannot.item<int64_t>() == 0;
+}
+
+// What the first process wants: another one may not have learned yet that a file could not be written.
+CheckpointKeeper::Wanted CheckpointKeeper::agreed(Wanted wanted) {
+  if (!together_) return wanted;
+  const at::Tensor said = at::tensor({wanted.best ? 1 : 0, wanted.for_rollback ? 1 : 0, wanted.stable ? 1 : 0,
+                                      wanted.last ? 1 : 0, wanted.numbered ? 1 : 0},
+                                     at::kLong);
+  state_.division().ranks->broadcast(said);
+  const auto is_said = [&said](int64_t i) { return said[i].item<int64_t>() != 0; };
+  wanted.for_rollback = is_said(1), wanted.stable = is_said(2), wanted.last = is_said(3), wanted.numbered = is_said(4);
+  if (is_said(0) != wanted.best.has_value())
+    wanted.best = is_said(0) ? std::optional(state_.best_val_loss) : std::nullopt;
+  return wanted;
+}
+
+Checkpoint CheckpointKeeper::captured() const {
+  return together_ ? share_of(state_.capture(), *together_->ranks, together_->writers) : state_.capture();
+}
+
+void CheckpointKeeper::write(const std::string& path, const Checkpoint& captured) const {
+  together_ ? save_checkpoint(path, captured, *together_->ranks, together_->writers) : save_checkpoint(path, captured);
 }
 
 void CheckpointKeeper::state_changed() {
-  if (!writes_) return;
+  if (!is_first_) return;
   ++changes_;
   is_saved_ = false;
   process::set_unsaved_updates(state_.step - saved_step_);
@@ -70,14 +113,16 @@ bool CheckpointKeeper::time_has_passed() const {
              plan_.checkpoint_seconds;
 }
 
+bool CheckpointKeeper::is_divided() const { return together_ || state_.division().divides_model(); }
+
 bool CheckpointKeeper::take_time() {
-  if (!writes_ || !state_.is_divided() || !time_has_passed()) return false;
+  if (!is_first_ || !is_divided() || !time_has_passed()) return false;
   saved_at_ = std::chrono::steady_clock::now();
   return true;
 }
 
 bool CheckpointKeeper::interval_has_passed() const {
-  if (plan_.checkpoint_seconds > 0) return writes_ && !state_.is_divided() && time_has_passed();
+  if (plan_.checkpoint_seconds > 0) return is_first_ && !is_divided() && time_has_passed();
   return run::due(plan_.checkpoint_every, state_.step);
 }
 
@@ -110,7 +155,7 @@ bool CheckpointKeeper::begins_waiting() {
     state_.proven_step = std::exchange(state_.waiting_step, std::nullopt);
   if (state_.waiting_step) return false;
   // What is removed would not be gone back to by a run that resumes before this step either: it does the same again.
-  if (writes_) folder_.remove_rollbacks_but(state_.proven_step);
+  if (is_first_) folder_.remove_rollbacks_but(state_.proven_step);
   state_.waiting_step = state_.step;
   return true;
 }
@@ -133,36 +178,50 @@ std::vector<std::string> CheckpointKeeper::paths_of(const Wanted& wanted) const 
 }
 
 void CheckpointKeeper::begin_writing() {
-  const std::vector<std::string> paths = paths_of(wanted_);
-  if (paths.empty()) return;
+  if (paths_of(wanted_).empty()) return;
   state_.gather();
-  if (writes_) write_wanted(paths);
-  wanted_ = {};
+  takes_part() ? write_wanted() : (void)(wanted_ = {});
   state_.discard();
 }
 
-void CheckpointKeeper::write_wanted(const std::vector<std::string>& paths) {
+void CheckpointKeeper::write_wanted() {
   const Stopwatch watch;
   settle();
   require_folder();
-  const Wanted wanted = std::exchange(wanted_, {});
+  const Wanted wanted = agreed(std::exchange(wanted_, {}));
   if (wanted.last) saved_at_ = std::chrono::steady_clock::now();
-  if (!mode_.is_background(state_.checkpoint_bytes())) return write_and_measure(wanted);
-  const auto write_instead = [&](const std::exception& why) {
-    log::info(
-        fmt::format("Training waits until the checkpoint is written, which it cannot be in the background now: {}",
-                    first_line(why.what())));
-    write_now(wanted);
-  };
-  const double best_before = wanted.best ? wanted.best_before : state_.best_val_loss;
-  try {
-    background_.begin(state_.capture(), {paths, best_before, [this] { return folder_.is_in_place(); }});
-  } catch (const std::bad_alloc& error) { return write_instead(error); } catch (const std::system_error& error) {
-    return write_instead(error);
-  }
+  if (!writes_in_background() || !copy_state()) return write_and_measure(wanted);
+  background_.begin({.paths = paths_of(wanted),
+                     .best_before = wanted.best ? wanted.best_before : state_.best_val_loss,
+                     .may_write = [this] { return may_write(); },
+                     .save = [this](const std::string& path, const Checkpoint& state) { write(path, state); }});
   in_background_ = {wanted, state_.step, changes_};
   process_memory::sample();
   if (wanted.last) forecast_.took(run::Forecast::kCheckpoint, watch.running_seconds());
+}
+
+// In the background.
+bool CheckpointKeeper::may_write() const {
+  const bool is_in_place = folder_.is_in_place();
+  if (!together_) return is_in_place;
+  const at::Tensor said = at::full({1}, is_in_place ? 1 : 0, at::kLong);
+  together_->ranks->broadcast(said);
+  return said.item<int64_t>() != 0;
+}
+
+// All that write together do so in the same way.
+bool CheckpointKeeper::writes_in_background() { return all_can(mode_.is_background(state_.checkpoint_bytes())); }
+
+// False where there is no memory for it.
+bool CheckpointKeeper::copy_state() {
+  bool is_copied = true;
+  try {
+    background_.copy(captured());
+  } catch (const std::bad_alloc&) { is_copied = false; }
+  if (all_can(is_copied)) return true;
+  background_.release();
+  log::info("Training waits until the checkpoint is written, because there is no memory for a copy of the state now");
+  return false;
 }
 
 // The mode may depend on what the first one took.
@@ -181,11 +240,11 @@ bool CheckpointKeeper::write_now(const Wanted& wanted) {
   };
   if (wanted.best && !write(folder_.best_path())) give_up_best(wanted, state_.step);
   if (wanted.for_rollback && !write(folder_.rollback_path(state_.step))) state_.waiting_step.reset();
-  if (wanted.stable && write(folder_.stable_path(state_.step))) folder_.remove_stable_but(state_.step);
+  if (wanted.stable && write(folder_.stable_path(state_.step)) && is_first_) folder_.remove_stable_but(state_.step);
   if (wanted.last) write(folder_.checkpoint_path());
   if (wanted.numbered) {
     write(folder_.numbered_path(state_.step));
-    folder_.remove_old_numbered(cadence_.keep_last);
+    if (is_first_) folder_.remove_old_numbered(cadence_.keep_last);
   }
   return is_complete;
 }
@@ -195,7 +254,8 @@ void CheckpointKeeper::notice_written() {
 }
 
 void CheckpointKeeper::settle() {
-  if (background_.is_under_way() && !background_.has_ended() && !std::exchange(is_slowness_announced_, true)) {
+  if (is_first_ && background_.is_under_way() && !background_.has_ended() &&
+      !std::exchange(is_slowness_announced_, true)) {
     log::warn(
         fmt::format("step {}: training waits, because the checkpoint of step {} is still being written: lengthen "
                     "training.checkpoint_interval, or write to a faster disk",
@@ -215,11 +275,12 @@ void CheckpointKeeper::take_note(const BackgroundSave::Outcome& outcome) {
     return std::find(written.begin(), written.end(), path) != written.end();
   };
   for (const std::string& path : written) has_written(path, of.step, of.changes);
-  if (of.numbered) folder_.remove_old_numbered(cadence_.keep_last);
+  if (of.numbered && is_first_) folder_.remove_old_numbered(cadence_.keep_last);
   if (of.best && !is_written(folder_.best_path())) give_up_best(of, of.step);
   if (of.for_rollback && !is_written(folder_.rollback_path(of.step))) state_.waiting_step.reset();
-  if (of.stable && is_written(folder_.stable_path(of.step))) folder_.remove_stable_but(of.step);
-  for (const std::string& why : outcome.refused) warn_of_refusal(why);
+  if (of.stable && is_written(folder_.stable_path(of.step)) && is_first_) folder_.remove_stable_but(of.step);
+  for (const std::string& why : outcome.refused)
+    if (is_first_) warn_of_refusal(why);
   if (!outcome.error) return;
   is_saving_ = true;
   std::rethrow_exception(outcome.error);
@@ -231,7 +292,7 @@ void CheckpointKeeper::give_up_best(const Wanted& wanted, int64_t step) {
 }
 
 void CheckpointKeeper::save_last(bool must) {
-  if (!writes_) return;
+  if (!takes_part()) return;
   finish_background();
   const Wanted left = std::exchange(wanted_, {});  // by an error
   if (left.best) give_up_best(left, state_.step);
@@ -239,14 +300,14 @@ void CheckpointKeeper::save_last(bool must) {
 }
 
 void CheckpointKeeper::save_the_rest() {
-  if (!writes_) return;
+  if (!takes_part()) return;
   finish_background();
   require_folder();
   if (!wanted_.best && unsaved_best_ && unsaved_best_->step == state_.step) save_best(unsaved_best_->loss);
-  Wanted rest = std::exchange(wanted_, {});
+  Wanted rest = agreed(std::exchange(wanted_, {}));
   rest.last = false;  // below, where it must be written
   write_now(rest);
-  if (!is_saved_) save_last(/*must=*/true);
+  if (first_says(!is_saved_)) save_last(/*must=*/true);
 }
 
 std::optional<Checkpoint> CheckpointKeeper::before_spike(distributed::Communicator& ranks) {
@@ -257,16 +318,16 @@ std::optional<Checkpoint> CheckpointKeeper::before_spike(distributed::Communicat
     std::swap(steps.front(), steps.back());
   std::optional<Checkpoint> found;
   for (const std::optional<int64_t> step : steps) {
-    if (!writes_ || found || !step) continue;
+    if (!is_first_ || found || !step) continue;
     try {
-      found = load_checkpoint(folder_.rollback_path(*step));
+      found = folder_.load(folder_.rollback_path(*step));
     } catch (const Error& error) { log::warn(error.what()); }
   }
   constexpr int64_t kNone = -1;
   const at::Tensor chosen = at::full({1}, found ? found->step : kNone, at::kLong);
   ranks.broadcast(chosen);
   const auto step = chosen.item<int64_t>();
-  if (!found && step != kNone) found = load_checkpoint(folder_.rollback_path(step));
+  if (!found && step != kNone) found = folder_.load(folder_.rollback_path(step));
   return found;
 }
 
@@ -280,24 +341,37 @@ void CheckpointKeeper::leave_background() {
   background_.release();
 }
 
-void CheckpointKeeper::require_folder() {
-  if (folder_.is_in_place()) return;
+void CheckpointKeeper::require_folder(bool is_alone) {
+  const bool is_in_place = folder_.is_in_place();
+  if (is_alone ? is_in_place : first_says(is_in_place)) return;
   leave_background();
   if (const Wanted left = std::exchange(wanted_, {}); left.best) give_up_best(left, state_.step);
+  if (!is_first_) {  // which writes alone: nobody else can reach its folder
+    save_checkpoint(folder_.checkpoint_path(), share_of(state_.capture(), *together_->ranks, Writers::first),
+                    *together_->ranks, Writers::first);
+    end_with_first();
+  }
   const run::Folder::Refuge refuge = folder_.refuge();
-  if (!state_.can_capture()) {
+  if (!state_.can_capture() || (together_ && is_alone)) {
     throw Error(
         ExitCode::disk,
         fmt::format("{} is no longer the folder in which this run began ({}): the updates after step {} are lost, "
                     "because each process has a part of the state (distributed.zero, tensor_parallel)",
                     folder_.path(), refuge.reason, saved_step_));
   }
-  save_checkpoint(refuge.path + "/" + kLastCheckpoint, state_.capture());
+  if (together_) together_->writers = Writers::first;
+  write(refuge.path + "/" + kLastCheckpoint, captured());
   process::set_unsaved_updates(0);
   throw Error(ExitCode::disk,
               fmt::format("{} is no longer the folder in which this run began ({}): step {} is saved in {}; the same "
                           "command with --output_dir {} resumes it",
                           folder_.path(), refuge.reason, state_.step, refuge.now, refuge.now));
+}
+
+// That one says why.
+void CheckpointKeeper::end_with_first() {
+  const at::Tensor nothing = at::full({1}, 0, at::kLong);
+  for (;;) state_.division().ranks->broadcast(nothing);
 }
 
 bool CheckpointKeeper::save(const std::string& path, bool must) {
@@ -308,11 +382,12 @@ bool CheckpointKeeper::save(const std::string& path, bool must) {
   is_saving_ = true;
   process_memory::sample();
   try {
-    save_checkpoint(path, state_.capture());
+    write(path, captured());
   } catch (const Error& error) {
+    if (must && error.code() == ExitCode::disk && !is_first_) end_with_first();
     if (must || error.code() != ExitCode::disk) throw;
     is_saving_ = false;
-    warn_of_refusal(error.what());
+    if (is_first_) warn_of_refusal(error.what());
     return false;
   }
   is_saving_ = false;
@@ -323,6 +398,7 @@ bool CheckpointKeeper::save(const std::string& path, bool must) {
 
 // `changes`: of the state, when it was what the file holds.
 void CheckpointKeeper::has_written(const std::string& path, int64_t step, int64_t changes) {
+  if (!is_first_) return;
   listeners_.event({step, fmt::format("saved {}", path)});
   if (path == folder_.best_path()) is_saved_ = false;  // ckpt.pt has another best loss
   if (path != folder_.checkpoint_path()) return;

@@ -22,6 +22,7 @@
 #include "gpt/plan/resolve.h"
 #include "gpt/run/automatic_sizes.h"
 #include "gpt/run/beginning.h"
+#include "gpt/run/divided_state.h"
 #include "gpt/run/finished.h"
 #include "gpt/run/longer_run.h"
 #include "gpt/run/run.h"
@@ -135,7 +136,7 @@ ExitCode tell_found_rate(const run::Setup& setup) {
 ExitCode train_as_first(const config::CommandLine& command, const TrainOptions& options, const DeviceChoice& choice,
                         const distributed::Group& group) {
   const Config& asked = command.config;
-  const run::Folder folder(asked.output_dir);
+  const run::Folder folder(asked.output_dir, run::needed_state(group.communicator(), asked.distributed));
   if (options.find_lr) require_new_run(asked);
   run::Beginning begins = run::find_beginning(folder, asked, command.origins, options.restart);
   if (!begins.start) run::announce_choice(asked, command.origins, command.config_path);
@@ -166,10 +167,11 @@ ExitCode train_as_first(const config::CommandLine& command, const TrainOptions& 
 ExitCode train_as_other(const config::CommandLine& command, const TrainOptions& options, at::Device device,
                         const distributed::Group& group) {
   const Config& asked = command.config;
-  run::SharedBeginning shared = run::hear_beginning(group, asked, command.origins);
+  const run::Folder folder =
+      run::Folder::of_first_process(asked.output_dir, run::needed_state(group.communicator(), asked.distributed));
+  run::SharedBeginning shared = run::hear_beginning(group, asked, command.origins, folder);
   run::Setup setup = plan::resolve_like_first(std::move(shared.config), std::move(shared.corpus), device,
                                               asked.training.precision, group);
-  const run::Folder folder = run::Folder::of_first_process(asked.output_dir);
   if (must_find_rate(setup, options)) settle_learning_rate(setup, shared.begins, folder);
   if (options.find_lr) return ExitCode::ok;
   run::Run run(setup, shared.begins);

@@ -425,7 +425,7 @@ void Trainer::write_sample() {
                                });
   release_memory();
   forecast_.took(run::Forecast::kSample, watch.running_seconds());
-  checkpoints_.require_folder();
+  checkpoints_.require_folder(/*is_alone=*/true);
   listeners_.sample({.step = state_.step, .text = cadence().sample_prompt + result.text});
 }
 

@@ -24,9 +24,10 @@ std::string stop_signal_name() { return fmt::format("SIG{}", sigabbrev_np(proces
 
 }  // namespace
 
-// When the run ends before it should: the state is whole, and this process has all of it.
-bool Trainer::may_save() const {
-  return !checkpoints_.is_saved() && !run_.step().is_applying() && state_.can_capture();
+// When the run ends before it should: the state is whole, and this process has all of it, or all processes come here.
+bool Trainer::may_save(bool all_come) {
+  const bool is_to_be_saved = !checkpoints_.is_saved() && !run_.step().is_applying() && state_.can_capture();
+  return all_come ? checkpoints_.first_says(is_to_be_saved) : is_to_be_saved && !state_.division().divides_state;
 }
 
 // The state is that of the last update, unless the loss came while it changed; then the last checkpoint remains.
@@ -59,7 +60,7 @@ void Trainer::leave_out_of_memory(run::Shortage shortage) {
   try {
     write_losses();
     checkpoints_.leave_background();
-    if (may_save()) checkpoints_.save_last(/*must=*/false);
+    if (may_save(/*all_come=*/shortage.is_taken_by_others)) checkpoints_.save_last(/*must=*/false);
     listeners_.stop({state_.step, fmt::format("by an error ({})", to_text(shortage))});
   } catch (const std::exception& failure) {  // there is no memory for that either: what was saved before remains
     log::warn(fmt::format("step {} could not be saved: {}", state_.step, first_line(failure.what())));
@@ -93,7 +94,7 @@ void Trainer::leave_diverged(const std::string& why) {
   write_losses();
   checkpoints_.settle();
   state_.gather();  // all processes come here
-  if (may_save()) checkpoints_.save_last(/*must=*/false);
+  if (may_save(/*all_come=*/true)) checkpoints_.save_last(/*must=*/false);
   throw Error(
       ExitCode::numerics,
       fmt::format("step {}: {}: the update was not applied, and the run ends; lower training.learning_rate or look at "

@@ -45,6 +45,8 @@ RUNS_OF_PROCESSES = {
     "restarted": {**_TWO, "distributed.restarts": 2},
     "zero": {**_TWO, "distributed.zero": 1, "distributed.restarts": 1},
     "zero_2": {**_TWO, "distributed.zero": 2, "distributed.restarts": 1},
+    "zero in the background": {**_TWO, "distributed.zero": 1, "distributed.restarts": 1, "training.async_checkpoint": "true"},
+    "whole matrices": {**_TWO, "distributed.zero": 1, "distributed.restarts": 1, "training.optimizer": "muon"},
 }
 
 

@@ -1,5 +1,6 @@
 #include "gpt/checkpoint/snapshot.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
@@ -28,6 +29,23 @@ TEST(Snapshot, HoldsWhatTheStateWas) {
   expect_same(checkpoint::tensors_of(copy), before);
   EXPECT_EQ(copy.step, state.step);
   EXPECT_EQ(copy.tokenizer, state.tokenizer);
+}
+
+// Of a tensor in parts, what this process has.
+TEST(Snapshot, HoldsOwnParts) {
+  Checkpoint state = test::sample_checkpoint();
+  const uint64_t whole = Snapshot::bytes_of(state);
+  const at::Tensor values = at::ones({10});
+  state.model[0].second = at::empty({7, 5}, at::TensorOptions(at::kMeta));
+  state.parts["model/" + state.model[0].first] = {{0, 10, 1, values}, {10, 35, 0}};
+  EXPECT_LT(Snapshot::bytes_of(state), whole);
+  Snapshot snapshot;
+  const Checkpoint copy = snapshot.take(state);
+  values.zero_();
+  EXPECT_TRUE(copy.model[0].second.is_meta());
+  const std::vector<TensorPart>& parts = copy.parts.at("model/" + state.model[0].first);
+  EXPECT_TRUE(parts[0].values.equal(at::ones({10})));
+  EXPECT_FALSE(parts[1].values.defined());
 }
 
 TEST(Snapshot, TakesItsMemoryOnce) {

@@ -3,15 +3,19 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <memory>
 #include <thread>
+#include <vector>
 
 #include "distributed/local_group.h"
 #include "gpt/core/error.h"
@@ -119,16 +123,78 @@ TEST(Communicator, PartsAreSummedAndGathered) {
       const at::Tensor x = of_rank(rank, count, at::kFloat), before = x.clone();
       const at::Tensor sum = sum_in_pairs(3, count, at::kFloat, at::kFloat);
       const auto [begin, end] = part_of(count, rank, 3);
-      group.communicator()->begin_sum_of_part(x, at::kFloat, {x.slice(0, begin, end)});
+      group.communicator()->begin_sum_of_part(x, at::kFloat, {x.slice(0, begin, end)}, kEach);
       group.communicator()->finish();
       EXPECT_TRUE(x.slice(0, begin, end).equal(sum.slice(0, begin, end)));
       EXPECT_TRUE(x.slice(0, 0, begin).equal(before.slice(0, 0, begin)));
       EXPECT_TRUE(x.slice(0, end).equal(before.slice(0, end)));
-      group.communicator()->begin_gather(x);
+      group.communicator()->begin_gather(x, kEach);
       group.communicator()->finish();
       EXPECT_TRUE(x.equal(sum)) << count;
     });
   }
+}
+
+// One process has the sum of all, though it travels in several stretches, and then all have it. At the others nothing changes before.
+TEST(Communicator, OneProcessMayAddUpAll) {
+  for (const int64_t count : {int64_t{1}, int64_t{257}, owned_stretch_bytes(3) / int64_t{sizeof(float)} + 5}) {
+    for (int64_t owner = 0; owner < 3; ++owner) {
+      test::in_ranks(3, [&](const Group& group) {
+        const int64_t rank = group.ranks().rank;
+        Communicator& ranks = *group.communicator();
+        const at::Tensor x = of_rank(rank, count, at::kFloat), before = x.clone();
+        const at::Tensor sum = sum_in_pairs(3, count, at::kFloat, at::kFloat);
+        ranks.begin_sum_of_part(x, at::kFloat, {rank == owner ? x : at::Tensor()}, owner);
+        ranks.finish();
+        EXPECT_TRUE(x.equal(rank == owner ? sum : before));
+        const at::Tensor rows = at::zeros({3, count});  // of each process, not added up
+        ranks.begin_sum_of_part(before, at::kFloat, {rank == owner ? rows : at::Tensor()}, owner);
+        ranks.finish();
+        for (int64_t i = 0; i < 3; ++i)
+          EXPECT_TRUE(rows[i].equal(rank == owner ? of_rank(i, count, at::kFloat) : at::zeros({count})));
+        ranks.begin_gather(x, owner);
+        ranks.finish();
+        EXPECT_TRUE(x.equal(sum)) << count;
+      });
+    }
+  }
+}
+
+// Process r has 3 r + s bytes for process s, some none.
+TEST(Communicator, BytesGoFromEachToEach) {
+  const auto count = [](int64_t from, int64_t to) { return from == 2 ? int64_t{0} : 3 * from + to; };
+  test::in_ranks(3, [&](const Group& group) {
+    const int64_t rank = group.ranks().rank;
+    std::vector<int64_t> to, from;
+    std::vector<at::Tensor> sent, expected;
+    for (int64_t other = 0; other < 3; ++other) {
+      to.push_back(count(rank, other)), from.push_back(count(other, rank));
+      sent.push_back(at::full({to.back()}, 10 * rank + other, at::kByte));
+      expected.push_back(at::full({from.back()}, 10 * other + rank, at::kByte));
+    }
+    const at::Tensor all = at::cat(expected), received = at::zeros_like(all);
+    group.communicator()->exchange(received, from, at::cat(sent), to);
+    EXPECT_TRUE(received.equal(all)) << rank;
+  });
+}
+
+// What threads of their own say to each other does not meet what the others say meanwhile.
+TEST(Communicator, AnotherOneIsForAnotherThread) {
+  test::in_ranks(3, [&](const Group& group) {
+    const std::shared_ptr<Communicator> another = group.communicator()->another();
+    EXPECT_EQ(another->rank(), group.ranks().rank);
+    EXPECT_EQ(another->size(), 3);
+    const auto add = [](Communicator& ranks, int64_t value) {
+      for (int i = 0; i < 50; ++i) {
+        const at::Tensor x = at::full({5}, value, at::kLong);
+        ranks.sum(x);
+        EXPECT_TRUE(x.equal(at::full({5}, 3 * value, at::kLong)));
+      }
+    };
+    std::thread thread([&] { add(*another, 7); });
+    add(*group.communicator(), 1);
+    thread.join();
+  });
 }
 
 TEST(Communicator, PartsCoverAllAndBeginAtBlocks) {

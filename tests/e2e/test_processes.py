@@ -6,6 +6,7 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -83,6 +84,15 @@ class TestProcesses(unittest.TestCase):
             self.assertEqual("each has a part of the optimizer's state" in done.stderr, zero > 0)
             self.assertEqual("optimizer's state and of the gradients" in done.stderr, zero == 2)
             self.assertEqual("of the gradients and of the weights" in done.stderr, zero == 3)
+            self.assertEqual(programs.losses(self.folder / "one"), programs.losses(self.folder / name))
+            self.assert_same_weights("one", name)
+
+    def test_muon_s_matrices_are_divided_whole(self):
+        muon = {"training.optimizer": "normuon"}
+        self.train("one", **muon)
+        for processes, zero in ((2, 0), (2, 1), (4, 1), (4, 2)):
+            name = f"of {processes}, zero {zero}"
+            self.train(name, **muon, **{"distributed.processes": processes, "distributed.zero": zero})
             self.assertEqual(programs.losses(self.folder / "one"), programs.losses(self.folder / name))
             self.assert_same_weights("one", name)
 
@@ -329,6 +339,45 @@ class TestProcesses(unittest.TestCase):
         self.assertEqual(list((self.folder / "run").glob(".ranks*")), [])
         self.train("one")
         self.assert_same_weights("one", "run")
+
+    def failing_run(self, name, **faults):
+        """Two processes that write together, the second one's with faults."""
+        rank_1 = {"LD_PRELOAD": os.environ["GPT_FAILING_CALLS"], **{f"FAULT_{key}": value for key, value in faults.items()}}
+        return self.run_as_ranks(
+            lambda rank: {"PMI_RANK": rank, "PMI_SIZE": "2", **(rank_1 if rank == "1" else {})},
+            lambda rank: {**self.options(name), "distributed.zero": 1, "training.checkpoint_interval": 10})
+
+    def test_what_one_process_cannot_write_none_has_written(self):
+        one = "rank 1: cannot write .*ckpt.pt: write failed: Input/output error"
+        statuses, outcomes = self.failing_run("once", FILES="ckpt.pt.tmp", AT="2")
+        self.assertEqual(statuses, [0, 0], outcomes)
+        self.assertRegex(outcomes[0], one + "; training continues, and the next checkpoint tries again")
+        self.assertEqual(outcomes[1], "")
+        self.train("undisturbed")
+        self.assert_same_weights("undisturbed", "once")
+        statuses, outcomes = self.failing_run("always", FILES="ckpt.pt.tmp", AT="2", LASTS="1")
+        self.assertEqual(statuses[0], 8, outcomes)
+        self.assertRegex(outcomes[0], "error: " + one.replace("write failed", "(write|open) failed"))
+        self.assertEqual(outcomes[1], "")
+        self.assertEqual([path.name for path in (self.folder / "always").glob("*ckpt*")], [])
+
+    def test_processes_without_a_common_folder_save_through_the_first(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
+        for folders in (("shared", "shared"), ("first", "second")):
+            statuses, outcomes = self.run_as_ranks(
+                lambda rank: {"RANK": rank, "WORLD_SIZE": "2", "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": "2",
+                              "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port},
+                lambda rank: {**self.options(folders[int(rank)]), "distributed.zero": 1})
+            self.assertEqual(statuses, [0, 0], outcomes)
+            self.assertEqual("do not see the same output_dir" in outcomes[0], folders[0] == "first", outcomes)
+        one, other = (torch.load(self.folder / name / "ckpt.pt", weights_only=True) for name in ("shared", "first"))
+        self.assertEqual(list((self.folder / "second").glob("ckpt*")), [])
+        self.assert_same_weights("shared", "first")
+        for name, state in one["optimizer"]["state"].items():
+            for slot, values in state.items():
+                self.assertTrue(torch.equal(values, other["optimizer"]["state"][name][slot]), f"{slot} of {name}")
 
     def test_another_configuration_is_refused_by_name(self):
         statuses, outcomes = self.run_as_ranks(

@@ -274,18 +274,32 @@ TEST(Estimates, ParametersCostSixteenBytesEach) {
   EXPECT_EQ(static_cast<double>(checkpoint_bytes(gpt2_small(), {})), 12 * parameters);
 }
 
-// Each of four processes has a quarter, and the first one brings all of it together to save: on a CPU in the memory that all share.
+// Each of four processes has a quarter, and to save it two pieces of the file, beyond which it takes more in an update on a CPU.
 TEST(Estimates, ZeroDividesTheStateAmongTheProcesses) {
   const double moments = estimate_memory(gpt2_small(), {}, {}).optimizer;
   DistributedConfig distributed;
   distributed.processes = 4, distributed.zero = 1;
   const ActivationForm form = activation_form(gpt2_small(), {}, distributed, describe_device(at::kCPU), {});
-  EXPECT_EQ(estimate_memory(gpt2_small(), {}, form).optimizer, moments / 4 + moments / 4);
+  EXPECT_EQ(estimate_memory(gpt2_small(), {}, form).optimizer, moments / 4);
   const MemoryUse on_gpu = estimate_memory(gpt2_small(), {}, {.cuda = true, .state_share = 0.25});
   EXPECT_EQ(on_gpu.optimizer, moments / 4);
-  EXPECT_EQ(on_gpu.host, moments);
+  EXPECT_EQ(on_gpu.host, 2 * (16 << 20));
   distributed.processes = 1;
   EXPECT_EQ(activation_form(gpt2_small(), {}, distributed, describe_device(at::kCPU), {}).state_share, 1);
+}
+
+// Of Muon's matrices a process has whole ones, and of all else a quarter.
+TEST(Estimates, ZeroGivesEachProcessWholeMatricesOfMuon) {
+  TrainingConfig training;
+  training.optimizer.kind = OptimizerKind::muon;
+  DistributedConfig distributed;
+  distributed.processes = 4, distributed.zero = 1;
+  const ActivationForm form = activation_form(gpt2_small(), training, distributed, describe_device(at::kCPU), {});
+  EXPECT_NEAR(form.state_share, 0.25, 0.25 / 8);  // of 24 large matrices and as many smaller ones
+  distributed.processes = 64;                     // more than there are large ones
+  const double largest = 4.0 * 768 * 4 * 768, all = estimate_memory(gpt2_small(), training, {}).optimizer;
+  EXPECT_GE(activation_form(gpt2_small(), training, distributed, describe_device(at::kCPU), {}).state_share,
+            largest / all);
 }
 
 // A quarter of the sums; besides them a block that is filled, one that is sent, and the tied table, which the head begins.

@@ -2,8 +2,10 @@
 #include "gpt/run/division.h"
 
 #include <fmt/format.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <limits>
 #include <mutex>
@@ -11,9 +13,12 @@
 #include <string_view>
 #include <tuple>
 
+#include "core/scratch_folder.h"
 #include "distributed/local_group.h"
+#include "gpt/checkpoint/divided_save.h"
 #include "gpt/config/batch.h"
 #include "gpt/layout/layer_ends.h"
+#include "gpt/optim/muon.h"
 #include "gpt/run/decisions.h"
 #include "gpt/run/run.h"
 #include "train/tiny_run.h"
@@ -52,6 +57,23 @@ struct Result {
   Evaluation evaluation;
 };
 
+// To each value of one process the others add zeros.
+NamedTensors whole_weights(const Checkpoint& captured, distributed::Communicator& ranks) {
+  NamedTensors weights;
+  for (const auto& [name, value] : captured.model) {
+    if (!value.is_meta()) {
+      weights.emplace_back(name, value.detach().clone());
+      continue;
+    }
+    const at::Tensor whole = at::zeros(value.sizes());
+    for (const TensorPart& part : captured.parts.at("model/" + name))
+      if (part.values.defined()) whole.view(-1).slice(0, part.begin, part.end).copy_(part.values);
+    ranks.sum(whole);
+    weights.emplace_back(name, whole);
+  }
+  return weights;
+}
+
 Result result_of(const Setup& setup, int64_t updates) {
   Run run(setup);
   Result result;
@@ -60,10 +82,7 @@ Result result_of(const Setup& setup, int64_t updates) {
     result.losses.push_back(run.step().loss().item<double>());
     result.norms.push_back(run.step().grad_norm().item<double>());
   }
-  run.state().gather();
-  for (const auto& [name, value] : run.state().capture().model)
-    result.weights.emplace_back(name, value.detach().clone());
-  run.state().discard();
+  result.weights = whole_weights(run.state().capture(), *setup.mesh.all);
   result.evaluation = run.evaluator().run(run.model(), [](double) { return false; });
   return result;
 }
@@ -103,9 +122,8 @@ DistributedConfig with_zero(int64_t stage, DistributedConfig config = {}) {
 }
 
 void expect_all(const std::vector<Result>& results, const Result& one, const std::string& what) {
-  EXPECT_FALSE(results[0].weights.empty());
   for (const Result& result : results) {
-    if (!result.weights.empty()) expect_equal(result.weights, one.weights);
+    expect_equal(result.weights, one.weights);
     EXPECT_EQ(result.losses, one.losses) << what;
     EXPECT_EQ(result.norms, one.norms) << what;
     EXPECT_EQ(result.evaluation.loss, one.evaluation.loss) << what;
@@ -152,27 +170,25 @@ struct Saved {
   int64_t state_bytes = 0;
 };
 
-void train_and_save(const Setup& setup, const Beginning& begins, int64_t updates, Saved& saved, std::mutex& mutex) {
+void train_and_save(const Setup& setup, const Beginning& begins, int64_t updates, const std::string& path, Saved& saved,
+                    std::mutex& mutex) {
   Run run(setup, begins);
   std::vector<double> norms;
   for (int64_t i = 0; i < updates; ++i) {
     EXPECT_TRUE(run.update([] { return false; }));
     norms.push_back(run.step().grad_norm().item<double>());
   }
-  run.state().gather();
+  save_checkpoint(path, share_of(run.state().capture(), *setup.mesh.all, Writers::all), *setup.mesh.all, Writers::all);
   const std::lock_guard lock(mutex);
   saved.state_bytes += run.state().optimizer->bytes().device + run.state().optimizer->bytes().host;
   if (!setup.mesh.all->is_first()) return;
   saved.norms = norms;
-  saved.checkpoint = run.state().capture();
-  for (auto& [name, tensor] : saved.checkpoint.model) tensor = tensor.detach().clone();
-  for (auto& [slot, tensors] : saved.checkpoint.optimizer.slots)
-    for (auto& [name, tensor] : tensors) tensor = tensor.clone();
-  saved.checkpoint.optimizer.step_count = saved.checkpoint.optimizer.step_count.clone();
+  saved.checkpoint = read_checkpoint(path);
 }
 
 Saved saved_by(int64_t processes, int64_t updates, const Config& config, const Corpus& corpus,
                const Checkpoint* start = nullptr) {
+  const ScratchFolder folder;
   Saved saved;
   std::mutex mutex;
   test::in_ranks(processes, [&](const distributed::Group& group) {
@@ -181,7 +197,7 @@ Saved saved_by(int64_t processes, int64_t updates, const Config& config, const C
     setup.mesh = group.mesh();
     Beginning begins;
     if (start) begins.start = StartingPoint{.checkpoint = *start, .path = "saved"};
-    train_and_save(setup, begins, updates, saved, mutex);
+    train_and_save(setup, begins, updates, folder / "ckpt.pt", saved, mutex);
   });
   return saved;
 }
@@ -262,6 +278,26 @@ const StateCase kStateCases[] = {
     {"recomputed_in_part",
      [](Config& config) { config.training.execution.gradient_checkpointing = GradientCheckpointing::selective; }},
     {"sent_in_bfloat16", [](Config& config) { config.distributed.reduce_dtype = ReduceDtype::bfloat16; }},
+    {"muon", [](Config& config) { config.training.optimizer.kind = OptimizerKind::muon; }},
+    {"normuon_in_8_bits_and_offloaded",
+     [](Config& config) {
+       config.training.optimizer.kind = OptimizerKind::normuon;
+       config.training.optimizer.state_dtype = StateDtype::int8;
+       config.training.optimizer.offload = 0.4;
+     }},
+    {"muon_computed_in_bfloat16",
+     [](Config& config) {
+       config.training.optimizer.kind = OptimizerKind::muon;
+       config.training.freeze = {"wte", "h.1.mlp"};
+       config.training.precision.use_amp = true;
+       config.training.precision.dtype = Dtype::bfloat16;
+     }},
+    {"muon_in_several_lanes",
+     [](Config& config) {
+       config.training.optimizer.kind = OptimizerKind::muon;
+       config.distributed.lanes = 6;
+       config.training.gradient_accumulation_steps = 5;
+     }},
     {"frozen",
      [](Config& config) {
        config.training.freeze = {"wte", "h.1", "h.*.attn"};
@@ -302,6 +338,50 @@ TEST(Division, AProcessWithoutParametersOfItsOwnUpdatesNone) {
     config.distributed.zero = zero;
     expect_same(saved_by(processes, 2, config, corpus), whole);
   }
+}
+
+// Muon's matrices, each by one process: all have about as much to compute, and none of them is cut.
+TEST(Division, MatricesBelongToOneProcessEach) {
+  ModelConfig model;
+  model.n_layer = 12, model.n_embd = 768, model.n_head = 12, model.vocab_size = 1000, model.block_size = 8;
+  OptimizerConfig optimizer;
+  optimizer.kind = OptimizerKind::muon;
+  const std::vector<ParameterRow> rows = parameter_table(model);
+  const FlatLayout layout = flat_layout(rows);
+  int64_t last_matrix = 0, matrices = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (!is_of_muon(rows[i], optimizer)) continue;
+    last_matrix = std::max(last_matrix, layout.offsets[i] + rows[i].count());
+    ++matrices;
+  }
+  EXPECT_EQ(std::ssize(owners_of_matrices(rows, optimizer, 4)), matrices);
+  test::in_ranks(4, [&](const distributed::Group& group) {
+    for (const int64_t zero : {1, 2}) {
+      const Division division(group.communicator(), with_zero(zero), optimizer);
+      double flops = 0, all = 0;
+      int64_t next = 0;
+      for (const Segment& segment : division.segments(rows, layout))
+        for (const Stretch& stretch : segment) {
+          EXPECT_EQ(std::exchange(next, stretch.end), stretch.begin);
+          EXPECT_EQ(stretch.owner == distributed::kEach, stretch.begin >= last_matrix)
+              << "norms and biases go along with a matrix";
+        }
+      EXPECT_EQ(next, layout.trained_size);
+      const std::vector<FlatSpan> spans = division.spans(rows, layout);
+      for (size_t i = 0; i < rows.size(); ++i) {
+        if (!is_of_muon(rows[i], optimizer)) continue;
+        const int64_t begin = layout.offsets[i], end = begin + rows[i].count();
+        const auto covers = [&](const FlatSpan& span) { return span.begin <= begin && end <= span.end; };
+        const auto meets = [&](const FlatSpan& span) { return span.begin < end && begin < span.end; };
+        const bool is_own = std::any_of(spans.begin(), spans.end(), covers);
+        EXPECT_EQ(std::any_of(spans.begin(), spans.end(), meets), is_own) << rows[i].name;
+        all += update_flops(rows[i]);
+        flops += is_own ? update_flops(rows[i]) : 0;
+      }
+      EXPECT_NEAR(flops, all / 4, 0.1 * all / 4);
+    }
+    group.communicator()->sum(at::zeros({1}));  // nobody leaves before all have come
+  });
 }
 
 // Without lanes the sums are those of as many parts as there are processes: the same up to rounding. Compared are those of the first
@@ -385,7 +465,7 @@ TEST(Division, WeightsComeTogetherForEachPassThatNeedsThem) {
     config.training.execution.gradient_checkpointing = level;
     test::in_ranks(kProcesses, [&](const distributed::Group& group) {
       run::Setup setup{config, corpus, describe_device(at::kCPU), Precision{}};
-      setup.ranks = group.communicator();
+      setup.mesh = group.mesh();
       EXPECT_EQ(bytes_per_update(setup, 3), weights + gradients + norms);
     });
   }

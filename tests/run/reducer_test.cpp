@@ -19,15 +19,18 @@ class Remembering : public distributed::Communicator {
   void begin_sum(const at::Tensor& x, at::ScalarType) override {
     begun.emplace_back(x.storage_offset(), x.storage_offset() + x.numel());
   }
-  void begin_sum_of_part(const at::Tensor& x, at::ScalarType wire, const distributed::Arrival&) override {
+  void begin_sum_of_part(const at::Tensor& x, at::ScalarType wire, const distributed::Arrival&, int64_t) override {
     begin_sum(x, wire);
   }
-  void begin_gather(const at::Tensor&) override {}
+  void begin_gather(const at::Tensor&, int64_t) override {}
   void finish() override { ++finished; }
   void broadcast(const at::Tensor&) override {}
   std::function<void()> begin_largest(const at::Tensor&) override {
     return [] {};
   }
+  void exchange(const at::Tensor&, const std::vector<int64_t>&, const at::Tensor&,
+                const std::vector<int64_t>&) override {}
+  std::shared_ptr<distributed::Communicator> another() override { return distributed::alone(); }
   int64_t bytes_sent() const override { return 0; }
   double seconds_waited() const override { return 0; }
 

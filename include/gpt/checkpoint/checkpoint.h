@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "gpt/checkpoint/state.h"
@@ -28,6 +29,15 @@ enum class Parts { all, model };
 // tensors that are there before anything is allocated for it. Throws gpt::Error(checkpoint) with the reason. Tensors are on the
 // CPU.
 Checkpoint load_checkpoint(const std::string& path, Parts parts = Parts::all);
+
+// For one of several processes that have the optimizer's state between them: the values whose state it needs, of a run that has this
+// configuration. `verifies_all`: also what it does not need.
+struct StateNeeds {
+  std::function<ValueRanges(const Config& config)> ranges;
+  bool verifies_all = false;
+};
+// The same, where all other state is not read, and stands as zeros that take no memory. Without needs.ranges: all of it.
+Checkpoint load_checkpoint(const std::string& path, const StateNeeds& needs);
 
 // Only what the file format promises: each byte is what was written. Whether the parts fit together is not looked at.
 Checkpoint read_checkpoint(const std::string& path, Parts parts = Parts::all);

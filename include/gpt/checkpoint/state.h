@@ -4,15 +4,28 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "gpt/config/config.h"
+#include "gpt/layout/parameter_table.h"
 #include "gpt/optim/optimizer_state.h"
 #include "gpt/parameters/named_tensors.h"
 
 namespace gpt {
+
+// What one of several processes has of a tensor that they have between them.
+struct TensorPart {
+  int64_t begin, end;      // of its elements, in their order in memory
+  int64_t rank;            // of the process
+  at::Tensor values = {};  // (end - begin), at that process; undefined at the others
+};
+
+// Values of parameters, each in its own order, by the parameter's name.
+using ValueRanges = std::map<std::string, std::vector<FlatSpan>, std::less<>>;
 
 struct Checkpoint {
   int64_t step = 0;  // completed updates, including skipped ones
@@ -42,6 +55,10 @@ struct Checkpoint {
   std::optional<int64_t> sample_start;  // the token that a sample without a prompt begins behind; nothing = not known
   std::string started_by =
       "auto";  // what training.resume_from said when the run began: auto, none, or an absolute path
+  // A tensor on the meta device is in parts: these, in their order, by the name of its record ("exp_avg/transformer.wte.weight").
+  std::map<std::string, std::vector<TensorPart>> parts = {};
+  // Where one of several processes has read it: the values whose state it has. All other state stands as zeros, which mean nothing.
+  std::optional<ValueRanges> read_state = {};
   std::map<std::string, std::string>
       environment;  // build, device, cpu, threads, masks: differences are reported on resume
 };

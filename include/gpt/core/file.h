@@ -63,6 +63,24 @@ class AtomicFile {
   uint64_t expected_ = 0, size_ = 0;
 };
 
+// Another process's part in such a file, which that one has begun and commits.
+class JoinedFile {
+ public:
+  // `unfinished`: AtomicFile::unfinished_path(), as this process sees it. `path`: what it will be called, for messages.
+  JoinedFile(std::string path, const std::string& unfinished);
+  ~JoinedFile();
+  JoinedFile(const JoinedFile&) = delete;
+  JoinedFile& operator=(const JoinedFile&) = delete;
+  void overwrite(uint64_t offset, std::string_view bytes);  // as AtomicFile's
+  void sync();                                              // fsync
+
+ private:
+  [[noreturn]] void fail(const char* operation, int number) const;
+
+  std::string path_;
+  int fd_ = -1;
+};
+
 // Appends whole lines or records, flushed to the kernel at once. Throws gpt::Error(disk), leaving no part of one.
 class AppendFile {
  public:

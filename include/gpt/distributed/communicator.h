@@ -6,9 +6,11 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 namespace gpt::distributed {
 
@@ -21,6 +23,9 @@ struct Part {
   int64_t begin, end;
 };
 Part part_of(int64_t count, int64_t rank, int64_t size);
+
+// In place of a process that adds up all of a stretch: each adds up its part.
+inline constexpr int64_t kEach = -1;
 
 // Where a process gets what it adds up, a tensor of its part's length: the sum; or with a row for each process in their order, what each of
 // them has sent, not added up. It is added to what is there, or else takes its place.
@@ -45,19 +50,28 @@ class Communicator {
   // It is begun, and is there once finish() returns: until then this process can compute something else, but neither read nor write x.
   // Nothing may be called in between but the next two functions and this one.
   virtual void begin_sum(const at::Tensor& x, at::ScalarType wire) = 0;
-  // Of this process's part of x alone, which may arrive in x itself; what is not written stays as it is. x is one stretch.
-  virtual void begin_sum_of_part(const at::Tensor& x, at::ScalarType wire, const Arrival& arrival) = 0;
-  // Each process's part of x goes to all others. x is one stretch.
-  virtual void begin_gather(const at::Tensor& x) = 0;
+  // Of this process's part of x alone, which may arrive in x itself; what is not written stays as it is. `owner`: kEach, and x is one
+  // stretch; or the process whose part is all of x, of any length. At the others nothing arrives.
+  virtual void begin_sum_of_part(const at::Tensor& x, at::ScalarType wire, const Arrival& arrival, int64_t owner) = 0;
+  // Each process's part of x, or the owner's x, goes to all others.
+  virtual void begin_gather(const at::Tensor& x, int64_t owner) = 0;
   virtual void finish() = 0;
   void sum(const at::Tensor& x, at::ScalarType wire) { begin_sum(x, wire), finish(); }
   void sum(const at::Tensor& x) { sum(x, x.scalar_type()); }
 
   virtual void broadcast(const at::Tensor& x) = 0;  // from the first process, in place; of any type
 
+  // Bytes of each process go to each: `sent` has those for all in their order, to[r] of them for process r, and `received` gets from[r] of
+  // process r. All are uint8 (n) in the host's memory.
+  virtual void exchange(const at::Tensor& received, const std::vector<int64_t>& from, const at::Tensor& sent,
+                        const std::vector<int64_t>& to) = 0;
+
   // Begins to find the largest of all processes' values, element by element, of an int64 tensor in the host's memory. It is there once the
   // result has been called, which waits.
   virtual std::function<void()> begin_largest(const at::Tensor& x) = 0;
+
+  // One more of the same processes, with which another thread of each can speak to those of the others. For tensors in the host's memory.
+  virtual std::shared_ptr<Communicator> another() = 0;
 
   virtual int64_t bytes_sent() const = 0;     // payload, so far
   virtual double seconds_waited() const = 0;  // in finish(), so far
@@ -72,6 +86,12 @@ struct Mesh {
   double seconds_waited() const;
 };
 Mesh no_mesh();  // of one process
+
+// At most so many bytes of what one process adds up alone travel at a time, from each of the others.
+inline int64_t owned_stretch_bytes(int64_t processes) {
+  constexpr int64_t kLeast = 1 << 20;
+  return std::max(kLeast, kStretchBytes / processes);
+}
 
 // What sums cost each of so many processes: the bytes that it sends for one of so many bytes.
 double bytes_sent_by_sum(double bytes, int64_t processes);

@@ -10,7 +10,7 @@
 
 namespace gpt {
 
-// `spans`: what of the flat buffer it updates. Muon must have all that is trained.
+// `spans`: what of the flat buffer it updates; of each of Muon's matrices all or nothing.
 std::unique_ptr<Optimizer> make_optimizer(const Parameters& parameters, const OptimizerConfig& config,
                                           const std::vector<FlatSpan>& spans);
 std::string name_of_optimizer(const OptimizerConfig& config);  // for people: "fused AdamW"

@@ -4,7 +4,7 @@
 // NorMuon (Li et al., 2025) also divides each row by the root of its mean square over time, and keeps the norm of the whole.
 //
 // Query, key and value lie in one matrix but are three, and each is made orthogonal by itself. Everything that changes between steps is a
-// device tensor, so nothing syncs. Processes of one run all compute the same update, each the whole of it.
+// device tensor, so nothing syncs. Processes of one run all compute the same update, each the whole of it, or that of its own matrices.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,6 +25,9 @@ namespace gpt {
 // How many rows each of the matrices has that a parameter of Muon's consists of, one above the other.
 std::vector<int64_t> rows_of_matrices(const ParameterRow& row);
 
+bool is_of_muon(const ParameterRow& row, const OptimizerConfig& config);
+double update_flops(const ParameterRow& row);  // floating-point operations of Newton-Schulz
+
 // What Muon has of these parameters, in how many matrices, and the floating-point operations of Newton-Schulz in an update. All 0 without
 // Muon.
 struct MuonWork {
@@ -39,8 +42,12 @@ class Muon : public Optimizer {
  public:
   static std::string name(const OptimizerConfig& config);
 
-  // `type`: of Newton-Schulz. Undefined: newton_schulz_type() of the parameters' device.
-  Muon(const Parameters& parameters, const OptimizerConfig& config, at::ScalarType type = at::ScalarType::Undefined);
+  // `spans`: what of the flat buffer it updates and remembers, of a matrix all or nothing. `type`: of Newton-Schulz. Undefined:
+  // newton_schulz_type() of the parameters' device.
+  Muon(const Parameters& parameters, const OptimizerConfig& config, const std::vector<FlatSpan>& spans,
+       at::ScalarType type = at::ScalarType::Undefined);
+  Muon(const Parameters& parameters, const OptimizerConfig& config, at::ScalarType type = at::ScalarType::Undefined)
+      : Muon(parameters, config, {{0, parameters.layout().trained_size}}, type) {}
 
   void step(const at::Tensor& learning_rate, const at::Tensor& grad_scale, const at::Tensor& found_inf) override;
   const std::vector<StateStretch>& stretches() const override;

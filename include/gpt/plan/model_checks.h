@@ -57,8 +57,10 @@ struct StepFlops {
   double all() const { return model + muon; }
 };
 StepFlops flops_per_step(const ModelConfig& model, const TrainingConfig& training);
-// What Muon adds to a step, for people; empty without Muon. Each of several processes computes all of that, and a part of the model's.
-std::string describe_muon(const ModelConfig& model, const TrainingConfig& training, int64_t processes = 1);
+// What Muon adds to a step, for people; empty without Muon. Each of several processes computes a part of the model's, and all of Muon's
+// unless `is_divided` (distributed.zero).
+std::string describe_muon(const ModelConfig& model, const TrainingConfig& training, int64_t processes = 1,
+                          bool is_divided = false);
 
 // The FLOPs of the run and its tokens per parameter; where the time of a step has not been measured, a prediction from the speed of
 // matrix products on this device (FLOP/s). More than a day is a warning.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gpt/config/distributed_config.h"
+#include "gpt/config/training_config.h"
 #include "gpt/data/sample_schedule.h"
 #include "gpt/distributed/communicator.h"
 #include "gpt/layout/cut.h"
@@ -29,8 +30,16 @@ int64_t stretch_values(int64_t size, int64_t processes);
 // one, and what precedes and what follows them in the buffer.
 std::vector<int64_t> segment_ends(int64_t stage, const std::vector<ParameterRow>& rows, const FlatLayout& layout);
 
-// The stretches of a segment, each of which is summed at a time.
-using Segment = std::vector<FlatSpan>;
+// What is summed at a time: in equal parts by all processes, or by its owner, which is then one process's matrix.
+struct Stretch : FlatSpan {
+  int64_t owner = distributed::kEach;
+};
+using Segment = std::vector<Stretch>;
+
+// Which of the processes updates a matrix of Muon's, in the order in which they lie in the flat buffer: so that all have about as much to
+// compute.
+std::vector<int64_t> owners_of_matrices(const std::vector<ParameterRow>& rows, const OptimizerConfig& optimizer,
+                                        int64_t processes);
 
 // Micro-batch m of an update belongs to lane m mod L, and lane l to process l mod R, which divides L. A lane adds its micro-batches up one
 // after the other. At the end lanes l and l + L/2 are added, then l and l + L/4, and so on: those of one process first, as it happens, then
@@ -44,16 +53,20 @@ struct Division {
   bool divides_weights = false;      // ZeRO 3: and the values of blocks
   // Those that divide the model itself (layout/cut.h): each has a flat buffer of its own part, to which all of the above applies.
   std::shared_ptr<distributed::Communicator> tensor = distributed::alone();
+  OptimizerConfig optimizer = {};  // Muon's matrices are not divided, but each belongs to one process
 
   Division() = default;
-  Division(std::shared_ptr<distributed::Communicator> of, const DistributedConfig& config)
+  Division(std::shared_ptr<distributed::Communicator> of, const DistributedConfig& config,
+           OptimizerConfig updates_by = {})
       : ranks(std::move(of)),
         lanes(std::max(config.lanes, ranks->size())),
         wire(config.reduce_dtype == ReduceDtype::bfloat16 ? at::kBFloat16 : at::kFloat),
         divides_state(config.zero > 0 && ranks->size() > 1),
         divides_gradients(config.zero > 1 && ranks->size() > 1),
-        divides_weights(config.zero > 2 && ranks->size() > 1) {}
-  Division(const distributed::Mesh& mesh, const DistributedConfig& config) : Division(mesh.data, config) {
+        divides_weights(config.zero > 2 && ranks->size() > 1),
+        optimizer(std::move(updates_by)) {}
+  Division(const distributed::Mesh& mesh, const DistributedConfig& config, OptimizerConfig updates_by = {})
+      : Division(mesh.data, config, std::move(updates_by)) {
     tensor = mesh.tensor;
   }
 
@@ -66,9 +79,13 @@ struct Division {
   at::ScalarType wire_of(at::ScalarType gradient) const { return gradient == at::kFloat ? wire : gradient; }
   // The segments of a flat buffer: with divides_gradients those that segment_ends() has, otherwise one of all.
   std::vector<Segment> segments(const std::vector<ParameterRow>& rows, const FlatLayout& layout) const;
-  FlatSpan own_part(FlatSpan stretch) const;  // may be empty
-  // This process's spans: its part of each stretch that has one. Without divides_state: all.
-  std::vector<FlatSpan> spans(const std::vector<ParameterRow>& rows, const FlatLayout& layout) const;
+  FlatSpan part_of(const Stretch& stretch, int64_t rank) const;  // may be empty
+  FlatSpan own_part(const Stretch& stretch) const { return part_of(stretch, ranks->rank()); }
+  // A process's spans, this one's where none is named: its part of each stretch that has one. Without divides_state: all.
+  std::vector<FlatSpan> spans(const std::vector<ParameterRow>& rows, const FlatLayout& layout, int64_t rank) const;
+  std::vector<FlatSpan> spans(const std::vector<ParameterRow>& rows, const FlatLayout& layout) const {
+    return spans(rows, layout, ranks->rank());
+  }
   // With divides_weights: what this process keeps of the values.
   std::optional<ValueDivision> values(const std::vector<ParameterRow>& rows, const FlatLayout& layout) const;
   Dealing dealing(int64_t micro_batches) const { return {ranks->rank(), ranks->size(), micro_batches}; }

@@ -27,10 +27,12 @@ struct StartingPoint {
 
 class Folder {
  public:
-  // Creates and locks the folder and copies the log into its train.log.
-  explicit Folder(const std::string& path);
-  // One that another process of the run has locked, and in which it alone writes.
-  static Folder of_first_process(const std::string& path) { return {path, nullptr}; }
+  // Creates and locks the folder and copies the log into its train.log. `needs`: what of a checkpoint's state this process loads.
+  explicit Folder(const std::string& path, StateNeeds needs = {});
+  // One that another process of the run has locked, and in which it alone decides what is written.
+  static Folder of_first_process(const std::string& path, StateNeeds needs = {}) {
+    return {path, std::move(needs), nullptr};
+  }
 
   const std::string& path() const { return path_; }
   std::string checkpoint_path() const { return path_ + "/" + kLastCheckpoint; }
@@ -52,6 +54,8 @@ class Folder {
     std::string path, now, reason;  // to write to, and as people know it
   };
   Refuge refuge() const;
+
+  Checkpoint load(const std::string& path) const { return load_checkpoint(path, needs_); }
 
   // Where the run begins: nothing = at its first step. `resume_from`:
   //   auto   the newest checkpoint of this folder that can be read
@@ -87,9 +91,11 @@ class Folder {
   // Moves files of this folder into set_aside/1, or the next number, and returns that folder's path.
   std::string set_aside(const std::vector<std::string>& names) const;
 
-  Folder(std::string path, std::unique_ptr<FolderLock> lock) : path_(std::move(path)), lock_(std::move(lock)) {}
+  Folder(std::string path, StateNeeds needs, std::unique_ptr<FolderLock> lock)
+      : path_(std::move(path)), needs_(std::move(needs)), lock_(std::move(lock)) {}
 
   std::string path_;
+  StateNeeds needs_;
   std::unique_ptr<FolderLock> lock_;  // none where another process has it
 };
 

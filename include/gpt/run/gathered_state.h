@@ -1,4 +1,4 @@
-// What processes have divided among them, in one piece again: the optimizer's state, weights, and the parts of a model.
+// The state of a model that processes have divided among them, in one piece again.
 #pragma once
 
 #include "gpt/distributed/communicator.h"
@@ -9,7 +9,7 @@
 namespace gpt::run {
 
 struct GatheredState {
-  NamedTensors model;  // whole tensors; none where every process has them anyway
+  NamedTensors model;  // whole tensors
   OptimizerState optimizer;
 };
 

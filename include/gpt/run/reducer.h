@@ -32,13 +32,14 @@ class Reducer {
   at::Tensor block_norms(const at::Tensor& loss) const;
   at::Tensor norm_of_parts(const at::Tensor& block_norms) const;
   void complete(int64_t end);  // of the flat buffer, from its beginning
-  void sum(FlatSpan stretch);
+  void sum(const Stretch& stretch);
 
   Parameters parameters_;
   Division division_;
   std::vector<int64_t> ends_;  // as layer_ends() has them
   at::ScalarType wire_;        // the type in which they travel
-  std::vector<FlatSpan> stretches_, spans_;
+  std::vector<Stretch> stretches_;
+  std::vector<FlatSpan> spans_;
   at::Tensor is_cut_;  // bool, for each block of the flat buffer; undefined where the model is not divided
   size_t summed_ = 0;  // so many stretches' sums have begun
 };

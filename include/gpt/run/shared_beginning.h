@@ -22,6 +22,7 @@ struct SharedBeginning {
 
 // At the others, which wait until the data are prepared: once for each machine, by the first of its processes. Throws gpt::Error: data
 // where those of this machine are others; checkpoint where it cannot read what the run begins with.
-SharedBeginning hear_beginning(const distributed::Group& group, const Config& asked, const config::Origins& origins);
+SharedBeginning hear_beginning(const distributed::Group& group, const Config& asked, const config::Origins& origins,
+                               const Folder& folder);
 
 }  // namespace gpt::run

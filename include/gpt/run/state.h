@@ -41,14 +41,14 @@ class State {
   State(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision,
         const StartingPoint* start = nullptr, const NamedTensors* initial = nullptr, const Division& division = {});
 
-  // Where processes have divided the model, its weights or the optimizer's state, gather() comes first, in all of them; it lasts until
-  // discard().
+  // Views of the memory in use. Where processes have divided the optimizer's state, or weights, their tensors are in parts
+  // (Checkpoint::parts), of which this process has its own. Where they have divided the model, gather() comes first, in all of them; it lasts
+  // until discard().
   Checkpoint capture() const;
-  int64_t processes() const { return division_.ranks->size() * division_.tensor->size(); }
-  bool is_divided() const { return division_.divides_state || division_.divides_model(); }
-  bool can_capture() const { return !is_divided() || gathered_.has_value(); }
+  bool can_capture() const { return !division_.divides_model() || gathered_.has_value(); }
   void gather();
   void discard() { gathered_.reset(); }
+  const Division& division() const { return division_; }
 
   // The part of the state that an abandoned update has moved: the data position and the random state.
   struct Cursor {
@@ -100,6 +100,7 @@ class State {
 
  private:
   void restore(const StartingPoint& start);  // all but the weights
+  void require_own_values(const Checkpoint& checkpoint) const;
   void seed_generators(uint64_t seed) const;
   std::map<std::string, at::Tensor> random_state() const;
   void seek(const Checkpoint& checkpoint, const std::string& path);

@@ -19,6 +19,7 @@ class BackgroundSave {
     std::vector<std::string> paths;   // in this order
     double best_before = 0;           // the best loss that the later ones have if the first cannot be written
     std::function<bool()> may_write;  // asked before each; where it says no, none is written any more
+    std::function<void(const std::string& path, const Checkpoint& state)> save;
   };
   struct Outcome {
     std::vector<std::string> written, refused;  // paths that were written; what the disk said about others
@@ -30,23 +31,26 @@ class BackgroundSave {
   BackgroundSave(const BackgroundSave&) = delete;
   BackgroundSave& operator=(const BackgroundSave&) = delete;
 
-  // Copies the state, and begins to write it. Nothing may be under way. Throws std::bad_alloc where there is no memory for the copy,
-  // and std::system_error where there is no thread.
-  void begin(Checkpoint state, Files files);
+  // Nothing may be under way. Throws std::bad_alloc where there is no memory for the copy.
+  void copy(Checkpoint state) { copy_ = snapshot_.take(std::move(state)); }
+  // Begins to write the copy. Where there is no thread for it, it is written once this returns.
+  void begin(Files files);
 
-  bool is_under_way() const { return thread_.joinable(); }  // begun, and its outcome has not been taken
-  bool has_ended() const { return has_ended_; }             // take() need not wait
-  Outcome take();                                           // waits until everything is written
-  void release() { snapshot_.release(); }                   // the copy's memory, while nothing is under way
+  bool is_under_way() const { return is_under_way_; }  // begun, and its outcome has not been taken
+  bool has_ended() const { return has_ended_; }        // take() need not wait
+  Outcome take();                                      // waits until everything is written
+  void release();                                      // the copy's memory, while nothing is under way
 
  private:
-  void write(Checkpoint state, const Files& files);
+  void write(const Files& files);
   void join() {
     if (thread_.joinable()) thread_.join();
   }
 
   Snapshot snapshot_;
+  Checkpoint copy_;
   Outcome outcome_;
+  bool is_under_way_ = false;
   std::atomic<bool> has_ended_ = false;
   std::thread thread_;
 };

@@ -1,13 +1,17 @@
-// What of a run is on disk: ckpt.pt, the best checkpoint, the numbered ones, those for a rollback and before a decay, when each is due, and what they lack.
-// They are written at once or, as training.async_checkpoint says, while training goes on: those of one step from one copy of the state.
+// What of a run is on disk: ckpt.pt, the best checkpoint, the numbered ones, those for a rollback and before a decay, when each is due, and
+// what they lack. They are written at once or, as training.async_checkpoint says, while training goes on: those of one step from one copy of
+// the state. Where processes have divided the state, they write each file together, and the first one says which files those are. Where they
+// have divided the model, the first one gathers it and writes.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "gpt/checkpoint/divided_save.h"
 #include "gpt/distributed/communicator.h"
 #include "gpt/report/listener.h"
 #include "gpt/run/folder.h"
@@ -21,10 +25,10 @@ namespace gpt {
 
 class CheckpointKeeper {
  public:
-  // `is_saved`: ckpt.pt of the folder holds this state already. `writes`: this process does; otherwise another one has the same state and
-  // saves it, and here nothing happens.
+  // `is_saved`: ckpt.pt of the folder holds this state already. `is_first`: of the processes of the run. Another one has the same state and
+  // saves nothing, unless they have divided it; then all come here, and whenever something is written.
   CheckpointKeeper(run::State& state, const run::Folder& folder, const run::Plan& plan, const CadenceConfig& cadence,
-                   Listeners& listeners, run::Forecast& forecast, bool is_saved, bool writes = true);
+                   Listeners& listeners, run::Forecast& forecast, bool is_saved, bool is_first = true);
 
   void state_changed();  // by an update or an evaluation: ckpt.pt does not hold it yet
   bool is_due();         // a checkpoint is, and the last update was applied
@@ -59,8 +63,12 @@ class CheckpointKeeper {
   std::optional<Checkpoint> before_spike(distributed::Communicator& ranks);
 
   // Before anything is written to the run's folder: where that is not in place any more, ckpt.pt is saved in its refuge, and the
-  // run ends with gpt::Error(disk).
-  void require_folder();
+  // run ends with gpt::Error(disk). Where processes have divided the state, all come here; but the first one may come alone with
+  // `is_alone`, and then what ckpt.pt lacks is lost.
+  void require_folder(bool is_alone = false);
+
+  // What the first process says, where processes have divided the state and all come here; otherwise this one's own.
+  bool first_says(bool own);
 
   bool is_saved() const { return is_saved_; }         // ckpt.pt holds the current state
   bool has_saved() const { return has_saved_; }       // ckpt.pt is there
@@ -86,8 +94,18 @@ class CheckpointKeeper {
   bool interval_has_passed() const;
   bool was_due_while_skipping() const;
   bool begins_waiting();
+  bool takes_part() const { return is_first_ || together_; }
+  bool is_divided() const;  // between processes, which must come here at the same steps
+  Wanted agreed(Wanted wanted);
+  bool all_can(bool own);
+  Checkpoint captured() const;
+  void write(const std::string& path, const Checkpoint& captured) const;
+  [[noreturn]] void end_with_first();
+  bool may_write() const;
+  bool writes_in_background();
+  bool copy_state();
   std::vector<std::string> paths_of(const Wanted& wanted) const;
-  void write_wanted(const std::vector<std::string>& paths);
+  void write_wanted();
   void write_and_measure(const Wanted& wanted);
   bool write_now(const Wanted& wanted);           // false: the disk refused some of it
   bool save(const std::string& path, bool must);  // false: the disk refused it
@@ -103,7 +121,12 @@ class CheckpointKeeper {
   Listeners& listeners_;
   run::Forecast& forecast_;
   SaveMode mode_;
-  const bool writes_;
+  const bool is_first_;
+  struct Together {
+    std::shared_ptr<distributed::Communicator> ranks;  // for what is written, as a thread of its own may do
+    Writers writers;
+  };
+  std::optional<Together> together_;  // where processes have divided the state, but not the model
   bool is_saved_, has_saved_;
   int64_t saved_step_;
   int64_t changes_ = 0;  // of the state so far

@@ -55,7 +55,7 @@ class Trainer {
   Moment moment() const { return moment_of(state_); }
   void keep_loss();     // keeps the loss of the last update for write_losses()
   void write_losses();  // those of the steps that were not logged
-  bool may_save() const;
+  bool may_save(bool all_come = false);
   bool is_logged(int64_t step) const;
   void close_log_interval(double learning_rate);
   std::vector<double> waits(double own) const;
