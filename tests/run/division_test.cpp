@@ -1,8 +1,8 @@
 // A run that several processes compute is the run of one.
 #include "gpt/run/division.h"
 
-#include <fmt/format.h>
 #include <ATen/ops/zeros.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,7 +10,6 @@
 #include <limits>
 #include <mutex>
 #include <string>
-#include <string_view>
 #include <tuple>
 
 #include "core/scratch_folder.h"
@@ -52,7 +51,7 @@ DistributedConfig sent_in(ReduceDtype type) {
 }
 
 struct Result {
-  NamedTensors weights;  // none at processes that have a part of them, but for the first
+  NamedTensors weights;
   std::vector<double> losses, norms;
   Evaluation evaluation;
 };
@@ -311,12 +310,14 @@ const StateCase kStateCases[] = {
      }},
     {"computed_in_bfloat16", compute_in_bfloat16},
 };
-// Stage 3 does not go with frozen parameters.
+// Stage 3 goes neither with frozen parameters nor with Muon.
 std::vector<std::tuple<StateCase, int64_t>> cases_of_stages() {
   std::vector<std::tuple<StateCase, int64_t>> cases;
   for (const StateCase& state_case : kStateCases) {
-    const bool freezes = std::string_view(state_case.name).ends_with("frozen");
-    for (int64_t zero = 1; zero <= (freezes ? 2 : 3); ++zero) cases.emplace_back(state_case, zero);
+    Config config;
+    state_case.set(config);
+    const bool has_third = config.training.freeze.empty() && !config.training.optimizer.has_muon();
+    for (int64_t zero = 1; zero <= (has_third ? 3 : 2); ++zero) cases.emplace_back(state_case, zero);
   }
   return cases;
 }
