@@ -31,7 +31,9 @@ void warn_of_refusal(const std::string& why) {
 }
 
 bool takes_all_processors(const run::State& state) {
-  return state.model.device().is_cpu() && at::get_num_threads() * state.processes() >= usable_processors();
+  const run::Division& division = state.division();
+  const int64_t processes = division.ranks->size() * division.tensor->size();
+  return state.model.device().is_cpu() && at::get_num_threads() * processes >= usable_processors();
 }
 
 }  // namespace
