@@ -9,6 +9,7 @@
 #include "gpt/model/compile.h"
 #include "gpt/model/recompute.h"
 #include "gpt/optim/muon.h"
+#include "gpt/run/teacher.h"
 
 namespace gpt::plan {
 namespace {
@@ -83,8 +84,8 @@ StepEstimate estimate_step(const ModelConfig& model, const TrainingConfig& train
   const double peak = card.peak_flops(dtype).value_or(card.float32 * 1e12),
                peak_of_muon = card.bfloat16 > 0 ? card.bfloat16 * 1e12 : peak;
   const MuonWork muon = muon_work(rows, training.optimizer);
-  estimate.products = micro_steps * repeated * flops_per_token(model, rows) * tokens / (share * peak) +
-                      muon.flops / (share * peak_of_muon);
+  const double per_token = repeated * flops_per_token(model, rows) + run::teacher_flops_per_token(model, training);
+  estimate.products = micro_steps * per_token * tokens / (share * peak) + muon.flops / (share * peak_of_muon);
   const double passes = form.own_operators ? kOwnPasses : kAtenPasses,
                activations = repeated * passes * kept.activations,
                logits = passes * tokens * bytes * static_cast<double>(model.padded_vocab()),
