@@ -1,8 +1,8 @@
 """Called by compare_pruning.sh, which describes the settings.
 
 For each seed a large model is trained for STEPS updates, and gpt-prune makes two smaller ones of it, by importance and by chance, which
-are trained for RECOVERY updates more. A third one of the same size begins with drawn weights and is trained for as many. The learning rate
-of each of the three is the best of RATES for the first seed. The loss is that over the whole validation split; gpt-prune reads the text
+are trained for RECOVERY updates more; the first one of them also towards the large model. Another one of the same size begins with drawn
+weights and is trained for as many. The learning rate of each of them is the best of RATES for the first seed. The loss is that over the whole validation split; gpt-prune reads the text
 itself. Loss and standard error are over the seeds.
 
 The speed is the CPU time of an update on one thread: that of a long run less that of a short one, divided by the updates that it has more.
@@ -28,7 +28,7 @@ RATES = [float(rate) for rate in os.environ.get("RATES", "2.5e-4 5e-4 1e-3 2e-3 
 SEEDS = [int(seed) for seed in os.environ.get("SEEDS", "1 2 3").split()]
 ROUNDS = int(os.environ.get("ROUNDS", 5))
 MODEL = f"configs/{os.environ.get('MODEL', 'nanogpt_cpu')}.yaml"
-ARMS = {"importance": "pruned by importance", "random": "pruned by chance", "scratch": "from scratch"}
+ARMS = {"importance": "pruned by importance", "taught": "pruned, with a teacher", "random": "pruned by chance", "scratch": "from scratch"}
 
 
 def run(*words):
@@ -62,7 +62,7 @@ def settings_of(folder, *sections):
     """The keys of a checkpoint's configuration that a new run may have too, but for those that are flags of this script."""
     config = torch.load(folder / "ckpt.pt", weights_only=True)["config"]
     given = {flag.lstrip("-").split("=")[0].split(".")[-1] for flag in FLAGS if flag.startswith("--")}
-    skipped = {"resume_from", "init_from", "preset", "vocab_size", *given}
+    skipped = {"resume_from", "init_from", "distill_from", "preset", "vocab_size", *given}
     return {f"{section}.{key}": value for section in sections for key, value in config[section].items()
             if value is not None and value != "" and key not in skipped}
 
@@ -79,6 +79,7 @@ def begun(out, seed):
             run("build/bin/gpt-prune", "--checkpoint", large, "--data", TEXT, *AMOUNTS, "--choice", choice, "--seed", seed, "--threads", 1,
                 "--device", "cpu", "--output", smaller)
         arms[choice] = {**training, "training.init_from": smaller}
+    arms["taught"] = {**arms["importance"], "training.distill_from": large}
     arms["scratch"] = {**training, **settings_of(out / f"importance_{seed}", "model")}
     return loss, arms
 

@@ -42,6 +42,11 @@ std::string tensor_parallel_obstacle(const Config& config) {
     return fmt::format(
         "tensor_parallel {} already divides the weights, and goes with zero 0 to 2; set zero to 2, or tensor_parallel to 1",
         parts);
+  if (!training.distillation.from.empty())
+    return fmt::format(
+        "distill_from needs all logits of a token, and tensor_parallel {} gives each process a part of them; set "
+        "tensor_parallel to 1, or leave distill_from out",
+        parts);
   if (training.optimizer.has_muon())
     return fmt::format(
         "Muon needs whole matrices, and tensor_parallel {} gives each process a part of them; set tensor_parallel to 1, or optimizer "

@@ -370,6 +370,27 @@ std::vector<Option> cadence(TrainingConfig& c) {
            "tokenizer a new run begins with, for fine-tuning or other data; the sizes of the model come with them, and step, optimizer "
            "and learning rate begin anew; empty = random weights",
        .is_path = true},
+      {.name = "distill_from",
+       .target = &c.distillation.from,
+       .help =
+           "a checkpoint of gpt-train, or a folder or FILE.safetensors of Hugging Face's, with the same tokenizer: a larger model whose "
+           "predictions the run learns beside its text, as after gpt-prune; empty or none = the text alone",
+       .aliases = {{"teacher"}, {"teacher_model"}},
+       .is_path = true},
+      {.name = "distill_weight",
+       .target = &c.distillation.weight,
+       .help =
+           "share of the training loss that is the divergence from the predictions of distill_from; the rest is the cross entropy with "
+           "the text; 1 = no text",
+       .min = 0,
+       .max = 1},
+      {.name = "distill_temperature",
+       .target = &c.distillation.temperature,
+       .help =
+           "what the logits of both models are divided by for that divergence, which is multiplied by its square; above 1, unlikely "
+           "tokens count for more",
+       .min = 0.1,
+       .max = 100},
       {.name = "freeze",
        .target = word_list(c.freeze),
        .help =

@@ -325,6 +325,7 @@ class Examination {
     if (!config_.model.vocab_size) config_.model.vocab_size = corpus.vocab_size;
     add(plan::check_tokens(corpus, *config_.model.vocab_size));
     if (*config_.model.vocab_size < corpus.vocab_size) return;
+    if (!config_.training.distillation.from.empty()) add(plan::check_teacher(config_, corpus));
     if (corpus.validation.size() > 0) add(plan::check_overlap(corpus));
     if (config_.training.cadence.sample_interval.count > 0 && corpus.tokenizer)
       add(plan::check_sample_prompt(config_.training.cadence, corpus));
@@ -451,10 +452,9 @@ class Examination {
     const auto bytes =
         static_cast<double>(run::checkpoint_file_bytes(config_, corpus_ ? corpus_->tokenizer.get() : nullptr));
     add(plan::check_disk_speed(folder, plan::measure_write_speed(folder), bytes));
-    const bool has_validation = corpus_ && corpus_->validation.size() > 0;
     const CadenceConfig& cadence = config_.training.cadence;
-    const int64_t files =
-        1 + has_validation + cadence.divergence.kept_checkpoints() + config_.training.schedule.kept_checkpoints();
+    const int64_t files = 1 + (corpus_ && corpus_->validation.size() > 0) + cadence.divergence.kept_checkpoints() +
+                          config_.training.schedule.kept_checkpoints();
     add(plan::check_disk_space(folder, static_cast<double>(free_disk_space(folder)), bytes, files, cadence.keep_last));
   }
 

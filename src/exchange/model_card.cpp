@@ -122,6 +122,8 @@ std::string model_card(const Checkpoint& checkpoint, const std::string& path, co
   card += fmt::format("| data | {} |\n", data_of(config.data));
   if (!config.training.init_from.empty())
     card += fmt::format("| began with | the weights of {} |\n", cell(last_name(config.training.init_from)));
+  if (const std::string& teacher = config.training.distillation.from; !teacher.empty())
+    card += fmt::format("| learned from | the predictions of {}, beside the text |\n", cell(last_name(teacher)));
   card += fmt::format("| trained | {} |\n", plural(checkpoint.step, "step"));
   card += losses_of(checkpoint, path);
   card += fmt::format("| weights | {} |\n", dtype);

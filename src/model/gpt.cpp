@@ -419,9 +419,8 @@ at::Tensor GPT::forward(const at::Tensor& ids) const { return logits(hidden(ids)
 
 at::Tensor GPT::loss(const at::Tensor& ids, const at::Tensor& targets, const LossOptions& options) const {
   TORCH_CHECK(ids.sizes() == targets.sizes(), "GPT: targets must have the shape of ids, got ", targets.sizes());
-  const ops::ClassifierOptions classifier{.vocabulary = *config_.vocab_size,
-                                          .label_smoothing = options.label_smoothing,
-                                          .chunk_rows = options.chunk_rows};
+  const ops::ClassifierOptions classifier{*config_.vocab_size, options.label_smoothing, options.chunk_rows,
+                                          options.teacher};
   const at::Tensor x = hidden(ids, options);
   const InPart part(part::kHead);
   return operators_->classifier_loss(x, transformer_->lm_head, targets, classifier, options.upstream);

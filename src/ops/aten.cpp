@@ -10,6 +10,7 @@
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/gelu.h>
+#include <ATen/ops/kl_div.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/log_softmax.h>
@@ -59,14 +60,28 @@ struct LinearForBackward : torch::autograd::Function<LinearForBackward> {
   }
 };
 
+// Of each row of logits (N, V) float32 from the teacher, times the square of the temperature: (N).
+at::Tensor divergence(const at::Tensor& logits, const ClassifierOptions& options) {
+  const auto& [rows, head, weight, temperature] = options.teacher;
+  const at::Tensor of_teacher =
+      at::linear(rows.reshape({-1, rows.size(-1)}), head).narrow(-1, 0, options.vocabulary).to(at::kFloat);
+  const auto softened = [t = temperature](const at::Tensor& x) { return at::log_softmax(t == 1 ? x : x / t, -1); };
+  const at::Tensor wanted = softened(of_teacher), found = softened(logits);
+  return temperature * temperature * at::kl_div(found, wanted, at::Reduction::None, /*log_target=*/true).sum(-1);
+}
+
 // A scalar, or (N) where nothing is reduced.
 at::Tensor cross_entropy(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
                          const ClassifierOptions& options, at::Reduction::Reduction reduction) {
   const at::Tensor rows = x.reshape({-1, x.size(-1)});
   const at::Tensor logits =
       at::linear(rows, head.tracked()).narrow(-1, 0, options.vocabulary).to(at::kFloat);  // (N, V)
-  return at::cross_entropy_loss(logits, targets.flatten(), /*weight=*/{}, reduction, /*ignore_index=*/-100,
-                                options.label_smoothing);
+  const at::Tensor of_text = at::cross_entropy_loss(logits, targets.flatten(), /*weight=*/{}, reduction,
+                                                    /*ignore_index=*/-100, options.label_smoothing);
+  if (!options.teacher.rows.defined()) return of_text;
+  const at::Tensor losses = divergence(logits, options);
+  const double weight = options.teacher.weight;
+  return (1 - weight) * of_text + weight * (reduction == at::Reduction::Mean ? losses.mean() : losses);
 }
 
 class AtenOperators : public SeparateProducts<Operators> {

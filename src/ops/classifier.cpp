@@ -31,8 +31,9 @@ at::Tensor mean_of(const at::Tensor& losses) {
 }
 
 struct Classifier {
-  at::Tensor rows, weight;  // (N, C) and (Vp, C) in the type of the products
-  at::Tensor targets;       // (N)
+  at::Tensor rows, weight;                  // (N, C) and (Vp, C) in the type of the products
+  at::Tensor teacher_rows, teacher_weight;  // the same of the teacher, if there is one
+  at::Tensor targets;                       // (N)
   ClassifierOptions options;
   cpu::MatrixLibrary library;
 
@@ -46,6 +47,13 @@ struct Classifier {
     TORCH_CHECK(type == weight.scalar_type(), "classifier: x of type ", type, " does not fit a head of type ",
                 weight.scalar_type());
     check_kernel_type("classifier", rows);
+    if (const at::Tensor& of_teacher = options.teacher.rows; of_teacher.defined()) {
+      teacher_rows = in_product_type(of_teacher.reshape({-1, of_teacher.size(-1)}));
+      teacher_weight = in_product_type(options.teacher.head);
+      TORCH_CHECK(teacher_rows.scalar_type() == type && teacher_weight.scalar_type() == type,
+                  "classifier: a teacher of types ", teacher_rows.scalar_type(), " and ", teacher_weight.scalar_type(),
+                  " does not fit x of ", type);
+    }
   }
 
   // The loss of each row.
@@ -73,16 +81,28 @@ struct Classifier {
                   size = classifier_chunk_rows(N, {Vp, weight.size(1)}, rows.scalar_type(), options.chunk_rows,
                                                multiprocessors_of(rows.device()));
     const at::Tensor buffer = at::empty({size, Vp}, rows.options());
+    at::Tensor teacher_buffer;
+    if (teacher_rows.defined()) teacher_buffer = at::empty({size, teacher_weight.size(0)}, rows.options());
     const at::Tensor losses = at::empty({N}, rows.options().dtype(at::kFloat));
     for (int64_t begin = 0; begin < N; begin += size) {
       const int64_t count = std::min(size, N - begin);
       const at::Tensor chunk = rows.narrow(0, begin, count), logits = buffer.narrow(0, 0, count);
       product_out(logits, chunk, weight.t(), library);
-      kernels_of(rows).cross_entropy(options, logits, targets.narrow(0, begin, count), losses.narrow(0, begin, count),
-                                     scale);
+      score(logits, begin, teacher_buffer, losses.narrow(0, begin, count), scale);
       work(begin, chunk, logits);
     }
     return losses;
+  }
+
+  // The losses of the rows from `begin` on, and what becomes of their logits. The teacher's exist in `teacher_buffer` meanwhile.
+  void score(const at::Tensor& logits, int64_t begin, const at::Tensor& teacher_buffer, const at::Tensor& losses,
+             const at::Tensor& scale) const {
+    const int64_t count = logits.size(0);
+    const at::Tensor of_rows = targets.narrow(0, begin, count);
+    if (!teacher_buffer.defined()) return kernels_of(rows).cross_entropy(options, logits, of_rows, losses, scale);
+    const at::Tensor of_teacher = teacher_buffer.narrow(0, 0, count);
+    product_out(of_teacher, teacher_rows.narrow(0, begin, count), teacher_weight.t(), library);
+    kernels_of(rows).distillation(options, logits, of_teacher, of_rows, losses, scale);
   }
 };
 
@@ -111,6 +131,19 @@ struct ClassifierLoss : torch::autograd::Function<ClassifierLoss> {
   }
 };
 
+void check_teacher(const at::Tensor& x, const ClassifierOptions& options) {
+  const auto& [rows, head, weight, temperature] = options.teacher;
+  TORCH_CHECK(rows.dim() >= 2 && head.dim() == 2 && rows.size(-1) == head.size(1) &&
+                  rows.numel() / rows.size(-1) == x.numel() / x.size(-1) && head.size(0) >= options.vocabulary &&
+                  rows.device() == x.device() && head.device() == x.device(),
+              "classifier: a teacher's ", rows.sizes(), " and its head of ", head.sizes(), " do not fit x ", x.sizes(),
+              " and a vocabulary of ", options.vocabulary);
+  TORCH_CHECK(!rows.requires_grad() && !head.requires_grad(), "classifier: a teacher gets no gradients");
+  TORCH_CHECK(weight >= 0 && weight <= 1 && temperature > 0,
+              "classifier: a teacher's weight must be in [0, 1] and its temperature above 0, got ", weight, " and ",
+              temperature);
+}
+
 void check(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets, const ClassifierOptions& options) {
   TORCH_CHECK(x.dim() >= 2 && x.numel() > 0 && weight.dim() == 2 && x.size(-1) == weight.size(1), "classifier: x ",
               x.sizes(), " does not fit a head of ", weight.sizes());
@@ -123,6 +156,7 @@ void check(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targ
   TORCH_CHECK(options.label_smoothing >= 0 && options.label_smoothing < 1,
               "classifier: label_smoothing must be in [0, 1), got ", options.label_smoothing);
   TORCH_CHECK(options.chunk_rows >= 0, "classifier: chunk_rows must not be negative, got ", options.chunk_rows);
+  if (options.teacher.rows.defined()) check_teacher(x, options);
   if (!x.is_cpu()) return;
   const at::Tensor tokens = targets.contiguous();
   const auto* token = tokens.const_data_ptr<int64_t>();

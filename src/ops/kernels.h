@@ -61,6 +61,10 @@ at::Tensor activation_backward(Activation activation, const Dropout& dropout, co
 // float32 scalar, the logits become their gradients times it, and 0 in the padding; without, their content is of no more use.
 void cross_entropy(const ClassifierOptions& options, const at::Tensor& logits, const at::Tensor& targets,
                    const at::Tensor& losses, const at::Tensor& scale);
+// The same with a part of the loss and of the gradients that is the divergence from what the logits `teacher` (rows, the vocabulary or
+// more) say, as options.teacher has it.
+void distillation(const ClassifierOptions& options, const at::Tensor& logits, const at::Tensor& teacher,
+                  const at::Tensor& targets, const at::Tensor& losses, const at::Tensor& scale);
 // The branch and its gradient may be undefined, `statistics` (rows, 2) where they are not kept, and one gradient of a result.
 // The backward pass returns (n, 2 or 3, C): partial sums of the weight's gradient, of the bias's gradient and, if requested and
 // supported, of the branch's gradient. The first two are not set where `normed_gradient` is undefined.
@@ -99,6 +103,7 @@ decltype(cpu::embedding_backward) embedding_backward;
 decltype(cpu::activation) activation;
 decltype(cpu::activation_backward) activation_backward;
 decltype(cpu::cross_entropy) cross_entropy;
+decltype(cpu::distillation) distillation;
 decltype(cpu::add_norm) add_norm;
 decltype(cpu::add_norm_backward) add_norm_backward;
 decltype(cpu::add_row_sums) add_row_sums;
@@ -119,6 +124,7 @@ struct Kernels {
   decltype(&cpu::activation) activation;
   decltype(&cpu::activation_backward) activation_backward;
   decltype(&cpu::cross_entropy) cross_entropy;
+  decltype(&cpu::distillation) distillation;
   decltype(&cpu::add_norm) add_norm;
   decltype(&cpu::add_norm_backward) add_norm_backward;
   decltype(&cpu::add_row_sums) add_row_sums;

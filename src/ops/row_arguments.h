@@ -3,9 +3,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "distillation_rows.h"
 #include "gpt/ops/operators.h"
 #include "gpt/parameters/pointers.h"
-#include "rows.h"
 
 namespace gpt::ops {
 
@@ -66,6 +66,17 @@ CrossEntropyRows<T> cross_entropy_rows(const ClassifierOptions& options, const a
           .targets = read<int64_t>(targets),
           .losses = write<float>(losses),
           .scale = read<float>(scale)};
+}
+
+template <class T>
+DistillationRows<T> distillation_rows(const ClassifierOptions& options, const at::Tensor& logits,
+                                      const at::Tensor& teacher, const at::Tensor& targets, const at::Tensor& losses,
+                                      const at::Tensor& scale) {
+  return {.student = cross_entropy_rows<T>(options, logits, targets, losses, scale),
+          .teacher = read<T>(teacher),
+          .stride = teacher.size(1),
+          .weight = static_cast<float>(options.teacher.weight),
+          .temperature = static_cast<float>(options.teacher.temperature)};
 }
 
 }  // namespace gpt::ops

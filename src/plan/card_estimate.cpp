@@ -10,6 +10,7 @@
 #include "gpt/model/recompute.h"
 #include "gpt/optim/muon.h"
 #include "gpt/optim/optimizer_state.h"
+#include "gpt/run/teacher.h"
 
 namespace gpt::plan {
 namespace {
@@ -85,8 +86,8 @@ StepEstimate estimate_step(const ModelConfig& model, const TrainingConfig& train
                peak_of_muon = card.bfloat16 > 0 ? card.bfloat16 * 1e12 : peak;
   const MuonWork muon = muon_work(rows, training.optimizer);
   const int64_t offloaded = state_bytes(rows, flat_layout(rows), training.optimizer).host;
-  estimate.products = micro_steps * repeated * flops_per_token(model, rows) * tokens / (share * peak) +
-                      muon.flops / (share * peak_of_muon);
+  const double per_token = repeated * flops_per_token(model, rows) + run::teacher_flops_per_token(model, training);
+  estimate.products = micro_steps * per_token * tokens / (share * peak) + muon.flops / (share * peak_of_muon);
   const double passes = form.own_operators ? kOwnPasses : kAtenPasses,
                activations = repeated * passes * kept.activations,
                logits = passes * tokens * bytes * static_cast<double>(model.padded_vocab()),

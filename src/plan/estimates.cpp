@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 #include "gpt/checkpoint/divided_save.h"
 #include "gpt/layout/cut.h"
@@ -17,6 +18,7 @@
 #include "gpt/optim/newton_schulz.h"
 #include "gpt/products/product.h"
 #include "gpt/run/division.h"
+#include "gpt/run/teacher.h"
 
 namespace gpt::plan {
 namespace {
@@ -97,10 +99,28 @@ class ActivationBytes {
                                                           form_.cuda ? form_.multiprocessors : 0));
   }
 
-  // An evaluation keeps nothing: a part of a block at a time, or a chunk of logits.
+  // A forward pass that keeps nothing: a part of a block at a time.
+  double forward(const TrainingConfig& training) const {
+    const auto tokens = static_cast<double>(training.batch_size * model_.block_size);
+    return tokens * (2 * residual() + std::max(attention(), mlp()));
+  }
+
+  // The same, or a chunk of logits.
   double evaluation(const TrainingConfig& training) const {
     const auto tokens = static_cast<double>(training.batch_size * model_.block_size);
-    return std::max(tokens * (2 * residual() + std::max(attention(), mlp())), tokens * residual() + logits(training));
+    return std::max(forward(training), tokens * residual() + logits(training));
+  }
+
+  // As a teacher: the forward pass keeps nothing but what the head takes, whose logits exist beside those of the model that learns. Under
+  // autocast both are cast, and so is the head.
+  double last_rows(const TrainingConfig& training) const {
+    const auto tokens = static_cast<double>(training.batch_size * model_.block_size);
+    return tokens * residual() + (casts() ? s_ * C_ * (tokens + static_cast<double>(model_.padded_vocab())) : 0);
+  }
+  double logits_of(double rows) const {
+    // LibTorch's operators: the logits in both types, and the distributions of both models with their gradients.
+    constexpr double kOfAten = 6;
+    return rows * static_cast<double>(model_.padded_vocab()) * (form_.own_operators ? s_ : kOfAten * kFloatBytes);
   }
 
   // Buffers of one block's backward pass on top of what its forward pass kept: the gradients of its widest part. What the MLP
@@ -110,6 +130,7 @@ class ActivationBytes {
   }
 
  private:
+  bool casts() const { return form_.compute_type != at::kFloat && !form_.end_to_end; }
   double norm(bool keeps_output = true) const {
     return ops::norm_kept_bytes(kept_, model_.norm, model_.n_embd, keeps_output);
   }
@@ -305,6 +326,22 @@ double divided_weights(const std::vector<ParameterRow>& rows, const FlatLayout& 
          (has_copies ? static_cast<double>(values.norms) * kept : 0);
 }
 
+// A teacher's weights; what is there beside the step's own while the loss is computed, and before the step's own, in its forward pass.
+struct TeacherBytes {
+  double weights = 0, at_head = 0, forward = 0;
+};
+
+TeacherBytes teacher_bytes(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form) {
+  const std::optional<ModelConfig> teacher = run::teacher_in(model, training);
+  if (!teacher) return {};
+  const FlatLayout layout = flat_layout(parameter_table(*teacher));
+  const double of_value = form.end_to_end ? static_cast<double>(c10::elementSize(form.compute_type)) : kFloatBytes;
+  const ActivationBytes bytes(*teacher, form);
+  return {.weights = static_cast<double>(layout.size) * of_value,
+          .at_head = bytes.last_rows(training) + bytes.logits_of(ActivationBytes(model, form).head_rows(training)),
+          .forward = bytes.forward(training)};
+}
+
 }  // namespace
 
 MemoryUse estimate_memory(const ModelConfig& whole, const TrainingConfig& training, const ActivationForm& form) {
@@ -320,6 +357,8 @@ MemoryUse estimate_memory(const ModelConfig& whole, const TrainingConfig& traini
   const ActivationBytes bytes(model, form);
 
   MemoryUse estimate;
+  const TeacherBytes teacher = teacher_bytes(model, training, form);
+  estimate.teacher = teacher.weights;
   const PrecisionConfig& precision = training.precision;
   const bool has_copies = is_narrow && precision.master_weights;
   const at::ScalarType gradient = gradient_type(training, form.end_to_end);
@@ -360,13 +399,14 @@ MemoryUse estimate_memory(const ModelConfig& whole, const TrainingConfig& traini
   const auto of_rows = [&](double rows, int64_t width) { return rows * static_cast<double>(width) * unrounded; };
   const int64_t Vp = model.padded_vocab(), widest = std::max(model.hidden(), 3 * model.attention_width());
   const double of_chunk = form.own_operators ? of_rows(bytes.head_rows(training), Vp) : 0,
-               head = bytes.head(training) + std::max(of_weight(Vp), of_chunk),
+               head = bytes.head(training) + std::max(of_weight(Vp), of_chunk) + teacher.at_head,
                block = tokens * one_block + std::max(of_weight(widest), of_rows(tokens, model.hidden()));
   if (head >= block) estimate.logits = bytes.logits(training);
   estimate.workspace = std::max(head, block) - estimate.logits + form.product_workspace;
   // The update needs no more than the passes before it, unless they are of very few tokens.
   const double of_passes = estimate.activations + estimate.logits + estimate.workspace;
-  estimate.workspace += std::max(0.0, muon_workspace(rows, training.optimizer, form.newton_schulz) - of_passes);
+  const double of_muon = muon_workspace(rows, training.optimizer, form.newton_schulz);
+  estimate.workspace += std::max(0.0, std::max(of_muon, teacher.forward) - of_passes);
   if (form.state_share < 1) {  // a save takes it between two updates
     const double of_save = memory_of_divided_save(static_cast<double>(state.device + state.host));
     const double of_update = estimate.activations + estimate.logits + estimate.workspace;

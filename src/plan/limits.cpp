@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <string_view>
 
 #include "gpt/core/format.h"
 #include "gpt/device/memory.h"
@@ -11,6 +13,7 @@
 #include "gpt/ops/part.h"
 #include "gpt/ops/probe.h"
 #include "gpt/optim/muon.h"
+#include "gpt/run/teacher.h"
 
 namespace gpt::plan {
 namespace {
@@ -149,6 +152,31 @@ Work muon(double parameters, const ParameterBytes& bytes, double flops) {
   return {flops, parameters * (bytes.gradient + 2 * bytes.weight + bytes.copy + 2 * bytes.moment + 4 * kDirection)};
 }
 
+namespace {
+
+// The forward pass of a model that is not trained, added to the parts that do the same for the one that is.
+void add_forward(std::vector<PartWork>& parts, const ModelConfig& model, const OperatorWork& of, double micro_steps) {
+  const auto layers = static_cast<double>(model.n_layer);
+  Work products, attention;
+  for (const ParameterRow& row : parameter_table(model))
+    if (times_multiplied(row, GradientCheckpointing::none) > 0)
+      products = products + of.product(row.shape[1], row.shape[0]).forward;
+  for (int64_t layer = 0; layer < model.n_layer; ++layer)
+    attention = attention + of.attention(model.window(layer)).forward;
+  const Work norms = of.norm(/*has_branch=*/false).forward + 2 * layers * of.norm(/*has_branch=*/true).forward;
+  const std::map<std::string_view, Work> forward{{part::kEmbedding, of.embedding().forward},
+                                                 {part::kNorm, norms},
+                                                 {part::kProducts, products},
+                                                 {part::kAttention, attention},
+                                                 {part::kHead, of.head().forward},
+                                                 {part::kActivation, layers * of.activation().forward}};
+  for (PartWork& part : parts)
+    if (const auto found = forward.find(part.name); found != forward.end())
+      part.work = part.work + micro_steps * found->second;
+}
+
+}  // namespace
+
 std::vector<PartWork> work_of_step(const ModelConfig& model, const TrainingConfig& training, const Precision& precision,
                                    double tokens) {
   using enum GradientCheckpointing;
@@ -176,14 +204,20 @@ std::vector<PartWork> work_of_step(const ModelConfig& model, const TrainingConfi
   const ParameterBytes bytes = parameter_bytes(training, precision);
   const MuonWork of_muon = muon_work(rows, training.optimizer);
   const Work update = adamw(parameters - of_muon.parameters, bytes) + muon(of_muon.parameters, bytes, of_muon.flops);
-  return {{part::kData, micro_steps * of.batch()},
-          {part::kEmbedding, micro_steps * (first < 0 ? of.embedding().both() : of.embedding().forward)},
-          {part::kNorm, micro_steps * norms},
-          {part::kProducts, micro_steps * products(of, rows, level)},
-          {part::kAttention, micro_steps * attention},
-          {part::kActivation, micro_steps * in_blocks(of.activation(), level >= activation)},
-          {part::kHead, micro_steps * of.head().both()},
-          {part::kOptimizer, norm_of_gradients(parameters, bytes) + update}};
+  std::vector<PartWork> parts{{part::kData, micro_steps * of.batch()},
+                              {part::kEmbedding,
+                               micro_steps * (first < 0 ? of.embedding().both() : of.embedding().forward)},
+                              {part::kNorm, micro_steps * norms},
+                              {part::kProducts, micro_steps * products(of, rows, level)},
+                              {part::kAttention, micro_steps * attention},
+                              {part::kActivation, micro_steps * in_blocks(of.activation(), level >= activation)},
+                              {part::kHead, micro_steps * of.head().both()},
+                              {part::kOptimizer, norm_of_gradients(parameters, bytes) + update}};
+  if (const auto teacher = run::teacher_in(model, training)) {
+    add_forward(parts, *teacher, OperatorWork(*teacher, types_of(training, precision), tokens / micro_steps),
+                micro_steps);
+  }
+  return parts;
 }
 
 double least_seconds(const std::vector<PartWork>& parts, const MachineSpeed& speed) {

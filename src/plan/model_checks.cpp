@@ -9,12 +9,14 @@
 #include "gpt/checkpoint/checkpoint.h"
 #include "gpt/checkpoint/snapshot.h"
 #include "gpt/config/batch.h"
+#include "gpt/core/error.h"
 #include "gpt/core/format.h"
 #include "gpt/core/process_memory.h"
 #include "gpt/device/cpu_allocator.h"
 #include "gpt/device/host.h"
 #include "gpt/layout/freeze.h"
 #include "gpt/optim/muon.h"
+#include "gpt/run/teacher.h"
 
 namespace gpt::plan {
 namespace {
@@ -185,8 +187,20 @@ Check check_memory(const ModelConfig& model, const TrainingConfig& training, con
 StepFlops flops_per_step(const ModelConfig& model, const TrainingConfig& training) {
   const std::vector<ParameterRow> rows = parameter_table(model, training.freeze);
   const int64_t tokens = training.batch_size * training.gradient_accumulation_steps * model.block_size;
-  return {.model = flops_per_token(model, rows) * static_cast<double>(tokens),
-          .muon = muon_work(rows, training.optimizer).flops};
+  const double per_token = flops_per_token(model, rows) + run::teacher_flops_per_token(model, training);
+  return {.model = per_token * static_cast<double>(tokens), .muon = muon_work(rows, training.optimizer).flops};
+}
+
+Check check_teacher(const Config& config, const Corpus& corpus) {
+  const DistillationConfig& distillation = config.training.distillation;
+  try {
+    run::require_fitting_teacher(config, corpus);
+  } catch (const Error& error) {
+    return failed("teacher", error.what(), "name another model in training.distill_from, or leave it out");
+  }
+  const int64_t parameters = distillation.teacher ? parameter_count(*distillation.teacher) : 0;
+  return passed("teacher", fmt::format("{}: {} parameters, {} of the training loss", distillation.from,
+                                       format_count(static_cast<double>(parameters)), distillation.weight));
 }
 
 std::string describe_muon(const ModelConfig& model, const TrainingConfig& training, int64_t processes,
@@ -209,7 +223,8 @@ Check check_compute(const ModelConfig& model, const TrainingConfig& training, co
   // Tokens per parameter that make the best model for the FLOPs (Hoffmann et al., 2022, "Training Compute-Optimal Large
   // Language Models").
   constexpr double kChinchilla = 20;
-  const double per_token = flops_per_token(model, parameter_table(model, training.freeze));
+  const double per_token =
+      flops_per_token(model, parameter_table(model, training.freeze)) + run::teacher_flops_per_token(model, training);
   const auto tokens =
       static_cast<double>(training.batch_size * training.gradient_accumulation_steps * model.block_size);
   const double per_step = flops_per_step(model, training).all(),

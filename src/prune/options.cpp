@@ -17,7 +17,7 @@ namespace {
 constexpr const char* kPruneExamples =
     R"(  gpt-prune --checkpoint models/mine --mlp 25% --data text.txt --output models/smaller
   gpt-prune --checkpoint models/mine --mlp 25% --heads 2 --layers 1 --data tokens.bin --output models/smaller
-  gpt-train --init_from models/smaller --data text.txt --output_dir models/recovered
+  gpt-train --init_from models/smaller --distill_from models/mine --data text.txt --output_dir models/recovered
 )";
 
 constexpr const char* kPruneEnding = R"(What it does

@@ -6,14 +6,17 @@
 
 namespace gpt {
 
-double MemoryUse::total() const { return weights + gradients + optimizer + data + activations + logits + workspace; }
+double MemoryUse::total() const {
+  return weights + gradients + optimizer + teacher + data + activations + logits + workspace;
+}
 
 std::vector<std::pair<std::string, double>> MemoryUse::parts() const {
   std::vector<std::pair<std::string, double>> parts{{"weights", weights},
                                                     {"gradients", gradients},
-                                                    {"optimizer", optimizer},
-                                                    {"data", data},
-                                                    {"activations", activations}};
+                                                    {"optimizer", optimizer}};
+  if (teacher > 0) parts.emplace_back("teacher", teacher);  // few runs have one
+  parts.emplace_back("data", data);
+  parts.emplace_back("activations", activations);
   if (logits > 0) parts.emplace_back("logits", logits);  // which nobody measures
   parts.emplace_back("workspace", workspace);
   return parts;

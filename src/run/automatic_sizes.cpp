@@ -16,6 +16,7 @@
 #include "gpt/layout/freeze.h"
 #include "gpt/prepare/load_corpus.h"
 #include "gpt/run/initial_weights.h"
+#include "gpt/run/teacher.h"
 
 namespace gpt::run {
 namespace {
@@ -76,6 +77,7 @@ void choose_for_this_machine(Config& config, const config::Origins& origins) {
   double characters_per_token = tokenizer == "char" || tokenizer == "byte" ? 1 : 4;
   const bool chooses = config::chooses_sizes(config, origins);
   if (!config.training.init_from.empty()) characters_per_token = take_model(config, origins);
+  take_teacher(config);
   config::Surroundings here;
   if (chooses) here = surroundings_of(config);
   here.characters_per_token = characters_per_token;

@@ -4,6 +4,7 @@
 
 #include "gpt/config/automatic.h"
 #include "gpt/run/same_run.h"
+#include "gpt/run/teacher.h"
 
 namespace gpt::run {
 namespace {
@@ -36,6 +37,7 @@ RunData load_data(const Config& asked, const config::Origins& origins, Beginning
   data.corpus =
       begins.initial ? load_corpus_for(*begins.initial, data.config) : load_run_corpus(data.config, begins.start);
   data.config.model.vocab_size = vocabulary_for(data.corpus, data.config.model.vocab_size);
+  require_fitting_teacher(data.config, data.corpus);
   if (begins.start) data.changes = require_same_configuration(*begins.start, data.config);
   return data;
 }

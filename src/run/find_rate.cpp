@@ -19,6 +19,7 @@
 #include "gpt/optim/lr_schedule.h"
 #include "gpt/run/decisions.h"
 #include "gpt/run/run.h"
+#include "gpt/run/teacher.h"
 
 namespace gpt::run {
 namespace {
@@ -39,7 +40,9 @@ ScheduleConfig schedule_for(const ScheduleConfig& of_run, int64_t run_steps, dou
 
 class Trials {
  public:
-  Trials(const Setup& setup, const Beginning& begins) : setup_(setup), begins_(begins) {}
+  Trials(const Setup& setup, const Beginning& begins) : setup_(setup), begins_(begins) {
+    setup_.teacher = teacher_of(setup);
+  }
 
   std::optional<double> run(double rate, int64_t updates) {
     if (must_end()) return std::nullopt;
@@ -114,7 +117,8 @@ int64_t search_updates(const Setup& setup, int64_t run_steps) {
                                : kCoreSpeed * static_cast<double>(at::get_num_threads());
   const auto micro_batches =
       static_cast<double>(training.gradient_accumulation_steps) / static_cast<double>(setup.mesh.data->size());
-  const double per_token = flops_per_token(config.model, parameter_table(config.model, training.freeze));
+  const double per_token = flops_per_token(config.model, parameter_table(config.model, training.freeze)) +
+                           teacher_flops_per_token(config.model, training);
   const double micro_batch = per_token * static_cast<double>(training.batch_size * config.model.block_size) / speed;
   constexpr double kOverhead = 2e-3;  // seconds of a micro-batch, whatever its size
   const double fitting = kSeconds / (micro_batches * (micro_batch + kOverhead));

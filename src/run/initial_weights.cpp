@@ -36,26 +36,6 @@ double characters_per_token(std::string_view tokenizer, const std::string& path)
   return is_bpe ? kCharactersOfBpe : 1;
 }
 
-// What of a model is known without its tensors.
-struct InitialModel {
-  ModelConfig model;
-  double characters_per_token = 1;
-  std::string tokenizer = {};
-};
-
-InitialModel read_model(const std::string& path) {
-  if (exchange::is_hugging_face(path)) {
-    const exchange::ForeignModel foreign = exchange::read_foreign_model(path);
-    return {foreign.model, characters_per_token(foreign.tokenizer, path), foreign.tokenizer};
-  }
-  const ContainerReader file(path);
-  Config config;
-  config::read_yaml(file.text("config.yaml"), path + ": config.yaml", config);
-  std::string tokenizer(file.text("tokenizer.json"));
-  const double characters = characters_per_token(tokenizer, path);
-  return {config.model, characters, std::move(tokenizer)};
-}
-
 // Wherever the program runs. A folder of Hugging Face's that is gone is known from the run that began with it.
 std::string absolute_initial(const std::string& path, const std::string& output_dir) {
   std::error_code ignored;
@@ -67,7 +47,7 @@ std::string absolute_initial(const std::string& path, const std::string& output_
 }
 
 // Nothing where it cannot be read and need not be.
-std::optional<InitialModel> read_model_unless_done(const std::string& path, const std::string& output_dir) {
+std::optional<ModelOfFile> read_model_unless_done(const std::string& path, const std::string& output_dir) {
   try {
     return read_model(path);
   } catch (const Error& error) {
@@ -136,10 +116,28 @@ void adopt_vocabulary(InitialWeights& initial, ModelConfig model, const Corpus& 
 
 }  // namespace
 
+ModelOfFile read_model(const std::string& path) {
+  if (exchange::is_hugging_face(path)) {
+    const exchange::ForeignModel foreign = exchange::read_foreign_model(path);
+    return {foreign.model, characters_per_token(foreign.tokenizer, path), foreign.tokenizer};
+  }
+  const ContainerReader file(path);
+  Config config;
+  config::read_yaml(file.text("config.yaml"), path + ": config.yaml", config);
+  std::string tokenizer(file.text("tokenizer.json"));
+  const double characters = characters_per_token(tokenizer, path);
+  return {config.model, characters, std::move(tokenizer)};
+}
+
+NamedTensors read_weights(const std::string& path, const ModelConfig& model) {
+  if (!exchange::is_hugging_face(path)) return load_checkpoint(path, Parts::model).model;
+  return exchange::read_weights(path, model, exchange::read_foreign_model(path).family);
+}
+
 double take_model(Config& config, const config::Origins& origins) {
   std::string& path = config.training.init_from;
   path = absolute_initial(path, config.output_dir);
-  std::optional<InitialModel> initial = read_model_unless_done(path, config.output_dir);
+  std::optional<ModelOfFile> initial = read_model_unless_done(path, config.output_dir);
   if (!initial) return 1;
   if (exchange::is_hugging_face(path))
     initial->model.vocab_multiple = config.model.vocab_multiple;  // padding is ours alone

@@ -19,6 +19,7 @@ std::optional<MemoryUse> memory_at_peak(const State& state, const TrainStep& ste
                 .gradients = static_cast<double>(c10::elementSize(parameters[0].gradient_type())) *
                              static_cast<double>(parameters.layout().trained_size),
                 .optimizer = static_cast<double>(state.optimizer->bytes().device),
+                .teacher = step.teacher() ? step.teacher()->bytes() : 0,
                 .data = static_cast<double>(state.loader.device_bytes()),
                 .host = static_cast<double>(state.optimizer->bytes().host)};
   const double lasting = use.total(), of_libraries = static_cast<double>(library_bytes(state.model.device()));

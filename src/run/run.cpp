@@ -23,9 +23,20 @@ Division division_of(const Setup& setup) {
   return {setup.mesh, setup.config.distributed, setup.config.training.optimizer};
 }
 
-TrainStep make_step(State& state, const Setup& setup, const TrainingConfig& training, Recorder recorder) {
-  return {state.model,         *state.optimizer, state.scaler,         setup.precision,    training,
-          std::move(recorder), state.counts(),   state.dropout_seed(), division_of(setup), state.watch()};
+TrainStep make_step(State& state, const Setup& setup, const TrainingConfig& training, Recorder recorder,
+                    const Teacher* teacher) {
+  return {state.model,    *state.optimizer,     state.scaler,       setup.precision, training, std::move(recorder),
+          state.counts(), state.dropout_seed(), division_of(setup), state.watch(),   teacher};
+}
+
+// Asked in all processes at once.
+bool is_equal_in_all(distributed::Communicator& ranks, const std::string& text) {
+  const auto hash = static_cast<int64_t>(hash64(text) >> 1);
+  const at::Tensor first = at::full({1}, hash, at::kLong);
+  ranks.broadcast(first);
+  const at::Tensor differs = at::full({1}, first.item<int64_t>() == hash ? 0 : 1, at::kLong);
+  ranks.begin_largest(differs)();
+  return differs.item<int64_t>() == 0;
 }
 
 // As CUDA graphs, within which processes cannot speak to each other.
@@ -37,12 +48,7 @@ void require_equal_processes(const Setup& setup) {
     return;
   std::string own = fmt::format("{} {}", setup.device.name, name_of(newton_schulz_type(setup.device)));
   for (const auto& [what, value] : run_environment(at::kCPU)) own += fmt::format("\n{}: {}", what, value);
-  const auto hash = static_cast<int64_t>(hash64(own) >> 1);
-  const at::Tensor first = at::full({1}, hash, at::kLong);
-  setup.mesh.all->broadcast(first);
-  const at::Tensor differs = at::full({1}, first.item<int64_t>() == hash ? 0 : 1, at::kLong);
-  setup.mesh.all->begin_largest(differs)();
-  if (differs.item<int64_t>() == 0) return;
+  if (is_equal_in_all(*setup.mesh.all, own)) return;
   throw Error(
       ExitCode::config,
       "training.optimizer: with Muon all processes of a run need equal processors, as many threads and the same "
@@ -64,8 +70,14 @@ void make_equal(const distributed::Mesh& mesh, const Parameters& parameters) {
 
 }  // namespace
 
+std::shared_ptr<Teacher> teacher_of(const Setup& setup) {
+  if (setup.teacher || setup.config.training.distillation.from.empty()) return setup.teacher;
+  return std::make_shared<Teacher>(setup.config, setup.corpus, setup.device.device, setup.precision);
+}
+
 Run::Run(const Setup& setup, const Beginning& begins, const MakeRecorder& make_recorder)
     : setup_(setup),
+      teacher_(teacher_of(setup)),
       state_(setup.config, setup.corpus, setup.device.device, setup.precision, begins.start ? &*begins.start : nullptr,
              begins.initial ? &begins.initial->model : nullptr, division_of(setup)),
       plan_(plan_run(setup.config.training, state_.loader.batches_per_epoch())),
@@ -74,6 +86,15 @@ Run::Run(const Setup& setup, const Beginning& begins, const MakeRecorder& make_r
   if (schedule_.lr_schedule == LrSchedule::wsd) {
     if (!schedule_.warmup_steps) schedule_.warmup_steps = state_.warmup_steps;
     schedule_.warmup_steps = state_.warmup_steps = gpt::warmup_steps(schedule_, plan_.total_steps);
+  }
+  if (teacher_) {
+    state_.teacher = teacher_->hash();
+    if (begins.start) require_same_teacher(*begins.start, setup.config, teacher_->hash());
+    if (setup.mesh.all->size() > 1 && !is_equal_in_all(*setup.mesh.all, teacher_->hash()))
+      throw Error(ExitCode::checkpoint,
+                  fmt::format("training.distill_from: {} has other weights in another process: give every machine "
+                              "the same file",
+                              training.distillation.from));
   }
   require_equal_processes(setup);
   if (state_.model.layer_weights()) {
@@ -85,7 +106,8 @@ Run::Run(const Setup& setup, const Beginning& begins, const MakeRecorder& make_r
                           make_recorder ? make_recorder(state_.model)
                           : !may_record(division_of(setup))
                               ? Recorder()
-                              : recorder_for(training, setup.config.model, setup.device.device)));
+                              : recorder_for(training, setup.config.model, setup.device.device),
+                          teacher_.get()));
 }
 
 bool Run::check_operators() {
@@ -116,8 +138,9 @@ bool Run::check_operators() {
                             "process; set zero to 1",
                             setup_.config.distributed.zero));
   if (works) state_.model.set_operators(ops::aten_operators());
+  if (teacher_) teacher_->set_operators(ops::aten_operators());
   training.execution.use_compile = false;  // and nothing is recorded
-  step_.emplace(make_step(state_, setup_, training, Recorder()));
+  step_.emplace(make_step(state_, setup_, training, Recorder(), teacher_.get()));
   return false;
 }
 

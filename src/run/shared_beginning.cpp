@@ -88,6 +88,7 @@ SharedBeginning hear_beginning(const distributed::Group& group, const Config& as
   config::read_yaml(said.at("config").get<std::string>(), "the configuration of rank 0", shared.config);
   shared.config.device = asked.device, shared.config.threads = asked.threads;
   shared.config.output_dir = asked.output_dir;
+  shared.config.training.distillation.teacher = asked.training.distillation.teacher;
   if (said.contains("start")) {
     const nlohmann::json& start = said["start"];
     shared.begins.start = StartingPoint{.checkpoint = folder.load(start.at("path")),

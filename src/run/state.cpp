@@ -190,6 +190,7 @@ Checkpoint State::capture() const {
     saved.plateau_without_improvement = plateau.without_improvement;
     saved.plateau_cooling_down = plateau.cooling_down;
   }
+  saved.teacher = teacher;
   saved.evaluated_step = evaluated_step;
   saved.evaluations_since_best = evaluations_since_best;
   saved.eval_sequences = eval_sequences;

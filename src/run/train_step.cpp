@@ -37,7 +37,7 @@ int64_t dropout_key(uint64_t seed, int64_t update) {
 
 TrainStep::TrainStep(GPT& model, Optimizer& optimizer, GradScaler& scaler, const Precision& precision,
                      const TrainingConfig& config, Recorder recorder, ops::UpdateCounts counts, uint64_t dropout_seed,
-                     Division division, ops::SpikeWatch watch)
+                     Division division, ops::SpikeWatch watch, const Teacher* teacher)
     : model_(model),
       optimizer_(optimizer),
       scaler_(scaler),
@@ -55,7 +55,8 @@ TrainStep::TrainStep(GPT& model, Optimizer& optimizer, GradScaler& scaler, const
       dropout_seed_(dropout_seed),
       verdict_(ops::new_verdict(model.device())),
       counts_(counts.skipped.defined() ? std::move(counts) : ops::no_updates(model.device())),
-      watch_(std::move(watch)) {
+      watch_(std::move(watch)),
+      teacher_(teacher) {
   for (at::Tensor* scalar : {&learning_rate_, &tokens_, &share_}) *scalar = at::zeros({}, model.device());
   for (size_t i = 0; i < has_accumulated_.size(); ++i) losses_.push_back(at::zeros({}, model.device()));
   if (division_.divides_gradients) divided_.emplace(model.parameters(), division_);
@@ -134,6 +135,7 @@ void TrainStep::add_micro_batch(bool is_first, const std::function<void(int64_t 
     loss = model_.loss(batch_.inputs, batch_.targets,
                        {.label_smoothing = label_smoothing_,
                         .chunk_rows = loss_chunk_rows_,
+                        .teacher = teacher_ ? teacher_->about(batch_.inputs) : ops::Distillation{},
                         .upstream = upstream,
                         .dropout_place = dropout_place_,
                         .attention_window = attention_window_,

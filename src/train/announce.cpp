@@ -150,6 +150,7 @@ void announce_run(const run::Run& run) {
   log::info(fmt::format("Data: {}: {} training and {} validation tokens, {}", corpus.source,
                         with_commas(corpus.train.size()), with_commas(corpus.validation.size()),
                         run.state().loader.resident() ? "resident" : "streamed"));
+  if (run.teacher()) log::info(run::describe_teacher(*run.teacher(), config.training.distillation));
   const TrainingConfig& t = config.training;
   const int64_t sequences = t.batch_size * t.gradient_accumulation_steps;
   const std::string epochs =
@@ -216,6 +217,7 @@ std::vector<Idle> idle_settings(const run::Setup& setup, bool resident) {
                                                                       "training.lr_schedule is not plateau";
   const bool has_decay = t.schedule.lr_schedule == LrSchedule::wsd,
              has_plateau = t.schedule.lr_schedule == LrSchedule::plateau;
+  const char* const no_teacher = "training.distill_from names no teacher";
   const char* const no_rollback = "training.on_divergence is not rollback";
   return {
       {precision.compute_type() == at::kFloat, "training.amp_mode", "the run does not compute in 16 bits"},
@@ -229,6 +231,10 @@ std::vector<Idle> idle_settings(const run::Setup& setup, bool resident) {
       {!cpu && has_allocator_variable(), "training.expandable_segments", "PYTORCH_ALLOC_CONF is set"},
       {!compiles, "training.loss_chunk_rows", not_fused},
       {!compiles, "training.compile_mode", not_fused},
+      {t.distillation.from.empty(), "training.distill_weight", no_teacher},
+      {t.distillation.from.empty(), "training.distill_temperature", no_teacher},
+      {!t.distillation.from.empty() && t.distillation.weight == 0, "training.distill_from",
+       "training.distill_weight is 0"},
       {t.schedule.lr_schedule == LrSchedule::constant, "training.min_lr", "training.lr_schedule is constant"},
       {!has_decay, "training.decay_fraction", no_decay},
       {!has_decay, "training.decay_shape", no_decay},

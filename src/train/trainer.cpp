@@ -21,6 +21,7 @@
 #include "gpt/generate/generator.h"
 #include "gpt/run/measured_memory.h"
 #include "gpt/run/out_of_memory.h"
+#include "gpt/run/teacher.h"
 
 namespace gpt {
 namespace {
@@ -176,7 +177,9 @@ void Trainer::close_log_interval(double learning_rate) {
     m.sequences_per_second = m.tokens_per_second / static_cast<double>(state_.model.config().block_size);
     if (const auto peak = setup_.device.peak_flops(setup_.precision.dtype)) {
       const auto devices = static_cast<double>(setup_.mesh.all->size());
-      m.mfu = m.tokens_per_second * state_.model.flops_per_token() / (*peak * devices);
+      const double flops =
+          state_.model.flops_per_token() + run::teacher_flops_per_token(run_.config().model, run_.config().training);
+      m.mfu = m.tokens_per_second * flops / (*peak * devices);
     }
     m.peak_memory_mb = peak_allocated_bytes(device()) / 1e6;
     m.memory = run::measured_memory(state_, run_.step());

@@ -5,6 +5,7 @@
 #include "src/ops/cuda/activation.cuh"
 #include "src/ops/cuda/adamw.cuh"
 #include "src/ops/cuda/classifier.cuh"
+#include "src/ops/cuda/distillation.cuh"
 #include "src/ops/cuda/embedding.cuh"
 #include "src/ops/cuda/flat_norm.cuh"
 #include "src/ops/cuda/heads.cuh"
@@ -28,6 +29,7 @@ ops::Kernels emulated_kernels() {
           .activation = [](auto... of) { return cuda::activation(Launch(), of...); },
           .activation_backward = [](auto... of) { return cuda::activation_backward(Launch(), of...); },
           .cross_entropy = [](auto... of) { return cuda::cross_entropy(Launch(), of...); },
+          .distillation = [](auto... of) { return cuda::distillation(Launch(), of...); },
           .add_norm = [](auto... of) { return cuda::add_norm(Launch(), of...); },
           .add_norm_backward = [](auto... of) { return cuda::add_norm_backward(Launch(), of...); },
           .add_row_sums = [](auto... of) { return cuda::add_row_sums(Launch(), of...); },

@@ -46,7 +46,8 @@ struct Checkpoint {
   std::optional<int64_t> warmup_steps = {};
   std::optional<double> plateau_best = {}, plateau_factor = {};
   std::optional<int64_t> plateau_without_improvement = {}, plateau_cooling_down = {};
-  int64_t evaluated_step = 0;  // the last step whose evaluation was completed
+  std::optional<std::string> teacher = {};  // the hash of the weights of training.distill_from; nothing: there was none
+  int64_t evaluated_step = 0;               // the last step whose evaluation was completed
   int64_t evaluations_since_best = 0;
   std::optional<int64_t> eval_sequences = {};  // as run::State has it
   Config config;                               // effective; for Python a nested dict {section: {key: value}}

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +11,8 @@
 #include "gpt/config/interval.h"
 
 namespace gpt {
+
+struct ModelConfig;
 
 enum class Dtype { automatic, float32, tf32, bfloat16, float16 };
 enum class AmpMode { automatic, autocast, end_to_end };
@@ -113,6 +116,15 @@ struct DivergenceConfig {
   int64_t kept_checkpoints() const { return goes_back() ? 2 : 0; }  // at most, beside all others
 };
 
+// A second, trained model that the run learns from, beside its text.
+struct DistillationConfig {
+  std::string from;        // a checkpoint, or a model of Hugging Face's; empty: there is none
+  double weight = 0.5;     // the teacher's share of the loss
+  double temperature = 1;  // as ops::Distillation has it
+  // The model that `from` holds, which is no key: run::take_teacher() reads it. Null where there is none or it could not be read.
+  std::shared_ptr<const ModelConfig> teacher;
+};
+
 // When the run logs, evaluates, samples, saves and gives up.
 struct CadenceConfig {
   int64_t log_interval = 100;  // steps
@@ -138,7 +150,8 @@ struct TrainingConfig {
   double label_smoothing = 0.0;
   std::string resume_from = "auto";  // auto | none | a checkpoint's path
   std::string init_from;             // a checkpoint whose weights a new run begins with; empty: random ones
-  std::vector<std::string> freeze;   // which parameters stay as they are, as layout/freeze.h has it
+  DistillationConfig distillation;
+  std::vector<std::string> freeze;  // which parameters stay as they are, as layout/freeze.h has it
   OptimizerConfig optimizer;
   ScheduleConfig schedule;
   PrecisionConfig precision;

@@ -43,8 +43,9 @@ struct NextTokens {
 };
 
 struct LossOptions {
-  double label_smoothing = 0;  // mixes in the uniform distribution over the V real tokens; 0 to validate
-  int64_t chunk_rows = 0;      // rows of the logits that exist at a time; 0: chosen, see ops/classifier.h
+  double label_smoothing = 0;      // mixes in the uniform distribution over the V real tokens; 0 to validate
+  int64_t chunk_rows = 0;          // rows of the logits that exist at a time; 0: chosen, see ops/classifier.h
+  ops::Distillation teacher = {};  // whose rows are those of the ids
   // What backward() of the loss will be given, a float32 scalar on the device: our classifier computes its gradients together
   // with the loss. Not needed without gradients.
   at::Tensor upstream = {};
@@ -82,8 +83,11 @@ class GPT {
 
   // Logits (B, T, V) of ids (B, T) int64; only the real vocabulary.
   at::Tensor forward(const at::Tensor& ids) const;
+  // What the head takes instead, (B, T, C).
+  at::Tensor hidden(const at::Tensor& ids, const LossOptions& options = {}) const;
 
-  // Mean cross entropy over all B*T targets, a float32 scalar on the device. Vocabulary padding takes no part in it.
+  // Mean cross entropy over all B*T targets, a float32 scalar on the device, with the part of a teacher, where there is one. Vocabulary
+  // padding takes no part in it.
   at::Tensor loss(const at::Tensor& ids, const at::Tensor& targets, const LossOptions& options = {}) const;
 
   // The cross entropy of each target, (B, T) float32, without gradients: to validate.
@@ -117,8 +121,7 @@ class GPT {
   struct Transformer;
   GPT(const ModelConfig& config, at::Device device, const ParameterTypes& types, const std::vector<std::string>& frozen,
       const ModelPart& part);
-  at::Tensor hidden(const at::Tensor& ids, const LossOptions& options = {}) const;  // (B, T, C), what the head takes
-  at::Tensor logits(const at::Tensor& rows) const;                                  // (..., C) -> (..., V)
+  at::Tensor logits(const at::Tensor& rows) const;  // (..., C) -> (..., V)
 
   ModelConfig config_;
   ModelPart part_;

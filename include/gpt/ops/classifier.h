@@ -26,7 +26,8 @@ int64_t classifier_chunk_rows(int64_t rows, HeadShape head, at::ScalarType type,
 
 // The mean cross entropy, a float32 scalar, of x (..., C) with the head (Vp, C) against `targets` int64, one for each row of x.
 // float32, or 16 bits (on a CPU bfloat16) under autocast or where x and the compute_value() of the head have them; sums of logits
-// are float32.
+// are float32. With options.teacher, 1 - weight times that, and weight times the divergence KL(teacher || model) of each row, at the
+// temperature and times its square; the teacher's logits of a chunk exist beside the model's.
 //
 //   upstream: a float32 scalar on the same device: what the backward pass will be given as the gradient of the loss while autograd
 //     records; undefined: 1. The head's gradient, times this, is added to by the forward pass already; the backward pass returns

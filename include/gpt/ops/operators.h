@@ -47,11 +47,23 @@ struct Normalized {
   at::Tensor sum, normed;  // both have the shape of x
 };
 
+// Another model, whose distribution over the vocabulary takes a part of the targets' place: Hinton et al. (2015), "Distilling the
+// Knowledge in a Neural Network".
+struct Distillation {
+  at::Tensor
+      rows;  // (..., columns) what its head takes, for each row of x, without gradient; undefined: there is no other model
+  at::Tensor head;    // (the vocabulary or more, columns), whose further rows take no part
+  double weight = 0;  // in [0, 1]: the share of the loss that is the divergence from it
+  double temperature =
+      1;  // above 0: what the logits of both are divided by in the divergence, which is multiplied by its square
+};
+
 struct ClassifierOptions {
   int64_t vocabulary;          // the head's further rows are padding and take no part
   double label_smoothing = 0;  // in [0, 1): this share of each target is spread over the whole vocabulary
   // At most so many rows at once; 0: as many as fill 8 MB on a CPU, or on a GPU at most 600 MB, but at least 256.
   int64_t chunk_rows = 0;
+  Distillation teacher = {};
 };
 
 // Which dropouts draw from the device's default generator (gpt/ops/dropout_spec.h).

@@ -57,6 +57,9 @@ struct StepFlops {
   double all() const { return model + muon; }
 };
 StepFlops flops_per_step(const ModelConfig& model, const TrainingConfig& training);
+// Whether the model of training.distill_from can teach this run, for one that has a teacher. `model.vocab_size` must be set.
+Check check_teacher(const Config& config, const Corpus& corpus);
+
 // What Muon adds to a step, for people; empty without Muon. Each of several processes computes a part of the model's, and all of Muon's
 // unless `is_divided` (distributed.zero).
 std::string describe_muon(const ModelConfig& model, const TrainingConfig& training, int64_t processes = 1,

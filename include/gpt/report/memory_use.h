@@ -12,6 +12,7 @@ struct MemoryUse {
   double weights = 0;      // with their copies of 16 bits
   double gradients = 0;    // kept from step to step
   double optimizer = 0;    // its state, without what is in `host`
+  double teacher = 0;      // the weights of training.distill_from
   double data = 0;         // tokens
   double activations = 0;  // kept from the forward pass for the backward pass
   // Of a chunk, which become their gradients, where the peak is at the head. Measured ones are a part of `workspace`.

@@ -24,6 +24,17 @@ struct InitialWeights {
   bool changes_tokenizer = false;  // the run has another one, which load_corpus_for() matches the rows with
 };
 
+// What of a model is known without its tensors.
+struct ModelOfFile {
+  ModelConfig model;
+  double characters_per_token = 1;
+  std::string tokenizer = {};  // JSON; empty where the model has none
+};
+
+// Of a checkpoint or a model of Hugging Face's. Both throw gpt::Error(checkpoint) where it cannot be read.
+ModelOfFile read_model(const std::string& path);
+NamedTensors read_weights(const std::string& path, const ModelConfig& model);
+
 // While a command line is completed: makes training.init_from absolute, and the model's sizes and form those of the checkpoint, but for
 // dropout and, where data.tokenizer was written out and is another one, the vocabulary. About how many characters a token has. Throws gpt::Error: config naming the keys that were written out and
 // contradict it; checkpoint where it cannot be read, unless output_dir holds a run, which does not need it any more.

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 
 #include "gpt/run/beginning.h"
@@ -12,9 +13,13 @@
 #include "gpt/run/recorder.h"
 #include "gpt/run/setup.h"
 #include "gpt/run/state.h"
+#include "gpt/run/teacher.h"
 #include "gpt/run/train_step.h"
 
 namespace gpt::run {
+
+// Of the setup; null where it has none and its configuration names none. Throws gpt::Error as Teacher() does.
+std::shared_ptr<Teacher> teacher_of(const Setup& setup);
 
 class Run {
  public:
@@ -53,9 +58,11 @@ class Run {
   TrainStep& step() { return *step_; }
   const TrainStep& step() const { return *step_; }
   GPT& model() { return state_.model; }
+  const Teacher* teacher() const { return teacher_.get(); }  // null: there is none
 
  private:
   const Setup& setup_;
+  std::shared_ptr<Teacher> teacher_;
   State state_;
   Plan plan_;
   ScheduleConfig schedule_;

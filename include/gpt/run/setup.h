@@ -14,6 +14,8 @@
 
 namespace gpt::run {
 
+class Teacher;
+
 struct Setup {
   Config config;  // the effective one: vocabulary, batch and dtype are set
   Corpus corpus;
@@ -22,7 +24,9 @@ struct Setup {
   std::string dtype_change = {};                    // what changes where the dtype of a checkpoint is missing here
   std::string batch_reason = {};                    // what was chosen where batch_size was auto
   distributed::Mesh mesh = distributed::no_mesh();  // the processes that compute it together
-  int64_t local_processes = 1;                      // those of this machine, among which its memory is divided
+  std::shared_ptr<Teacher> teacher =
+      {};                       // read already, for several runs; else each one reads that of its configuration
+  int64_t local_processes = 1;  // those of this machine, among which its memory is divided
 };
 
 // Finds out vocabulary and precision, and sets the process's allocators and arithmetic as the configuration says; what is left to choose

@@ -82,8 +82,9 @@ class State {
   std::unique_ptr<Optimizer> optimizer;
   GradScaler scaler;
   DataLoader loader;
-  int64_t step = 0;            // completed updates, including skipped ones
-  int64_t evaluated_step = 0;  // the last one whose evaluation was completed
+  int64_t step = 0;                    // completed updates, including skipped ones
+  std::optional<std::string> teacher;  // the hash of its weights, where training.distill_from names one
+  int64_t evaluated_step = 0;          // the last one whose evaluation was completed
   double best_val_loss = std::numeric_limits<double>::infinity();
   int64_t evaluations_since_best = 0;
   // How many sequences an evaluation has where training.eval_batches is auto, as the run's first one found out; 0: there was none

@@ -24,6 +24,7 @@
 #include "gpt/run/division.h"
 #include "gpt/run/recorder.h"
 #include "gpt/run/reducer.h"
+#include "gpt/run/teacher.h"
 
 namespace gpt::run {
 
@@ -31,10 +32,11 @@ class TrainStep {
  public:
   // The recorder is one for `config` and the model, or one that records nothing. The updates are counted in `counts`; undefined: in
   // new ones. Dropout masks follow from `dropout_seed`, the number of the update and that of the sample in it. `watch`: tells spikes,
-  // whose updates are not applied.
+  // whose updates are not applied. `teacher`: whom the loss takes a part from, or null; it must outlive the step.
   TrainStep(GPT& model, Optimizer& optimizer, GradScaler& scaler, const Precision& precision,
             const TrainingConfig& config, Recorder recorder = Recorder(), ops::UpdateCounts counts = {},
-            uint64_t dropout_seed = 0, Division division = {}, ops::SpikeWatch watch = {});
+            uint64_t dropout_seed = 0, Division division = {}, ops::SpikeWatch watch = {},
+            const Teacher* teacher = nullptr);
 
   // An update of so many tokens begins: nothing is accumulated yet. `update`: its number in the run.
   void begin(double learning_rate, int64_t tokens, int64_t update);
@@ -57,6 +59,7 @@ class TrainStep {
 
   // The most that tensors took after a forward pass, since the first update found all buffers; 0: not known.
   int64_t kept_bytes() const { return kept_bytes_; }
+  const Teacher* teacher() const { return teacher_; }
   const Division& division() const { return division_; }
   bool is_recorded() const { return recorder_.records(); }  // false once recording has failed
 
@@ -106,6 +109,7 @@ class TrainStep {
   ops::Verdict verdict_;
   ops::UpdateCounts counts_;
   ops::SpikeWatch watch_;
+  const Teacher* teacher_;
 };
 
 // The update of this number, of `micro_batches` batches from `loader`, of which this process computes its own, each weighted by its share

@@ -9,6 +9,7 @@
 #include "activation.cuh"
 #include "adamw.cuh"
 #include "classifier.cuh"
+#include "distillation.cuh"
 #include "embedding.cuh"
 #include "flat_norm.cuh"
 #include "heads.cuh"
@@ -74,6 +75,12 @@ void cross_entropy(const ClassifierOptions& options, const at::Tensor& logits, c
                    const at::Tensor& losses, const at::Tensor& scale) {
   const c10::cuda::CUDAGuard guard(logits.device());
   cuda::cross_entropy(StreamLaunch(), options, logits, targets, losses, scale);
+}
+
+void distillation(const ClassifierOptions& options, const at::Tensor& logits, const at::Tensor& teacher,
+                  const at::Tensor& targets, const at::Tensor& losses, const at::Tensor& scale) {
+  const c10::cuda::CUDAGuard guard(logits.device());
+  cuda::distillation(StreamLaunch(), options, logits, teacher, targets, losses, scale);
 }
 
 void add_norm(const Normalization& norm, const Dropout& dropout, const at::Tensor& x, const at::Tensor& branch,

@@ -1,0 +1,177 @@
+#include "gpt/run/teacher.h"
+
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "gpt/checkpoint/file_names.h"
+#include "gpt/core/error.h"
+#include "gpt/core/format.h"
+#include "gpt/core/hash.h"
+#include "gpt/exchange/import.h"
+#include "gpt/model/compile.h"
+#include "gpt/run/initial_weights.h"
+#include "gpt/tokenizer/make_tokenizer.h"
+
+namespace gpt::run {
+namespace {
+
+constexpr const char* kWithout = "or leave training.distill_from out to learn from the text alone";
+
+ModelOfFile read_teacher(const Config& config) {
+  const std::string& path = config.training.distillation.from;
+  try {
+    ModelOfFile teacher = read_model(path);
+    if (exchange::is_hugging_face(path)) teacher.model.vocab_multiple = config.model.vocab_multiple;  // padding is ours
+    return teacher;
+  } catch (const Error& error) {
+    throw Error(ExitCode::checkpoint,
+                fmt::format("training.distill_from: {}; name a model that is there, {}", error.what(), kWithout));
+  }
+}
+
+[[noreturn]] void refuse_teacher(const Config& config, const std::string& why) {
+  throw Error(ExitCode::config, fmt::format("training.distill_from: {} {}", config.training.distillation.from, why));
+}
+
+void require_fitting(const ModelOfFile& teacher, const Config& config, const Corpus& corpus) {
+  const int64_t vocabulary = *config.model.vocab_size, of_teacher = teacher.model.vocab_size.value_or(0);
+  if (corpus.tokenizer && !teacher.tokenizer.empty() &&
+      tokenizer_from_json(teacher.tokenizer, config.training.distillation.from)->to_json() !=
+          corpus.tokenizer->to_json()) {
+    refuse_teacher(
+        config,
+        fmt::format("has another tokenizer than the run ({} tokens, and the run has {}), so its predictions are about "
+                    "other tokens; name a model with the run's tokenizer, such as the one that init_from was "
+                    "pruned from, {}",
+                    with_commas(of_teacher), with_commas(vocabulary), kWithout));
+  }
+  if (of_teacher != vocabulary) {
+    refuse_teacher(config,
+                   fmt::format("has a vocabulary of {}, and the run has one of {}; name a model with the same, {}",
+                               with_commas(of_teacher), with_commas(vocabulary), kWithout));
+  }
+  if (teacher.model.block_size < config.model.block_size) {
+    refuse_teacher(
+        config,
+        fmt::format("reads sequences of at most {} tokens, and those of the run have {}; lower model.block_size "
+                    "to {}, {}",
+                    with_commas(teacher.model.block_size), with_commas(config.model.block_size),
+                    teacher.model.block_size, kWithout));
+  }
+}
+
+std::string hash_of(const NamedTensors& values) {
+  Hash128 hash;
+  for (const auto& [name, tensor] : values) {
+    const at::Tensor bytes = tensor.contiguous();
+    hash.update(name);
+    hash.update({static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes()});
+  }
+  return hash.hex();
+}
+
+}  // namespace
+
+void take_teacher(Config& config) {
+  DistillationConfig& distillation = config.training.distillation;
+  std::string& path = distillation.from;
+  distillation.teacher.reset();
+  if (path == "none") path.clear();
+  if (path.empty()) return;
+  std::error_code ignored;
+  path = exchange::is_hugging_face(path) ? std::filesystem::weakly_canonical(path, ignored).string()
+                                         : absolute_checkpoint(path);
+  try {
+    distillation.teacher = std::make_shared<const ModelConfig>(read_teacher(config).model);
+  } catch (const Error&) {
+    if (!holds_checkpoint(config.output_dir)) throw;
+  }
+}
+
+std::optional<ModelConfig> teacher_in(const ModelConfig& model, const TrainingConfig& training) {
+  const std::shared_ptr<const ModelConfig>& teacher = training.distillation.teacher;
+  if (!teacher) return std::nullopt;
+  ModelConfig reads = *teacher;
+  reads.block_size = model.block_size;
+  return reads;
+}
+
+double teacher_flops_per_token(const ModelConfig& model, const TrainingConfig& training) {
+  const std::optional<ModelConfig> teacher = teacher_in(model, training);
+  return teacher ? flops_per_token(*teacher) / 3 : 0;  // two thirds are the backward pass
+}
+
+void require_fitting_teacher(const Config& config, const Corpus& corpus) {
+  if (!config.training.distillation.from.empty()) require_fitting(read_teacher(config), config, corpus);
+}
+
+void require_same_teacher(const StartingPoint& start, const Config& now, const std::string& hash) {
+  const std::optional<std::string>& before = start.checkpoint.teacher;
+  if (!before || *before == hash) return;
+  const std::string &then = start.checkpoint.config.training.distillation.from, &path = now.training.distillation.from;
+  throw Error(
+      ExitCode::checkpoint,
+      fmt::format("training.distill_from: {} has other weights than the teacher of this run, {}; name a copy of that "
+                  "one, train on without a teacher (--distill_from none), or start another run with --output_dir {}",
+                  path, then == path ? "as it was when the run began" : then, next_free_folder(now.output_dir)));
+}
+
+struct Teacher::Loaded {
+  std::string hash;
+  GPT model;
+};
+
+Teacher::Loaded Teacher::load(const Config& config, const Corpus& corpus, at::Device device,
+                              const Precision& precision) {
+  const ModelOfFile teacher = read_teacher(config);
+  require_fitting(teacher, config, corpus);
+  std::vector<ParameterRow> rows = parameter_table(teacher.model);
+  for (ParameterRow& row : rows) row.is_trained = false;
+  const NamedTensors values = read_weights(config.training.distillation.from, teacher.model);
+  Parameters parameters(std::move(rows), device,
+                        {.compute = precision.weight_type(), .has_master = config.training.precision.master_weights});
+  parameters.copy_from(values);
+  return {hash_of(values),
+          GPT(teacher.model, std::move(parameters), select_operators(config.training.execution, device))};
+}
+
+Teacher::Teacher(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision)
+    : Teacher(config.training.distillation, load(config, corpus, device, precision)) {}
+
+Teacher::Teacher(const DistillationConfig& config, Loaded loaded)
+    : weight_(config.weight),
+      temperature_(config.temperature),
+      hash_(std::move(loaded.hash)),
+      model_(std::move(loaded.model)) {}
+
+ops::Distillation Teacher::about(const at::Tensor& ids) const {
+  const at::NoGradGuard no_gradients;
+  const bool is_tied = model_.config().tie_weights;
+  const Parameter head = is_tied ? model_.parameters().weight(ParameterRole::token_embedding, -1)
+                                 : model_.parameters().weight(ParameterRole::head, model_.config().n_layer);
+  return {.rows = model_.hidden(ids), .head = head.compute_value(), .weight = weight_, .temperature = temperature_};
+}
+
+double Teacher::bytes() const {
+  const Parameters& parameters = model_.parameters();
+  const at::Tensor& copies = parameters.flat_rounded();
+  return static_cast<double>(parameters.flat_values().nbytes() + (copies.defined() ? copies.nbytes() : 0));
+}
+
+std::string describe_teacher(const Teacher& teacher, const DistillationConfig& config) {
+  const std::string temperature =
+      config.temperature == 1 ? "" : fmt::format(" at temperature {}", format_number(config.temperature));
+  return fmt::format(
+      "Teacher: {}, {} parameters; the training loss is {} of the divergence from it{} and {} of the cross entropy with the text; "
+      "the validation loss is the cross entropy alone",
+      config.from, format_count(static_cast<double>(teacher.model().parameters().count())), config.weight, temperature,
+      1 - config.weight);
+}
+
+}  // namespace gpt::run
