@@ -1,6 +1,7 @@
 // A run that several processes compute is the run of one.
 #include "gpt/run/division.h"
 
+#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +11,7 @@
 #include <mutex>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include "core/scratch_folder.h"
 #include "distributed/local_group.h"
