@@ -359,7 +359,8 @@ class TestProcesses(unittest.TestCase):
         self.assertEqual(statuses[0], 8, outcomes)
         self.assertRegex(outcomes[0], "error: " + one.replace("write failed", "(write|open) failed"))
         self.assertEqual(outcomes[1], "")
-        self.assertEqual([path.name for path in (self.folder / "always").glob("*ckpt*")], [])
+        self.assertFalse((self.folder / "always" / "ckpt.pt").exists())
+        self.assertEqual(list((self.folder / "always").glob(".*tmp*")), [])
 
     def test_processes_without_a_common_folder_save_through_the_first(self):
         with socket.socket() as free:

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include "core/scratch_folder.h"
 #include "distributed/local_group.h"
