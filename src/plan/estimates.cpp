@@ -234,7 +234,7 @@ struct TeacherBytes {
 TeacherBytes teacher_bytes(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form) {
   const std::optional<ModelConfig> teacher = run::teacher_in(model, training);
   if (!teacher) return {};
-  const FlatLayout layout = flat_layout(parameter_table(*teacher));
+  const FlatLayout layout = flat_layout(parameter_table(*training.distillation.teacher));  // of all its positions
   const double of_value = form.end_to_end ? static_cast<double>(c10::elementSize(form.compute_type)) : kFloatBytes;
   const ActivationBytes bytes(*teacher, form);
   return {.weights = static_cast<double>(layout.size) * of_value,
