@@ -99,20 +99,20 @@ class ActivationBytes {
                                                           form_.cuda ? form_.multiprocessors : 0));
   }
 
-  // A forward pass that keeps nothing: a part of a block at a time.
-  double forward(const TrainingConfig& training) const {
-    const auto tokens = static_cast<double>(training.batch_size * model_.block_size);
-    return tokens * (2 * residual() + std::max(attention(), mlp()));
-  }
-
-  // The same, or a chunk of logits.
+  // An evaluation keeps nothing: a part of a block at a time, or a chunk of logits.
   double evaluation(const TrainingConfig& training) const {
     const auto tokens = static_cast<double>(training.batch_size * model_.block_size);
-    return std::max(forward(training), tokens * residual() + logits(training));
+    return std::max(tokens * (2 * residual() + std::max(attention(), mlp())), tokens * residual() + logits(training));
   }
 
-  // As a teacher: the forward pass keeps nothing but what the head takes, whose logits exist beside those of the model that learns. Under
-  // autocast both are cast, and so is the head.
+  // As a teacher: in the last product of a block there are the stream and the branch that came in, their sum, what attention and MLP read
+  // and gave, and the sum between them.
+  double forward(const TrainingConfig& training) const {
+    constexpr double kStreams = 8;
+    const auto tokens = static_cast<double>(training.batch_size * model_.block_size);
+    return tokens * (kStreams * residual() + std::max(attention(), mlp()));
+  }
+  // What its head takes, whose logits exist beside those of the model that learns. Under autocast both are cast, and so is the head.
   double last_rows(const TrainingConfig& training) const {
     const auto tokens = static_cast<double>(training.batch_size * model_.block_size);
     return tokens * residual() + (casts() ? s_ * C_ * (tokens + static_cast<double>(model_.padded_vocab())) : 0);
@@ -334,7 +334,7 @@ struct TeacherBytes {
 TeacherBytes teacher_bytes(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form) {
   const std::optional<ModelConfig> teacher = run::teacher_in(model, training);
   if (!teacher) return {};
-  const FlatLayout layout = flat_layout(parameter_table(*teacher));
+  const FlatLayout layout = flat_layout(parameter_table(*training.distillation.teacher));  // of all its positions
   const double of_value = form.end_to_end ? static_cast<double>(c10::elementSize(form.compute_type)) : kFloatBytes;
   const ActivationBytes bytes(*teacher, form);
   return {.weights = static_cast<double>(layout.size) * of_value,

@@ -113,6 +113,18 @@ class MemoryEstimate(unittest.TestCase):
         self.check_peak("divided model, updates", estimate - gathered / 2, peaks[2])
         self.check_peak("divided model, with a checkpoint", estimate + gathered / 2, peaks[3])
 
+    def test_a_teacher(self):
+        """29 million weights, whose model is far larger than the one that learns."""
+        teacher = self.folder / "teacher"
+        model = {"model.block_size": 128, "model.vocab_size": 8192, "training.use_amp": "false"}
+        large = {"model.n_layer": 8, "model.n_head": 8, "model.n_embd": 512, "training.batch_size": 1}
+        programs.run("gpt-train", *programs.flags({**self.common, **model, **large, "output_dir": teacher}), check_code=0,
+                     timeout=programs.HANGS)
+        small = {"model.n_layer": 2, "model.n_head": 2, "model.n_embd": 128, "training.batch_size": 16, "training.distill_from": teacher,
+                 "training.gradient_accumulation_steps": 2}
+        for compiled in ("true", "false"):
+            self.check(f"taught_{compiled}", {**model, **small, "training.use_compile": compiled})
+
     def test_shipped_configurations(self):
         for name in QUICK + (OTHERS if os.environ.get("GPT_ALL_CONFIGS") else []):
             options = {**ACCUMULATED, **(COMMON_CRAWL if name == "common_crawl" else {})}

@@ -1,19 +1,25 @@
 #include "gpt/plan/estimates.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <optional>
 #include <ostream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "gpt/checkpoint/checkpoint.h"
 #include "gpt/core/format.h"
 #include "gpt/device/cpu_allocator.h"
 #include "gpt/device/precision.h"
 #include "gpt/model/compile.h"
+#include "gpt/ops/fused.h"
 #include "gpt/optim/adamw.h"
 #include "gpt/products/product.h"
 #include "gpt/run/measured_memory.h"
@@ -22,6 +28,22 @@
 
 namespace gpt::plan {
 namespace {
+
+// As run::Teacher makes it.
+GPT teacher_of(const ModelConfig& config, const ParameterTypes& types) {
+  std::vector<ParameterRow> rows = parameter_table(config);
+  for (ParameterRow& row : rows) row.is_trained = false;
+  Parameters parameters(std::move(rows), at::kCPU, types);
+  parameters.draw(2);
+  return {config, std::move(parameters), ops::fused_operators()};
+}
+
+ops::Distillation lesson(const GPT* teacher, const at::Tensor& ids) {
+  if (!teacher) return {};
+  const at::NoGradGuard no_gradients;
+  return {teacher->hidden(ids), teacher->parameters().weight(ParameterRole::token_embedding, -1).compute_value(), 0.5,
+          2};
+}
 
 // Bytes of large tensors at the peak of the second update, when the gradients of the first are there.
 CpuMemory measured(const ModelConfig& config, const TrainingConfig& training, at::ScalarType compute_type,
@@ -32,6 +54,12 @@ CpuMemory measured(const ModelConfig& config, const TrainingConfig& training, at
             {.compute = end_to_end ? compute_type : at::kFloat,
              .has_master = training.precision.master_weights,
              .gradient = gradient_type(training, end_to_end)});
+  std::optional<GPT> teacher;
+  if (training.distillation.teacher) {
+    teacher.emplace(teacher_of(*training.distillation.teacher, {.compute = end_to_end ? compute_type : at::kFloat,
+                                                                .has_master = training.precision.master_weights}));
+    teacher->set_operators(select_operators(training.execution, at::kCPU));
+  }
   model.train(true);
   model.set_gradient_checkpointing(training.execution.gradient_checkpointing);
   model.set_operators(select_operators(training.execution, at::kCPU));
@@ -44,9 +72,10 @@ CpuMemory measured(const ModelConfig& config, const TrainingConfig& training, at
       at::Tensor loss;
       {
         const Autocast autocast(at::kCPU, end_to_end ? at::kFloat : compute_type);
-        loss =
-            model.loss(ids, ids,
-                       {.label_smoothing = training.label_smoothing, .chunk_rows = training.execution.loss_chunk_rows});
+        loss = model.loss(ids, ids,
+                          {.label_smoothing = training.label_smoothing,
+                           .chunk_rows = training.execution.loss_chunk_rows,
+                           .teacher = lesson(teacher ? &*teacher : nullptr, ids)});
       }
       loss.backward();
     }
@@ -74,6 +103,7 @@ struct Form {
   bool end_to_end = false;
   StateDtype state_dtype = StateDtype::float32;
   bool is_alone = false;  // weights and gradients of 16 bits only
+  int64_t teacher_width = 0;
 };
 
 void PrintTo(const Form& form, std::ostream* out) { *out << form.name; }
@@ -94,7 +124,11 @@ TEST_P(MemoryOf, IsWhatAStepAllocates) {
   training.batch_size = form.batch_size, training.gradient_accumulation_steps = form.accumulation;
   training.execution.gradient_checkpointing = form.checkpointing, training.label_smoothing = form.label_smoothing;
   training.execution.use_compile = form.compile, training.execution.loss_chunk_rows = form.chunk_rows;
-
+  if (form.teacher_width > 0) {
+    ModelConfig teacher = model;
+    teacher.n_embd = form.teacher_width, teacher.tie_weights = true, teacher.dropout = 0, teacher.block_size *= 2;
+    training.distillation.teacher = std::make_shared<const ModelConfig>(teacher);
+  }
   training.optimizer.state_dtype = form.state_dtype;
   training.precision.master_weights = !form.is_alone;
   training.precision.gradient_dtype = form.is_alone ? GradientDtype::bfloat16 : GradientDtype::float32;
@@ -129,6 +163,21 @@ INSTANTIATE_TEST_SUITE_P(
         Form{.name = "gpt2_state_in_8_bits", .vocab_size = 8192, .batch_size = 1, .state_dtype = StateDtype::int8},
         Form{
             .name = "gpt2_state_in_bfloat16", .vocab_size = 8192, .batch_size = 1, .state_dtype = StateDtype::bfloat16},
+        Form{.name = "gpt2_teacher", .vocab_size = 8192, .teacher_width = 256},
+        Form{.name = "llama_teacher_of_a_small_one",
+             .is_llama = true,
+             .n_layer = 1,
+             .tie_weights = false,
+             .chunk_rows = 64,
+             .teacher_width = 1024},
+        Form{.name = "gpt2_teacher_chunk", .vocab_size = 8192, .n_layer = 2, .chunk_rows = 1024, .teacher_width = 256},
+        Form{.name = "gpt2_teacher_bfloat16", .vocab_size = 8192, .compute_type = kBf16, .teacher_width = 256},
+        Form{.name = "gpt2_teacher_end_to_end",
+             .vocab_size = 8192,
+             .compute_type = kBf16,
+             .end_to_end = true,
+             .teacher_width = 256},
+        Form{.name = "gpt2_teacher_uncompiled", .vocab_size = 2048, .compile = false, .teacher_width = 256},
         Form{.name = "gpt2_vocabulary", .vocab_size = 8192}, Form{.name = "gpt2_dropout", .dropout = 0.1},
         Form{.name = "gpt2_bfloat16", .compute_type = kBf16},
         Form{.name = "gpt2_bfloat16_dropout", .dropout = 0.1, .compute_type = kBf16},
