@@ -79,8 +79,8 @@ class VocabularyClassifier {
   }
   at::Tensor real_part(const at::Tensor& logits) const { return logits.narrow(1, 0, real_columns()); }
 
-  // Calls work(first row, logits (rows, columns), those that are no padding in float32, their softmax, targets), and returns the losses (N).
-  // All processes take as many rows at once.
+  // Calls work(first row, logits (rows, columns), those that are no padding in float32, their softmax, targets), and returns the losses
+  // (N). All processes take as many rows at once.
   template <class Work>
   at::Tensor for_each_chunk(const Work& work) const {
     const int64_t N = rows_.size(0),

@@ -134,7 +134,7 @@ class TestTensorParallel(unittest.TestCase):
                 ({**mesh(2, 2), "model.n_hidden": 71}, "model.n_hidden is 71, which tensor_parallel 2 cannot divide evenly; the nearest "
                                                        "that it can is 70 or 72"),
                 ({**mesh(2, 2), "training.use_compile": "false"}, "tensor_parallel needs use_compile's operators"),
-                ({**mesh(2, 2), "training.optimizer": "muon"}, "Muon needs whole matrices, and tensor_parallel 2 gives each process a part")):
+                ({**mesh(2, 2), "training.optimizer": "muon"}, "Muon needs whole matrices, and tensor_parallel 2 gives each process")):
             done = self.train("x", check_code=2, **options)
             self.assertIn(words, done.stderr)
             self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)

@@ -68,8 +68,8 @@ TEST(SentBytes, AreWeightsOfEachPassToWithZero3) {
             0.75 * (3 * kGradients + weights / 2) + 1.5 * (kGradients / 256 + kNorms));
 }
 
-// Two processes divide the model, and two such groups the ten micro-batches: sums of 1024 x 8 x 768 values, four in each of 12 layers and two
-// more, and four numbers for each token. Of the gradients each process has half, but for what both have.
+// Two processes divide the model, and two such groups the ten micro-batches: sums of 1024 x 8 x 768 values, four in each of 12 layers and
+// two more, and four numbers for each token. Of the gradients each process has half, but for what both have.
 TEST(SentBytes, AreSumsOfActivationsWhereTheModelIsDivided) {
   Config config = gpt2_small_run(8, 10);
   config.distributed.processes = 4, config.distributed.tensor_parallel = 2;

@@ -13,8 +13,8 @@ struct GatheredState {
   OptimizerState optimizer;
 };
 
-// All processes call it. At the first one: the whole state, in the host's memory. At the others, which only send theirs: nothing. Moments of
-// 8 bits of a parameter that is divided are rounded anew, because the blocks of a part are not those of the whole.
+// All processes call it. At the first one: the whole state, in the host's memory. At the others, which only send theirs: nothing.
+// Moments of 8 bits of a parameter that is divided are rounded anew, because the blocks of a part are not those of the whole.
 GatheredState gathered_state(const Optimizer& optimizer, const Parameters& parameters, const OptimizerConfig& config,
                              const Division& division);
 
