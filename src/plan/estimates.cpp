@@ -4,6 +4,7 @@
 #include <numeric>
 #include <optional>
 
+#include "block_values.h"
 #include "gpt/checkpoint/divided_save.h"
 #include "gpt/layout/cut.h"
 #include "gpt/layout/freeze.h"
@@ -172,49 +173,6 @@ class ActivationBytes {
   double C_, A_, kv_, F_;
 };
 
-// Of the process with the largest part of the model.
-std::vector<ParameterRow> rows_of_process(const Config& config) {
-  return parameter_table(largest_part(config.model, config.distributed.tensor_parallel), config.training.freeze);
-}
-
-double trained_values(const Config& config) {
-  return static_cast<double>(flat_layout(rows_of_process(config)).trained_size);
-}
-
-double tokens_at_once(const Config& config) {
-  return static_cast<double>(config.training.batch_size * config.model.block_size);
-}
-
-// As Precision says once dtype is resolved.
-StreamBytes bytes_of_stream(const Config& config, bool end_to_end) {
-  const PrecisionConfig& precision = config.training.precision;
-  const bool is_narrow = precision.use_amp && (precision.dtype == Dtype::bfloat16 || precision.dtype == Dtype::float16);
-  return {.product = is_narrow || end_to_end ? 2 : kFloatBytes, .stream = end_to_end ? 2 : kFloatBytes};
-}
-
-// What sums over those that divide the model take: beside the sum itself a gradient that is copied for it.
-double memory_of_tensor_sums(const Config& config, bool end_to_end) {
-  if (config.distributed.tensor_parallel == 1) return 0;
-  const double size = bytes_of_stream(config, end_to_end).stream,
-               bytes = tokens_at_once(config) * static_cast<double>(config.model.n_embd) * size;
-  return bytes + distributed::memory_of_sum(bytes, std::min<double>(bytes, distributed::kStretchBytes),
-                                            /*is_converted=*/false,
-                                            /*is_narrow=*/size < kFloatBytes);
-}
-
-double sent_within_model(const Config& config, bool end_to_end) {
-  const double of_micro_batch =
-      bytes_of_tensor_sums(config.model, config.distributed.tensor_parallel, tokens_at_once(config),
-                           bytes_of_stream(config, end_to_end),
-                           config.training.execution.gradient_checkpointing >= GradientCheckpointing::selective);
-  return of_micro_batch * static_cast<double>(at::divup(config.training.gradient_accumulation_steps,
-                                                        config.distributed.data_processes()));
-}
-
-double gradient_bytes(const Config& config, bool end_to_end) {
-  return trained_values(config) * static_cast<double>(c10::elementSize(gradient_type(config.training, end_to_end)));
-}
-
 // Of the optimizer's state, the part of the process that has most of it.
 double state_share(const ModelConfig& model, const TrainingConfig& training, const DistributedConfig& distributed) {
   const int64_t processes = distributed.data_processes();
@@ -272,13 +230,6 @@ ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& t
 
 namespace {
 
-// Of the values of each segment of divided gradients.
-std::vector<int64_t> segment_lengths(int64_t stage, const std::vector<ParameterRow>& rows, const FlatLayout& layout) {
-  std::vector<int64_t> lengths = run::segment_ends(stage, rows, layout);
-  std::adjacent_difference(lengths.begin(), lengths.end(), lengths.begin());
-  return lengths;
-}
-
 // Bytes of the gradients of ZeRO 2 and 3: the sums, and those segments that are there at the same time: one that is filled, the one before,
 // which is on its way, and a tied table, which the head begins and the embedding completes.
 double divided_gradients(const std::vector<ParameterRow>& rows, const FlatLayout& layout, const ActivationForm& form,
@@ -293,24 +244,6 @@ double divided_gradients(const std::vector<ParameterRow>& rows, const FlatLayout
   const double sums = form.gradient_lanes == 1 ? 1 / static_cast<double>(form.gradient_parts)
                                                : static_cast<double>(form.gradient_lanes) / 2;
   return static_cast<double>(layout.trained_size) * sums * kFloatBytes + static_cast<double>(most) * size;
-}
-
-// How many values of a flat buffer lie in blocks, in the longest of them, and in all vectors of normalizations.
-struct BlockValues {
-  int64_t blocks = 0, longest = 0, norms = 0, layers = 0;
-};
-
-BlockValues block_values(const std::vector<ParameterRow>& rows, const FlatLayout& layout) {
-  const std::vector<int64_t> ends = layer_ends(rows, layout);
-  BlockValues values{.blocks = ends.front() - ends.back(), .layers = std::ssize(ends) - 1};
-  for (size_t layer = 0; layer + 1 < ends.size(); ++layer)
-    values.longest = std::max(values.longest, ends[layer] - ends[layer + 1]);
-  for (const ParameterRow& row : rows) {
-    using enum ParameterRole;
-    if (row.role == attention_norm || row.role == mlp_norm || row.role == final_norm)
-      values.norms += aligned_end(row.count());
-  }
-  return values;
 }
 
 // Bytes of ZeRO 3's weights, all of which are trained, of so many bytes each as they are kept and as the model computes with them: a part of
@@ -433,84 +366,6 @@ std::optional<int64_t> largest_batch_size(const ModelConfig& model, TrainingConf
     (fits(middle) ? low : high) = middle;
   }
   return low;
-}
-
-namespace {
-
-// Of a value as it is kept, and as a model computes with it that keeps no more of its weights than that.
-double kept_bytes(const Config& config) {
-  return static_cast<double>(c10::elementSize(kept_weight_type(config.training.precision)));
-}
-double compute_bytes(bool end_to_end) { return end_to_end ? 2 : kFloatBytes; }
-
-// What a process sends of weights in an update with ZeRO 3: those of each block for each forward and backward pass, unless they are there
-// still, as the last one's between the two, and the first one's until the next forward pass; what lies outside blocks once; and vectors
-// that are read in float32, as a sum.
-double gathered_bytes(const Config& config, bool end_to_end, int64_t processes, int64_t rounds) {
-  const std::vector<ParameterRow> rows = parameter_table(config.model);
-  const FlatLayout layout = flat_layout(rows);
-  const BlockValues values = block_values(rows, layout);
-  const double times = 1 + 2.0 * static_cast<double>(rounds * (values.layers - 1)),
-               of_blocks = times * static_cast<double>(values.blocks) / static_cast<double>(values.layers),
-               outside = static_cast<double>(layout.size - values.blocks), size = compute_bytes(end_to_end);
-  return distributed::bytes_sent_by_sum((of_blocks + outside) * size, processes) / 2 +
-         (size == kept_bytes(config)
-              ? 0
-              : distributed::bytes_sent_by_sum(static_cast<double>(values.norms) * kFloatBytes, processes));
-}
-
-}  // namespace
-
-double exchange_bytes(const Config& config, bool end_to_end, int64_t all_processes) {
-  const DistributedConfig& distributed = config.distributed;
-  const int64_t processes = all_processes / distributed.tensor_parallel;
-  const double within_model = memory_of_tensor_sums(config, end_to_end);
-  const bool divides_gradients = distributed.zero > 1 && processes > 1;
-  const int64_t lanes = divides_gradients ? 1 : run::lanes_of_each(distributed.lanes, processes);
-  const double further_lanes = static_cast<double>(lanes - 1) * gradient_bytes(config, end_to_end);
-  if (processes == 1) return within_model + further_lanes;
-  const std::vector<ParameterRow> rows = rows_of_process(config);
-  const FlatLayout layout = flat_layout(rows);
-  int64_t longest = layout.trained_size;  // that is summed at a time
-  if (divides_gradients) {
-    const std::vector<int64_t> lengths = segment_lengths(distributed.zero, rows, layout);
-    longest = *std::max_element(lengths.begin(), lengths.end());
-  }
-  const int64_t gathered = distributed.zero > 2 ? longest : layout.trained_size;  // at a time
-  const at::ScalarType gradient = gradient_type(config.training, end_to_end);
-  const bool is_converted = distributed.reduce_dtype == ReduceDtype::bfloat16 && gradient == at::kFloat,
-             is_narrow = is_converted || gradient != at::kFloat;
-  const double of_value = is_narrow ? 2 : kFloatBytes,
-               of_gathered = distributed.zero > 2 ? compute_bytes(end_to_end) : kept_bytes(config);
-  auto stretch = static_cast<double>(run::stretch_values(layout.trained_size, processes));
-  if (distributed.zero > 0 && config.training.optimizer.has_muon())  // what a matrix's owner gets of all
-    stretch =
-        std::max(stretch, static_cast<double>(processes * distributed::owned_stretch_bytes(processes)) / of_value);
-  const double sums =
-      distributed::memory_of_sum(static_cast<double>(longest) * of_value, stretch * of_value, is_converted, is_narrow);
-  return within_model + further_lanes + sums +
-         (distributed.zero == 0 ? 0
-                                : distributed::memory_of_gather(static_cast<double>(gathered) * of_gathered,
-                                                                stretch * of_gathered, processes));
-}
-
-double sent_bytes(const Config& config, bool end_to_end, int64_t all_processes) {
-  const int64_t processes = all_processes / config.distributed.tensor_parallel;
-  const double within_model = sent_within_model(config, end_to_end);
-  const bool is_narrowed = config.distributed.reduce_dtype == ReduceDtype::bfloat16 &&
-                           gradient_type(config.training, end_to_end) == at::kFloat;
-  const double sums =
-      distributed::bytes_sent_by_sum(gradient_bytes(config, end_to_end) / (is_narrowed ? 2 : 1), processes);
-  if (config.distributed.zero == 0) return within_model + sums;
-  // Instead of the sums it sends values back, and norms of blocks.
-  const double values = trained_values(config);
-  const int64_t micro_batches = config.training.gradient_accumulation_steps,
-                rounds = config.distributed.zero > 1 ? at::divup(micro_batches, processes) : 1;
-  const double sent_values = config.distributed.zero > 2
-                                 ? gathered_bytes(config, end_to_end, processes, rounds)
-                                 : distributed::bytes_sent_by_sum(values * kept_bytes(config), processes) / 2;
-  return within_model + sums / 2 * static_cast<double>(rounds) + sent_values +
-         distributed::bytes_sent_by_sum(values / kParameterAlignment * sizeof(float), processes);
 }
 
 }  // namespace gpt::plan

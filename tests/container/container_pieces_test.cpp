@@ -68,9 +68,7 @@ TEST(ContainerPieces, AnotherWriterMayWriteSomeOfThePieces) {
     const std::span<const std::byte> bytes =
         std::as_bytes(std::span(records[record].second).subspan(begin, end - begin));
     (i % 2 == 0 ? first : second).write(i, bytes);
-    if (i % 2 == 1) {
-      EXPECT_THROW(first.commit(), std::logic_error);
-    }
+    if (i % 2 == 1) { EXPECT_THROW(first.commit(), std::logic_error); }
     if (i % 2 == 1) first.take(i, second.sums(i));
   }
   second.sync();

@@ -169,7 +169,7 @@ __device__ inline float block_maximum(float value) {
 struct DropoutMask {
   const int64_t* place;  // on the device: the key and the number of the first sample; null: without dropout
   uint32_t kept_of_65536, site;
-  int64_t of_sample;  // the rows of a sample
+  int64_t of_sample;        // the rows of a sample
   int64_t first_group = 0;  // of columns in the rows of the whole model, where these are a part of them
 
   // The number in the update of a row of the micro-batch.

@@ -1,0 +1,32 @@
+#include "block_values.h"
+
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+
+#include "gpt/layout/alignment.h"
+#include "gpt/layout/layer_ends.h"
+#include "gpt/run/division.h"
+
+namespace gpt::plan {
+
+std::vector<int64_t> segment_lengths(int64_t stage, const std::vector<ParameterRow>& rows, const FlatLayout& layout) {
+  std::vector<int64_t> lengths = run::segment_ends(stage, rows, layout);
+  std::adjacent_difference(lengths.begin(), lengths.end(), lengths.begin());
+  return lengths;
+}
+
+BlockValues block_values(const std::vector<ParameterRow>& rows, const FlatLayout& layout) {
+  const std::vector<int64_t> ends = layer_ends(rows, layout);
+  BlockValues values{.blocks = ends.front() - ends.back(), .layers = std::ssize(ends) - 1};
+  for (size_t layer = 0; layer + 1 < ends.size(); ++layer)
+    values.longest = std::max(values.longest, ends[layer] - ends[layer + 1]);
+  for (const ParameterRow& row : rows) {
+    using enum ParameterRole;
+    if (row.role == attention_norm || row.role == mlp_norm || row.role == final_norm)
+      values.norms += aligned_end(row.count());
+  }
+  return values;
+}
+
+}  // namespace gpt::plan
