@@ -47,6 +47,8 @@ KERNELS = {
                                wide="parts are read 16 bytes at a time where they are aligned, and their sums are one value to a thread"),
     "cross_entropy_kernel": Kernel("3", "2", "a row is read twice, the second time from the L2 cache where that holds the rows in flight",
                                    alone=3),  # the target, its logit, the loss's scale
+    "distillation_kernel": Kernel("7", "3", "the rows of both models are read three times, later from the L2 cache where that holds the rows in flight",
+                                  alone=3),  # the target, its logit, the loss's scale
     "embedding_kernel": Kernel("2, positions 3", "2", "each sequence reads the positions again, from the L2 cache",
                                alone=3),  # the row's token; the key of dropout and its first sample
     "add_runs_kernel": Kernel("1, each token's row 2, and parts of 1/16", "1, each token's row 2",

@@ -268,9 +268,9 @@ TEST(Ladder, CompileBringsItsAttentionWhereLibTorchsWasLeftOut) {
 TEST(Ladder, VariesTheFullSet) {
   LadderMachine machine;
   const Ladder ladder = climb_with(machine);
-  for (const int64_t size : {32, 128, 256})  // the full set itself has 64
+  for (const int64_t size : {32, 96, 128, 160, 192, 256})  // the full set itself has 64
     EXPECT_EQ(std::count(machine.batch_sizes.begin(), machine.batch_sizes.end(), size), 3) << size;
-  ASSERT_EQ(ladder.variants.size(), 6u);
+  ASSERT_EQ(ladder.variants.size(), 9u);
   EXPECT_FALSE(row(ladder.variants, "cpu").measurement);  // the device is one
   EXPECT_EQ(row(ladder.variants, "cpu").verdict, "all of this was measured on the CPU");
   EXPECT_NEAR(row(ladder.variants, "256").gain, 1, 0.05);

@@ -55,7 +55,8 @@ struct DividedModel {
   GPT model;
 };
 
-const at::Tensor kIds = at::arange(16).view({2, 8});
+// No constant: LibTorch must not begin to compute before main() does.
+at::Tensor ids() { return at::arange(16).view({2, 8}); }
 
 bool has_data(const at::Tensor& x) { return x.storage().data() != nullptr; }
 
@@ -64,11 +65,11 @@ TEST(DividedWeights, AModelOfPartsIsThatOfTheSameSeed) {
                                      ParameterTypes{.compute = at::kBFloat16, .has_master = false}}) {
     const GPT whole(three_blocks(), at::kCPU, 7, types);
     const at::NoGradGuard no_grad;
-    const at::Tensor expected = whole.forward(kIds);
+    const at::Tensor expected = whole.forward(ids());
     test::in_ranks(3, [&](const distributed::Group& group) {
       const DividedModel divided(group, types);
       const at::NoGradGuard here;
-      for (int pass = 0; pass < 2; ++pass) EXPECT_TRUE(at::equal(divided.model.forward(kIds), expected));
+      for (int pass = 0; pass < 2; ++pass) EXPECT_TRUE(at::equal(divided.model.forward(ids()), expected));
       EXPECT_LT(divided.model.parameters().value_bytes(), whole.parameters().value_bytes());
     });
   }
@@ -102,14 +103,15 @@ TEST(DividedWeights, WhatIsReleasedIsGoneAndSpoiled) {
 // The gradients of a backward pass in which each block's memory has been another's in between.
 TEST(DividedWeights, OperatorsAskForWeightsAgainInTheBackwardPass) {
   GPT whole(three_blocks(), at::kCPU, 7);
-  whole.loss(kIds, kIds).backward();
+  whole.loss(ids(), ids()).backward();
   test::in_ranks(2, [&](const distributed::Group& group) {
     for (const auto level : {GradientCheckpointing::none, GradientCheckpointing::norm, GradientCheckpointing::selective,
                              GradientCheckpointing::block}) {
       DividedModel divided(group);
       divided.model.set_gradient_checkpointing(level);
       std::vector<int64_t> passed;
-      divided.model.loss(kIds, kIds, {.layer_done = [&passed](int64_t layer) { passed.push_back(layer); }}).backward();
+      divided.model.loss(ids(), ids(), {.layer_done = [&passed](int64_t layer) { passed.push_back(layer); }})
+          .backward();
       EXPECT_EQ(passed, (std::vector<int64_t>{3, 2, 1, 0}));
       for (size_t i = 0; i < whole.parameters().rows().size(); ++i)
         EXPECT_TRUE(at::equal(divided.model.parameters()[i].gradient(), whole.parameters()[i].gradient()))
@@ -121,15 +123,15 @@ TEST(DividedWeights, OperatorsAskForWeightsAgainInTheBackwardPass) {
 TEST(DividedWeights, ProcessesMakeAsManyPassesApartAsTheyWant) {
   const GPT whole(three_blocks(), at::kCPU, 7);
   const at::NoGradGuard no_grad;
-  const at::Tensor expected = whole.forward(kIds);
+  const at::Tensor expected = whole.forward(ids());
   test::in_ranks(3, [&](const distributed::Group& group) {
     const DividedModel divided(group);
     const at::NoGradGuard here;
     const int64_t passes = 2 * group.ranks().rank;
     work_apart(divided.model, [&] {
-      for (int64_t pass = 0; pass < passes; ++pass) EXPECT_TRUE(at::equal(divided.model.forward(kIds), expected));
+      for (int64_t pass = 0; pass < passes; ++pass) EXPECT_TRUE(at::equal(divided.model.forward(ids()), expected));
     });
-    EXPECT_TRUE(at::equal(divided.model.forward(kIds), expected)) << "and then together again";
+    EXPECT_TRUE(at::equal(divided.model.forward(ids()), expected)) << "and then together again";
   });
 }
 
@@ -139,7 +141,7 @@ TEST(DividedWeights, AnErrorBetweenPassesApartLeavesNobodyWaiting) {
     const at::NoGradGuard no_grad;
     const auto work = [&] {
       for (int pass = 0; pass < 3; ++pass) {
-        (void)divided.model.forward(kIds);
+        (void)divided.model.forward(ids());
         if (group.is_first() && pass == 1) throw std::runtime_error("no room");
       }
     };
@@ -148,7 +150,7 @@ TEST(DividedWeights, AnErrorBetweenPassesApartLeavesNobodyWaiting) {
     } else {
       work_apart(divided.model, work);
     }
-    (void)divided.model.forward(kIds);
+    (void)divided.model.forward(ids());
   });
 }
 

@@ -15,7 +15,9 @@
 #include <utility>
 #include <vector>
 
+#include "core/scratch_folder.h"
 #include "distributed/local_group.h"
+#include "gpt/checkpoint/divided_save.h"
 #include "gpt/model/tensor_parallel.h"
 #include "gpt/ops/moments.h"
 #include "gpt/plan/estimates.h"
@@ -68,7 +70,18 @@ NamedTensors copied(const NamedTensors& tensors) {
   return copies;
 }
 
-Outcome outcome_of(const Setup& setup, const Beginning& begins, int64_t updates) {
+// `path`: for the state of processes that have divided it, but not the model. Nothing at all processes but the first.
+Checkpoint captured(State& state, const Setup& setup, const std::string& path) {
+  if (state.division().divides_state && !state.division().divides_model()) {
+    distributed::Communicator& ranks = *setup.mesh.data;
+    save_checkpoint(path, share_of(state.capture(), ranks, Writers::all), ranks, Writers::all);
+    return ranks.is_first() ? read_checkpoint(path) : Checkpoint();
+  }
+  state.gather();
+  return setup.mesh.all->is_first() ? state.capture() : Checkpoint();
+}
+
+Outcome outcome_of(const Setup& setup, const Beginning& begins, int64_t updates, const std::string& path) {
   Run run(setup, begins);
   Outcome outcome;
   for (int64_t i = 0; i < updates; ++i) {
@@ -77,9 +90,8 @@ Outcome outcome_of(const Setup& setup, const Beginning& begins, int64_t updates)
     outcome.norms.push_back(run.step().grad_norm().item<double>());
   }
   outcome.validation = run.evaluator().run(run.model(), [](double) { return false; }).loss;
-  run.state().gather();
+  outcome.checkpoint = captured(run.state(), setup, path);
   if (!setup.mesh.all->is_first()) return outcome;
-  outcome.checkpoint = run.state().capture();
   outcome.checkpoint.model = copied(outcome.checkpoint.model);
   for (auto& [slot, tensors] : outcome.checkpoint.optimizer.slots) tensors = copied(tensors);
   outcome.checkpoint.optimizer.step_count = outcome.checkpoint.optimizer.step_count.clone();
@@ -90,6 +102,7 @@ Outcome outcome_of(const Setup& setup, const Beginning& begins, int64_t updates)
 Outcome outcome_on(const Shape& shape, Config config, const Corpus& corpus, int64_t updates,
                    const Checkpoint* start = nullptr) {
   config.distributed.processes = shape.processes, config.distributed.tensor_parallel = shape.tensor;
+  const ScratchFolder folder;
   std::vector<Outcome> all(static_cast<size_t>(shape.processes));
   test::in_ranks(shape.processes, [&](distributed::Group& group) {
     group.arrange(shape.tensor);
@@ -98,7 +111,7 @@ Outcome outcome_on(const Shape& shape, Config config, const Corpus& corpus, int6
     setup.mesh = group.mesh();
     Beginning begins;
     if (start) begins.start = StartingPoint{.checkpoint = *start, .path = "saved"};
-    all[static_cast<size_t>(group.ranks().rank)] = outcome_of(setup, begins, updates);
+    all[static_cast<size_t>(group.ranks().rank)] = outcome_of(setup, begins, updates, folder / "ckpt.pt");
   });
   for (const Outcome& other : all) {
     EXPECT_EQ(other.losses, all[0].losses);
