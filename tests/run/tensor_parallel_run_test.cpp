@@ -1,6 +1,8 @@
 // Runs that processes compute with a part of the model each: the updates and checkpoints of one process.
+#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -15,9 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/scratch_folder.h"
 #include "distributed/local_group.h"
-#include "gpt/checkpoint/divided_save.h"
 #include "gpt/model/tensor_parallel.h"
 #include "gpt/ops/moments.h"
 #include "gpt/plan/estimates.h"
@@ -70,18 +70,31 @@ NamedTensors copied(const NamedTensors& tensors) {
   return copies;
 }
 
-// `path`: for the state of processes that have divided it, but not the model. Nothing at all processes but the first.
-Checkpoint captured(State& state, const Setup& setup, const std::string& path) {
-  if (state.division().divides_state && !state.division().divides_model()) {
-    distributed::Communicator& ranks = *setup.mesh.data;
-    save_checkpoint(path, share_of(state.capture(), ranks, Writers::all), ranks, Writers::all);
-    return ranks.is_first() ? read_checkpoint(path) : Checkpoint();
-  }
-  state.gather();
-  return setup.mesh.all->is_first() ? state.capture() : Checkpoint();
+// Of a tensor that processes have between them. To each number of one process the others add zeros.
+at::Tensor whole(const at::Tensor& tensor, const std::vector<TensorPart>& parts, distributed::Communicator& ranks) {
+  constexpr int64_t kNumber = sizeof(int64_t);
+  const auto size = static_cast<int64_t>(tensor.nbytes());
+  const at::Tensor bytes = at::zeros({at::divup(size, kNumber) * kNumber}, at::kByte),
+                   values = bytes.narrow(0, 0, size).view(tensor.scalar_type());
+  for (const TensorPart& part : parts)
+    if (part.values.defined()) values.slice(0, part.begin, part.end).copy_(part.values);
+  ranks.sum(bytes.view(at::kLong));
+  return values.view(tensor.sizes());
 }
 
-Outcome outcome_of(const Setup& setup, const Beginning& begins, int64_t updates, const std::string& path) {
+// Nothing at all processes but the first.
+Checkpoint captured(State& state, const Setup& setup) {
+  state.gather();
+  if (!state.can_capture() || (state.division().divides_model() && !setup.mesh.all->is_first())) return {};
+  Checkpoint checkpoint = state.capture();
+  for (auto& [slot, tensors] : checkpoint.optimizer.slots)
+    for (auto& [name, tensor] : tensors)
+      if (tensor.is_meta()) tensor = whole(tensor, checkpoint.parts.at(slot + "/" + name), *setup.mesh.data);
+  checkpoint.parts.clear();
+  return setup.mesh.all->is_first() ? checkpoint : Checkpoint();
+}
+
+Outcome outcome_of(const Setup& setup, const Beginning& begins, int64_t updates) {
   Run run(setup, begins);
   Outcome outcome;
   for (int64_t i = 0; i < updates; ++i) {
@@ -90,7 +103,7 @@ Outcome outcome_of(const Setup& setup, const Beginning& begins, int64_t updates,
     outcome.norms.push_back(run.step().grad_norm().item<double>());
   }
   outcome.validation = run.evaluator().run(run.model(), [](double) { return false; }).loss;
-  outcome.checkpoint = captured(run.state(), setup, path);
+  outcome.checkpoint = captured(run.state(), setup);
   if (!setup.mesh.all->is_first()) return outcome;
   outcome.checkpoint.model = copied(outcome.checkpoint.model);
   for (auto& [slot, tensors] : outcome.checkpoint.optimizer.slots) tensors = copied(tensors);
@@ -102,7 +115,6 @@ Outcome outcome_of(const Setup& setup, const Beginning& begins, int64_t updates,
 Outcome outcome_on(const Shape& shape, Config config, const Corpus& corpus, int64_t updates,
                    const Checkpoint* start = nullptr) {
   config.distributed.processes = shape.processes, config.distributed.tensor_parallel = shape.tensor;
-  const ScratchFolder folder;
   std::vector<Outcome> all(static_cast<size_t>(shape.processes));
   test::in_ranks(shape.processes, [&](distributed::Group& group) {
     group.arrange(shape.tensor);
@@ -111,7 +123,7 @@ Outcome outcome_on(const Shape& shape, Config config, const Corpus& corpus, int6
     setup.mesh = group.mesh();
     Beginning begins;
     if (start) begins.start = StartingPoint{.checkpoint = *start, .path = "saved"};
-    all[static_cast<size_t>(group.ranks().rank)] = outcome_of(setup, begins, updates, folder / "ckpt.pt");
+    all[static_cast<size_t>(group.ranks().rank)] = outcome_of(setup, begins, updates);
   });
   for (const Outcome& other : all) {
     EXPECT_EQ(other.losses, all[0].losses);
