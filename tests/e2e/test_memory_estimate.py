@@ -10,6 +10,8 @@ import re
 import tempfile
 import unittest
 
+import torch
+
 import programs
 
 UNITS = {"bytes": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}
