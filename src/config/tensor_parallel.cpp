@@ -5,14 +5,15 @@
 #include <cstdint>
 #include <utility>
 
+#include "gpt/core/format.h"
+
 namespace gpt::config {
 namespace {
 
 std::string uneven(const char* key, int64_t value, int64_t parts) {
   if (value % parts == 0) return "";
-  const int64_t below = value / parts * parts, above = below + parts;
   return fmt::format("model.{} is {}, which tensor_parallel {} cannot divide evenly; the nearest that it can is {}",
-                     key, value, parts, below > 0 ? fmt::format("{} or {}", below, above) : fmt::format("{}", above));
+                     key, value, parts, nearest_multiples(value, parts));
 }
 
 std::string obstacle_of_model(const ModelConfig& model, int64_t parts) {
@@ -31,9 +32,8 @@ std::string tensor_parallel_obstacle(const Config& config) {
   const TrainingConfig& training = config.training;
   if (parts == 1) return "";
   if (processes > 1 && processes % parts != 0) {
-    const int64_t below = processes / parts * parts, above = below + parts;
     return fmt::format("tensor_parallel {} does not divide {} processes; set processes to {}", parts, processes,
-                       below > 0 ? fmt::format("{} or {}", below, above) : fmt::format("{}", above));
+                       nearest_multiples(processes, parts));
   }
   if (!training.execution.use_compile)
     return "tensor_parallel needs use_compile's operators, whose dropout masks are those of the whole model; set tensor_parallel to "

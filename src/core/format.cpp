@@ -74,6 +74,11 @@ std::string plural(int64_t count, std::string_view noun) {
   return fmt::format("{} {}{}", with_commas(count), noun, count == 1 ? "" : takes_es ? "es" : "s");
 }
 
+std::string nearest_multiples(int64_t value, int64_t divisor) {
+  const int64_t below = value / divisor * divisor, above = below + divisor;
+  return below > 0 ? fmt::format("{} or {}", below, above) : fmt::format("{}", above);
+}
+
 std::string format_number(double value) {
   if (value == 0) return "0";
   if (std::abs(value) >= 999.5) return with_commas(std::llround(value));

@@ -18,6 +18,7 @@
 
 #include "c10d.h"
 #include "gpt/core/error.h"
+#include "gpt/core/format.h"
 #include "gpt/core/process.h"
 #include "gpt/distributed/watch.h"
 #include "sockets.h"
@@ -105,7 +106,7 @@ struct Group::Impl {
     }
   }
 
-  // The first process does, once nobody asks it any more.
+  // The first process does, because c10d only does so where each process ends in order.
   void remove_file() const {
     std::error_code ignored;
     if (ranks.is_first() && !file.empty()) std::filesystem::remove(file, ignored);
@@ -162,12 +163,10 @@ struct Group::Impl {
 
 void require_mesh(int64_t processes, int64_t tensor) {
   if (processes % tensor == 0) return;
-  const int64_t below = processes / tensor * tensor, above = below + tensor;
   throw Error(ExitCode::config,
               fmt::format("distributed.tensor_parallel: {} does not divide {}; start {}, or set tensor_parallel to 1",
                           tensor, processes == 1 ? "one process" : fmt::format("{} processes", processes),
-                          below > 0 ? fmt::format("{} or {} processes", below, above)
-                                    : fmt::format("{} processes", above)));
+                          nearest_multiples(processes, tensor) + " processes"));
 }
 
 Group::Group(const Ranks& ranks, at::Device device, const std::string& folder, double timeout)
@@ -178,8 +177,10 @@ Group::Group(const Ranks& ranks, at::Device device, const std::string& folder, d
   impl_->meet(std::chrono::duration<double>(timeout));
 }
 
+// The others may still ask what the first process has said, which holds the store.
 Group::~Group() {
-  impl_->remove_file();  // c10d only does so where each process ends in order, and on time
+  if (impl_->watch && ranks().is_first()) impl_->watch->await_ends();
+  impl_->remove_file();
   if (impl_->watch && impl_->watch->lost()) impl_->give_up_threads();
 }
 

@@ -31,14 +31,12 @@ constexpr int kPeer = static_cast<int>(ExitCode::peer);
 // The processes of one start.
 class Processes {
  public:
-  Processes(const std::vector<std::string>& arguments, int64_t count, int64_t restart) {
+  Processes(const std::vector<std::string>& command, int64_t count, int64_t restart) {
     const ListeningSocket listener = listen_at(kLoopback);
     std::array<int, 2> met{-1, -1};
     if (pipe2(met.data(), O_CLOEXEC | O_NONBLOCK) != 0)
       throw Error(ExitCode::failed_check, fmt::format("cannot make a pipe: {}", strerror(errno)));
     met_ = met[0];
-    std::vector<std::string> command{path_of_this_program()};
-    command.insert(command.end(), arguments.begin(), arguments.end());
     for (int64_t rank = 0; rank < count; ++rank) {
       ChildAdditions additions{.environment = variables(rank, count, restart, listener, met[1])};
       if (rank == 0) additions.descriptors = {listener.fd, met[1]};
@@ -201,11 +199,11 @@ std::optional<int64_t> processes_after(const std::vector<Ending>& endings, const
   return count >= std::max<int64_t>(1, least) ? std::optional(count) : std::nullopt;
 }
 
-int launch(const std::vector<std::string>& arguments, const DistributedConfig& config) {
+int launch(const std::vector<std::string>& command, const DistributedConfig& config) {
   process::leave_stopping_to_children();
   int64_t count = config.processes;
   for (int64_t restart = 0;; ++restart) {
-    const std::vector<Ending> endings = Processes(arguments, count, restart).wait(Seconds(config.timeout));
+    const std::vector<Ending> endings = Processes(command, count, restart).wait(Seconds(config.timeout));
     const int status = status_of(endings);
     if (status != kPeer || process::stop_signal() != 0 || restart == config.restarts) return status;
     const auto next = processes_after(endings, config);

@@ -115,6 +115,11 @@ class Watch::Impl {
     return lost_.value_or("the connection to another process broke");
   }
 
+  void await_ends() const {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return lost_ || ends_ || ended_ + 1 == ranks_.size; });
+  }
+
   void forward_warning(const std::string& warning) const {
     send_line(first_, fmt::format("{}{}", kWarning, printable_line(warning)));
   }
@@ -192,13 +197,20 @@ class Watch::Impl {
 
   void hear(Peer& peer, std::string_view line) {
     if (peer.rank < 0) return greet(peer, line);
-    if (line == kEnd) peer.has_ended = true;
+    if (line == kEnd) note_end(peer);
     if (line.starts_with(kFault)) {
       peer.has_ended = true;
       lose(fmt::format("{}{}{}", peer.title(), kHasEnded, line.substr(kFault.size())));
     }
     if (line.starts_with(kWarning)) log::warn_of_rank(peer.rank, std::string(line.substr(kWarning.size())));
     if (line.starts_with(kLost)) lose(std::string(line.substr(kLost.size())));
+  }
+
+  void note_end(Peer& peer) {
+    peer.has_ended = true;
+    const std::lock_guard lock(mutex_);
+    ++ended_;
+    changed_.notify_all();
   }
 
   // "hello TOKEN RANK NAME"; a stranger is not answered.
@@ -252,6 +264,7 @@ class Watch::Impl {
   mutable std::mutex mutex_;  // for what follows
   mutable std::condition_variable changed_;
   std::vector<int64_t> present_;
+  int64_t ended_ = 0;  // as they should
   std::optional<std::string> lost_;
 
   std::thread thread_;
@@ -268,6 +281,7 @@ std::string Watch::where() const { return impl_->where(); }
 void Watch::await_all(Seconds patience) { impl_->await_all(patience); }
 std::optional<std::string> Watch::lost() const { return impl_->lost(); }
 std::string Watch::await_lost() const { return impl_->await_lost(); }
+void Watch::await_ends() const { impl_->await_ends(); }
 void Watch::forward_warning(const std::string& warning) { impl_->forward_warning(warning); }
 void Watch::leave(const std::string& why) { impl_->end_with(std::string(kFault) + printable_line(why)); }
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "gpt/core/child_process.h"
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
 #include "gpt/core/process.h"
@@ -261,8 +262,11 @@ ExitCode train(const config::CommandLine& command, const TrainOptions& options) 
   DistributedConfig distributed = asked.distributed;
   distributed.processes = plan::count_processes(asked);
   if (ranks.size == 1) distributed::require_mesh(distributed.processes, distributed.tensor_parallel);
-  if (ranks.size == 1 && distributed.processes > 1)
-    return static_cast<ExitCode>(distributed::launch(options.arguments, distributed));
+  if (ranks.size == 1 && distributed.processes > 1) {
+    std::vector<std::string> command{path_of_this_program()};
+    command.insert(command.end(), options.arguments.begin(), options.arguments.end());
+    return static_cast<ExitCode>(distributed::launch(command, distributed));
+  }
   return train_as(ranks, command, options);
 }
 

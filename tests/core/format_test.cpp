@@ -101,5 +101,11 @@ TEST(Format, WordsAreWhole) {
   EXPECT_EQ(wrap_text("größer mögen", 12, 0), "größer mögen") << "characters count, not bytes";
 }
 
+TEST(NearestMultiples, AreOnBothSidesUnlessOneIsZero) {
+  EXPECT_EQ(nearest_multiples(8, 3), "6 or 9");
+  EXPECT_EQ(nearest_multiples(2, 3), "3");
+  EXPECT_EQ(nearest_multiples(7, 4), "4 or 8");
+}
+
 }  // namespace
 }  // namespace gpt

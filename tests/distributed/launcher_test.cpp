@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <cstdlib>
+
 namespace gpt::distributed {
 namespace {
 
@@ -50,6 +52,22 @@ TEST(Launcher, AStoppedProcessIsLostAndTooFewDoNotGoOn) {
 TEST(Launcher, AfterAnEarlierRestartTheFewerCount) {
   // Two of four were left, and both have only missed each other.
   EXPECT_EQ(processes_after({exited(0, kPeer), exited(1, kPeer)}, config_of(4, 2)), 2);
+}
+
+// Exits as a run of two processes whose second is stopped when the first is done. Started again, both end.
+[[noreturn]] void exit_as_a_run_with_a_stopped_process() {
+  DistributedConfig config = config_of(2);
+  config.timeout = 0.1, config.restarts = 1;
+  const std::string script = R"(
+    [ $RANK = 1 ] || { eval "printf '\\1' >&$GPT_TRAIN_MET"; exit 0; }
+    [ $GPT_TRAIN_RESTART = 1 ] || kill -STOP $$)";
+  std::_Exit(launch({"/bin/sh", "-c", script}, config));
+}
+
+TEST(LauncherDeathTest, AProcessThatIsStoppedWhenTheOthersAreDoneIsLost) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(exit_as_a_run_with_a_stopped_process(), testing::ExitedWithCode(0),
+              "starting again from the last checkpoint with 2 processes");
 }
 
 }  // namespace

@@ -7,8 +7,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
+#include <optional>
 #include <sstream>
+#include <thread>
 
 #include "distributed/local_group.h"
 #include "distributed/sockets.h"
@@ -68,6 +72,31 @@ TEST(Watch, AStrangerIsNeitherCountedNorMissed) {
   peer.greet(peer.token());
   watch.await_all(Patience(60));
   EXPECT_EQ(watch.lost(), std::nullopt);
+}
+
+TEST(Watch, TheFirstWaitsUntilTheOthersHaveEnded) {
+  Watch first(test::local_rank(0, 2), Patience(60));
+  std::atomic<bool> has_ended = false;
+  std::thread other([&, where = first.where()] {
+    Watch second(test::local_rank(1, 2), Patience(60), where);
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    has_ended = true;
+  });
+  first.await_all(Patience(60));
+  first.await_ends();
+  EXPECT_TRUE(has_ended);
+  EXPECT_EQ(first.lost(), std::nullopt);
+  other.join();
+}
+
+TEST(Watch, TheFirstDoesNotWaitForOneThatIsLost) {
+  Watch watch(test::local_rank(0, 2), Patience(60));
+  std::optional<BarePeer> peer(watch.where());
+  peer->greet(peer->token());
+  watch.await_all(Patience(60));
+  peer.reset();
+  watch.await_ends();
+  EXPECT_NE(watch.lost(), std::nullopt);
 }
 
 TEST(Watch, AConnectionThatClosesIsALoss) {

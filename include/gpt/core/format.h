@@ -21,6 +21,9 @@ std::string with_commas(int64_t value);
 // The count and its noun: "1 layer", "12 layers", "1 batch", "2,000 batches".
 std::string plural(int64_t count, std::string_view noun);
 
+// The nearest multiples of `divisor` that are above 0, for a value that is none: "6 or 9", "3".
+std::string nearest_multiples(int64_t value, int64_t divisor);
+
 // Three digits, neither an exponent nor trailing zeros: 0.0123, 0.5, 12.3, 5,000.
 std::string format_number(double value);
 

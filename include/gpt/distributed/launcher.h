@@ -29,8 +29,8 @@ int status_of(const std::vector<Ending>& endings);
 // too few.
 std::optional<int64_t> processes_after(const std::vector<Ending>& endings, const DistributedConfig& config);
 
-// Runs `arguments` (without the program's name) in config.processes copies of this program. Signals that ask this process to stop are
+// Runs config.processes copies of `command`, a program and its arguments. Signals that ask this process to stop are
 // passed on. Returns the run's exit status. Throws gpt::Error where a process cannot be started.
-int launch(const std::vector<std::string>& arguments, const DistributedConfig& config);
+int launch(const std::vector<std::string>& command, const DistributedConfig& config);
 
 }  // namespace gpt::distributed

@@ -34,6 +34,8 @@ class Watch {
   std::optional<std::string> lost() const;
   // The same, once something has gone wrong with a connection: waits until it is known, at most a little longer than `timeout`.
   std::string await_lost() const;
+  // At the first process: waits until all others have ended, or one is lost.
+  void await_ends() const;
   // Tells the others why this process ends.
   void leave(const std::string& why);
   // To the first process, for its log (log::warn_of_rank).
