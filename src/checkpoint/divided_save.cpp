@@ -385,10 +385,7 @@ Writers find_writers(const std::string& folder, Communicator& ranks) {
     is_there = is_there && read_file(folder + "/" + said.name.data(), ExitCode::disk, SizeLimit{"a number", kMost}) ==
                                std::to_string(said.nonce);
   } catch (const Error&) { is_there = false; }
-  const at::Tensor lacks = at::zeros({1}, at::kLong);
-  if (!is_there) lacks.fill_(1);
-  ranks.begin_largest(lacks)();
-  return lacks.item<int64_t>() == 0 ? Writers::all : Writers::first;
+  return ranks.is_any(!is_there) ? Writers::first : Writers::all;
 }
 
 Checkpoint share_of(Checkpoint state, const Communicator& ranks, Writers writers) {

@@ -1,5 +1,7 @@
 #include "gpt/distributed/communicator.h"
 
+#include <ATen/ops/full.h>
+
 #include <algorithm>
 
 #include "gpt/layout/alignment.h"
@@ -40,6 +42,18 @@ int64_t Mesh::bytes_sent() const {
 
 double Mesh::seconds_waited() const {
   return all->seconds_waited() + (data == all ? 0 : data->seconds_waited()) + tensor->seconds_waited();
+}
+
+bool Communicator::is_any(bool own) {
+  const at::Tensor largest = at::full({1}, own ? 1 : 0, at::kLong);
+  begin_largest(largest)();
+  return largest.item<int64_t>() != 0;
+}
+
+bool Communicator::first_says(bool own) {
+  const at::Tensor said = at::full({1}, own ? 1 : 0, at::kLong);
+  broadcast(said);
+  return said.item<int64_t>() != 0;
 }
 
 Part part_of(int64_t count, int64_t rank, int64_t size) {

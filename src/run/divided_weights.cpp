@@ -2,7 +2,6 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
 
 #include <algorithm>
 #include <exception>
@@ -71,7 +70,7 @@ void DividedWeights::release(Room& room) {
 
 void DividedWeights::use(int64_t layer) {
   if (works_apart_) {
-    if (layer == 0) (void)does_anyone(true);
+    if (layer == 0) (void)division_.ranks->is_any(true);
     is_within_pass_ = layer + 1 < std::ssize(parameters_.divided_values()->blocks());
   }
   finish();
@@ -91,12 +90,6 @@ void DividedWeights::join_forward() {
   for (int64_t layer = 0; layer < std::ssize(parameters_.divided_values()->blocks()); ++layer) before_forward(layer);
 }
 
-bool DividedWeights::does_anyone(bool own) {
-  const at::Tensor all = at::full({1}, own ? 1 : 0, at::kLong);
-  division_.ranks->begin_largest(all)();
-  return all.item<int64_t>() != 0;
-}
-
 void DividedWeights::work_apart(const std::function<void()>& work) {
   std::exception_ptr failure;
   works_apart_ = true;
@@ -105,7 +98,7 @@ void DividedWeights::work_apart(const std::function<void()>& work) {
   } catch (...) { failure = std::current_exception(); }
   works_apart_ = false;
   if (!std::exchange(is_within_pass_, false))
-    while (does_anyone(false)) join_forward();
+    while (division_.ranks->is_any(false)) join_forward();
   if (failure) std::rethrow_exception(failure);
 }
 

@@ -34,9 +34,7 @@ bool is_equal_in_all(distributed::Communicator& ranks, const std::string& text) 
   const auto hash = static_cast<int64_t>(hash64(text) >> 1);
   const at::Tensor first = at::full({1}, hash, at::kLong);
   ranks.broadcast(first);
-  const at::Tensor differs = at::full({1}, first.item<int64_t>() == hash ? 0 : 1, at::kLong);
-  ranks.begin_largest(differs)();
-  return differs.item<int64_t>() == 0;
+  return !ranks.is_any(first.item<int64_t>() != hash);
 }
 
 // As CUDA graphs, within which processes cannot speak to each other.
@@ -122,9 +120,7 @@ bool Run::check_operators() {
     return false;
   }
   const bool works = compile_model(state_.model, training, setup_.precision);
-  const at::Tensor failed = at::full({1}, works ? 0 : 1, at::kLong);  // all processes compute alike
-  setup_.mesh.all->begin_largest(failed)();
-  if (failed.item<int64_t>() == 0) {
+  if (!setup_.mesh.all->is_any(!works)) {     // all processes compute alike
     reset_memory_peak(setup_.device.device);  // LibTorch's operators took more than a step does
     return true;
   }

@@ -31,9 +31,7 @@ void warn_of_refusal(const std::string& why) {
 }
 
 bool takes_all_processors(const run::State& state) {
-  const run::Division& division = state.division();
-  const int64_t processes = division.ranks->size() * division.tensor->size();
-  return state.model.device().is_cpu() && at::get_num_threads() * processes >= usable_processors();
+  return state.model.device().is_cpu() && at::get_num_threads() * state.division().processes() >= usable_processors();
 }
 
 }  // namespace
@@ -47,7 +45,7 @@ CheckpointKeeper::CheckpointKeeper(run::State& state, const run::Folder& folder,
       cadence_(cadence),
       listeners_(listeners),
       forecast_(forecast),
-      mode_(cadence.async_checkpoint, takes_all_processors(state)),
+      mode_(cadence.async_checkpoint, takes_all_processors(state), [this](bool own) { return all_can(own); }),
       is_first_(is_first),
       is_saved_(is_saved || state.step == 0 || !is_first),
       has_saved_(is_saved),
@@ -66,19 +64,9 @@ CheckpointKeeper::CheckpointKeeper(run::State& state, const run::Folder& folder,
   }
 }
 
-bool CheckpointKeeper::first_says(bool own) {
-  if (!together_) return own;
-  const at::Tensor said = at::full({1}, own ? 1 : 0, at::kLong);
-  state_.division().ranks->broadcast(said);
-  return said.item<int64_t>() != 0;
-}
+bool CheckpointKeeper::first_says(bool own) { return together_ ? state_.division().ranks->first_says(own) : own; }
 
-bool CheckpointKeeper::all_can(bool own) {
-  if (!together_) return own;
-  const at::Tensor cannot = at::full({1}, own ? 0 : 1, at::kLong);
-  state_.division().ranks->begin_largest(cannot)();
-  return cannot.item<int64_t>() == 0;
-}
+bool CheckpointKeeper::all_can(bool own) { return together_ ? !state_.division().ranks->is_any(!own) : own; }
 
 // What the first process wants: another one may not have learned yet that a file could not be written.
 CheckpointKeeper::Wanted CheckpointKeeper::agreed(Wanted wanted) {
@@ -192,7 +180,7 @@ void CheckpointKeeper::write_wanted() {
   require_folder();
   const Wanted wanted = agreed(std::exchange(wanted_, {}));
   if (wanted.last) saved_at_ = std::chrono::steady_clock::now();
-  if (!writes_in_background() || !copy_state()) return write_and_measure(wanted);
+  if (!mode_.is_background(state_.checkpoint_bytes()) || !copy_state()) return write_and_measure(wanted);
   background_.begin({.paths = paths_of(wanted),
                      .best_before = wanted.best ? wanted.best_before : state_.best_val_loss,
                      .may_write = [this] { return may_write(); },
@@ -205,14 +193,8 @@ void CheckpointKeeper::write_wanted() {
 // In the background.
 bool CheckpointKeeper::may_write() const {
   const bool is_in_place = folder_.is_in_place();
-  if (!together_) return is_in_place;
-  const at::Tensor said = at::full({1}, is_in_place ? 1 : 0, at::kLong);
-  together_->ranks->broadcast(said);
-  return said.item<int64_t>() != 0;
+  return together_ ? together_->ranks->first_says(is_in_place) : is_in_place;
 }
-
-// All that write together do so in the same way.
-bool CheckpointKeeper::writes_in_background() { return all_can(mode_.is_background(state_.checkpoint_bytes())); }
 
 // False where there is no memory for it.
 bool CheckpointKeeper::copy_state() {
@@ -372,8 +354,7 @@ void CheckpointKeeper::require_folder(bool is_alone) {
 
 // That one says why.
 void CheckpointKeeper::end_with_first() {
-  const at::Tensor nothing = at::full({1}, 0, at::kLong);
-  for (;;) state_.division().ranks->broadcast(nothing);
+  for (;;) (void)state_.division().ranks->first_says(false);
 }
 
 bool CheckpointKeeper::save(const std::string& path, bool must) {

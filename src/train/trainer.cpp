@@ -407,11 +407,7 @@ void Trainer::write_losses() {
 }
 
 // Whether it is so in one of the processes that divide the model, which must go on alike.
-bool Trainer::is_any(bool here) const {
-  const at::Tensor largest = at::full({1}, here ? 1 : 0, at::kLong);
-  setup_.mesh.tensor->begin_largest(largest)();
-  return largest.item<int64_t>() != 0;
-}
+bool Trainer::is_any(bool here) const { return setup_.mesh.tensor->is_any(here); }
 
 void Trainer::write_sample() {
   if (!setup_.corpus.tokenizer) return;

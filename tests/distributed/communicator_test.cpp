@@ -230,6 +230,14 @@ TEST(Communicator, WordsGoFromEachToAll) {
   });
 }
 
+// What the first process has said is there until nobody can ask any more.
+TEST(Communicator, TheFirstIsHeardByOneThatComesLate) {
+  test::in_ranks(3, [](const Group& group) {
+    if (group.ranks().rank == 2) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    EXPECT_EQ(group.from(0, "word", group.ranks().is_first() ? "hello" : ""), "hello");
+  });
+}
+
 TEST(Communicator, WhoFailsIsNamedToThoseThatWait) {
   std::vector<std::string> heard(3);
   const auto fail = [&](const Group& group) {
@@ -258,6 +266,19 @@ TEST(Communicator, OneProcessSaysNothing) {
   one->begin_largest(at::zeros({3}, at::kLong))();
   EXPECT_TRUE(x.equal(at::full({3}, 2.0)));
   EXPECT_EQ(one->bytes_sent(), 0);
+}
+
+TEST(Communicator, OneOfAllAndTheFirstAreHeard) {
+  test::in_ranks(3, [](const Group& group) {
+    Communicator& ranks = *group.communicator();
+    for (int64_t speaker = 0; speaker < 3; ++speaker) {
+      EXPECT_TRUE(ranks.is_any(ranks.rank() == speaker)) << speaker;
+      EXPECT_EQ(ranks.first_says(ranks.rank() == speaker), speaker == 0) << speaker;
+    }
+    EXPECT_FALSE(ranks.is_any(false));
+  });
+  EXPECT_TRUE(alone()->is_any(true));
+  EXPECT_FALSE(alone()->first_says(false));
 }
 
 }  // namespace

@@ -51,5 +51,15 @@ TEST(SaveMode, WhatWasAskedForIsNotMeasured) {
   EXPECT_FALSE(never.is_background(kLarge));
 }
 
+// Where another process of the same files is of another mind, all write at once.
+TEST(SaveMode, ProcessesThatWriteTogetherDecideTogether) {
+  const auto another_says_no = [](bool) { return false; };
+  EXPECT_FALSE(SaveMode(automatic, /*is_busy=*/false, another_says_no).is_background(kLarge));
+  SaveMode slow_disk(automatic, /*is_busy=*/true, [asked = 0](bool own) mutable { return own && ++asked < 3; });
+  EXPECT_FALSE(slow_disk.is_background(kLarge));  // there is room, and all are busy
+  slow_disk.measured(/*seconds=*/4, /*processor_seconds=*/1);
+  EXPECT_FALSE(slow_disk.is_background(kLarge)) << "another one found its own faster";
+}
+
 }  // namespace
 }  // namespace gpt

@@ -49,7 +49,6 @@ class DividedWeights : public LayerWeights {
   void fetch(int64_t layer);                     // begins; there is an empty room
   void finish();                                 // all that is on its way is there
   void release(Room& room);
-  bool does_anyone(bool own);  // in any process
 
   Parameters parameters_;
   Division division_;

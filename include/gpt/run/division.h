@@ -72,6 +72,7 @@ struct Division {
 
   ModelPart part() const { return {tensor->rank(), tensor->size()}; }
   bool divides_model() const { return tensor->size() > 1; }
+  int64_t processes() const { return ranks->size() * tensor->size(); }
   int64_t rank_of_all() const { return ranks->rank() * tensor->size() + tensor->rank(); }
   int64_t own_lanes() const { return lanes_of_each(lanes, ranks->size()); }
   // Which of this process's lanes a micro-batch of its own belongs to.

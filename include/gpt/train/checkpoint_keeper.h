@@ -102,7 +102,6 @@ class CheckpointKeeper {
   void write(const std::string& path, const Checkpoint& captured) const;
   [[noreturn]] void end_with_first();
   bool may_write() const;
-  bool writes_in_background();
   bool copy_state();
   std::vector<std::string> paths_of(const Wanted& wanted) const;
   void write_wanted();
