@@ -3,34 +3,22 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 
 #include "gpt/device/device.h"
 #include "gpt/ops/classifier.h"
+#include "gpt/ops/precomputed_loss.h"
 #include "gpt/products/product.h"
 
 namespace gpt {
 namespace {
 
 using ops::ClassifierOptions;
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
-
-// One after another on a CPU, so that the number of threads does not matter, and all processes have the same bits.
-at::Tensor mean_over_rows(const at::Tensor& losses) {
-  if (!losses.is_cpu()) return losses.mean();
-  const auto* loss = losses.const_data_ptr<float>();
-  const double sum = std::accumulate(loss, loss + losses.numel(), 0.0);
-  return at::full({}, sum / static_cast<double>(losses.numel()), losses.options());
-}
 
 // What the softmax over all processes' logits of some rows follows from.
 struct Softmax {
@@ -61,7 +49,7 @@ class VocabularyClassifier {
   // The mean, and the gradients times `upstream`: added to the head's, and written to `x_gradient` (N, C) if that is defined.
   at::Tensor loss_and_gradients(const at::Tensor& upstream, const Parameter& head, const at::Tensor& x_gradient) const {
     const at::Tensor scale = upstream / static_cast<double>(rows_.size(0));
-    return mean_over_rows(for_each_chunk([&](int64_t begin, const at::Tensor& logits, const at::Tensor& real,
+    return ops::mean_loss(for_each_chunk([&](int64_t begin, const at::Tensor& logits, const at::Tensor& real,
                                              const Softmax& softmax, const at::Tensor& targets) {
       const int64_t count = logits.size(0);
       differentiate(real, softmax, targets, scale);
@@ -153,38 +141,15 @@ class VocabularyClassifier {
   ops::cpu::MatrixLibrary library_;
 };
 
-struct VocabularyLoss : torch::autograd::Function<VocabularyLoss> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& /*of autograd*/,
-                            const at::Tensor& upstream, const DividedVocabulary& vocabulary, const Parameter& head,
-                            const at::Tensor& targets, const ClassifierOptions& options) {
-    const VocabularyClassifier classifier(vocabulary, x, head, targets, options);
-    const at::Tensor x_gradient = x.requires_grad() ? at::empty(x.sizes(), x.options()) : at::Tensor();
-    const at::Tensor rows = x_gradient.defined() ? x_gradient.view({-1, x.size(-1)}) : at::Tensor();
-    const at::Tensor loss = classifier.loss_and_gradients(upstream, head, rows);
-    context->save_for_backward({x_gradient});
-    if (x.is_cpu()) context->saved_data["upstream"] = static_cast<double>(upstream.item<float>());
-    return loss;
-  }
-
-  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    if (gradients[0].is_cpu()) {
-      const double expected = context->saved_data["upstream"].toDouble(), given = gradients[0].item<float>();
-      TORCH_CHECK(given == expected, "classifier: the gradient of the loss is ", given,
-                  ", but the forward pass was told ", expected);
-    }
-    variable_list result(7);
-    result[0] = context->get_saved_variables()[0];
-    return result;
-  }
-};
-
 }  // namespace
 
 at::Tensor vocabulary_loss(const DividedVocabulary& vocabulary, const at::Tensor& x, const Parameter& head,
                            const at::Tensor& targets, const ClassifierOptions& options, const at::Tensor& upstream) {
-  if (!at::GradMode::is_enabled()) return mean_over_rows(vocabulary_losses(vocabulary, x, head, targets, options));
+  if (!at::GradMode::is_enabled()) return ops::mean_loss(vocabulary_losses(vocabulary, x, head, targets, options));
   const at::Tensor of_loss = upstream.defined() ? upstream : at::ones({}, targets.options().dtype(at::kFloat));
-  return VocabularyLoss::apply(x, head.value(), of_loss, vocabulary, head, targets, options);
+  return ops::precomputed_loss(x, head.value(), of_loss, [&](const at::Tensor& x_gradient) {
+    return VocabularyClassifier(vocabulary, x, head, targets, options).loss_and_gradients(of_loss, head, x_gradient);
+  });
 }
 
 at::Tensor vocabulary_losses(const DividedVocabulary& vocabulary, const at::Tensor& x, const Parameter& head,

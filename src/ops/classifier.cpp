@@ -4,31 +4,18 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 
 #include "gpt/device/device.h"
+#include "gpt/ops/precomputed_loss.h"
 #include "gpt/products/product.h"
 #include "kernels.h"
 
 namespace gpt::ops {
 namespace {
-
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
-
-at::Tensor mean_of(const at::Tensor& losses) {
-  if (!losses.is_cpu()) return losses.mean();
-  const auto* loss = losses.const_data_ptr<float>();
-  // One after another, so that the number of threads does not matter.
-  const double sum = std::accumulate(loss, loss + losses.numel(), 0.0);
-  return at::full({}, sum / static_cast<double>(losses.numel()), losses.options());
-}
 
 struct Classifier {
   at::Tensor rows, weight;                  // (N, C) and (Vp, C) in the type of the products
@@ -64,7 +51,7 @@ struct Classifier {
   // Their mean, and the gradients times `upstream`: added to the head's and written to `x_gradient` (N, C), if that is defined.
   at::Tensor loss_and_gradients(const at::Tensor& upstream, const Parameter& head, const at::Tensor& x_gradient) const {
     const at::Tensor scale = upstream / static_cast<double>(rows.size(0));
-    return mean_of(
+    return mean_loss(
         for_each_chunk(scale, [&](int64_t begin, const at::Tensor& chunk, const at::Tensor& logits_gradient) {
           if (x_gradient.defined()) {
             product_out(x_gradient.narrow(0, begin, chunk.size(0)), logits_gradient, weight, library);
@@ -103,31 +90,6 @@ struct Classifier {
     const at::Tensor of_teacher = teacher_buffer.narrow(0, 0, count);
     product_out(of_teacher, teacher_rows.narrow(0, begin, count), teacher_weight.t(), library);
     kernels_of(rows).distillation(options, logits, of_teacher, of_rows, losses, scale);
-  }
-};
-
-struct ClassifierLoss : torch::autograd::Function<ClassifierLoss> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& /*of autograd*/,
-                            const at::Tensor& upstream, const Parameter& head, const at::Tensor& targets,
-                            const ClassifierOptions& options) {
-    const Classifier classifier(x, head, targets, options);
-    const at::Tensor x_gradient = x.requires_grad() ? at::empty(x.sizes(), x.options()) : at::Tensor();
-    const at::Tensor rows = x_gradient.defined() ? x_gradient.view(classifier.rows.sizes()) : at::Tensor();
-    const at::Tensor loss = classifier.loss_and_gradients(upstream, head, rows);
-    context->save_for_backward({x_gradient});
-    if (x.is_cpu()) context->saved_data["upstream"] = static_cast<double>(upstream.item<float>());
-    return loss;
-  }
-
-  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    if (gradients[0].is_cpu()) {
-      const double expected = context->saved_data["upstream"].toDouble(), given = gradients[0].item<float>();
-      TORCH_CHECK(given == expected, "classifier: the gradient of the loss is ", given,
-                  ", but the forward pass was told ", expected);
-    }
-    variable_list result(6);
-    result[0] = context->get_saved_variables()[0];
-    return result;
   }
 };
 
@@ -203,11 +165,13 @@ int64_t classifier_chunk_rows(int64_t rows, HeadShape head, at::ScalarType type,
 at::Tensor classifier_loss(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
                            const ClassifierOptions& options, const at::Tensor& upstream) {
   check(x, head.value(), targets, options);
-  if (!at::GradMode::is_enabled()) return mean_of(Classifier(x, head, targets, options).losses());
+  if (!at::GradMode::is_enabled()) return mean_loss(Classifier(x, head, targets, options).losses());
   const at::Tensor of_loss = upstream.defined() ? upstream : at::ones({}, targets.options().dtype(at::kFloat));
   TORCH_CHECK(of_loss.dim() == 0 && of_loss.scalar_type() == at::kFloat && of_loss.device() == x.device(),
               "classifier: upstream must be a float32 scalar on ", x.device());
-  return ClassifierLoss::apply(x, head.value(), of_loss, head, targets, options);
+  return precomputed_loss(x, head.value(), of_loss, [&](const at::Tensor& x_gradient) {
+    return Classifier(x, head, targets, options).loss_and_gradients(of_loss, head, x_gradient);
+  });
 }
 
 at::Tensor classifier_losses(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
