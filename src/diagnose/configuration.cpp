@@ -39,6 +39,7 @@
 #include "gpt/plan/processes.h"
 #include "gpt/plan/resolve.h"
 #include "gpt/plan/savers.h"
+#include "gpt/plan/sent_bytes.h"
 #include "gpt/plan/time_checks.h"
 #include "gpt/run/finished.h"
 #include "gpt/run/folder.h"
@@ -139,10 +140,8 @@ class Examination {
     const DeviceInfo device = describe_device(select_device(config_.device).device);
     const DeviceInfo best = device.device.is_cuda() ? device : describe_device(select_device("auto").device);
     add(plan::check_device(config_.device, device, best, host::has_nvidia_gpu()));
-    const bool is_cuda = device.device.is_cuda();
-    const int64_t nodes = count_nodes(processors_to_run_on());
-    if (is_cuda && processes_ > gpu_count()) add(plan::lack_of_gpus(processes_, gpu_count()));
-    if (!is_cuda && nodes > 1) add(plan::check_numa(nodes, processes_));
+    if (device.device.is_cuda() && processes_ > gpu_count()) add(plan::lack_of_gpus(processes_, gpu_count()));
+    if (device.device.is_cpu() && nodes_ > 1) add(plan::check_numa(nodes_, processes_));
     examine_precision(device);
     if (checks_.back().status == plan::Check::Status::fail) return;
     device_ = device;
@@ -471,7 +470,8 @@ class Examination {
   const std::string origin_;
   const PlanOptions& asked_;
   const Card* card_ = asked_.gpu.empty() ? nullptr : &require_card("--gpu", asked_.gpu);  // one that is not here
-  const int64_t cores_ = usable_cores(), processes_ = plan::count_processes(config_);
+  const int64_t cores_ = usable_cores(), nodes_ = count_nodes(processors_to_run_on()),
+                processes_ = plan::count_processes(config_);
   plan::Checks checks_;
   std::optional<DeviceInfo> device_;            // set when the run could use it
   plan::MemoryBudget memory_;                   // what the run may use, here or where it is asked about

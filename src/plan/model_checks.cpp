@@ -1,4 +1,5 @@
 #include "gpt/plan/model_checks.h"
+#include "gpt/plan/sent_bytes.h"
 
 #include <fmt/format.h>
 

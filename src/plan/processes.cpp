@@ -7,6 +7,7 @@
 #include "gpt/core/format.h"
 #include "gpt/device/cards.h"
 #include "gpt/plan/estimates.h"
+#include "gpt/plan/sent_bytes.h"
 #include "gpt/run/division.h"
 
 namespace gpt::plan {

@@ -1,5 +1,6 @@
 // What several processes take, send and gain, against numbers worked out by hand.
 #include "gpt/plan/processes.h"
+#include "gpt/plan/sent_bytes.h"
 
 #include <gtest/gtest.h>
 

@@ -20,7 +20,7 @@
 #include "distributed/local_group.h"
 #include "gpt/model/tensor_parallel.h"
 #include "gpt/ops/moments.h"
-#include "gpt/plan/estimates.h"
+#include "gpt/plan/sent_bytes.h"
 #include "gpt/run/run.h"
 #include "support/tolerance.h"
 #include "train/tiny_run.h"

@@ -51,9 +51,4 @@ MemoryUse estimate_memory(const ModelConfig& model, const TrainingConfig& traini
 std::optional<int64_t> largest_batch_size(const ModelConfig& model, TrainingConfig training, const ActivationForm& form,
                                           double bytes);
 
-// Bytes that a run of `processes` takes in each beside its first lane of gradients: its other lanes, and what its sums take; and bytes that
-// each sends in an update. `config.model.vocab_size` must be set; `end_to_end`: as in Precision.
-double exchange_bytes(const Config& config, bool end_to_end, int64_t processes);
-double sent_bytes(const Config& config, bool end_to_end, int64_t processes);
-
 }  // namespace gpt::plan

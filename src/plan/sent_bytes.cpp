@@ -1,10 +1,12 @@
-// What processes send each other in an update, and the memory that it takes.
+#include "gpt/plan/sent_bytes.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include "block_values.h"
 #include "gpt/layout/cut.h"
+#include "gpt/layout/freeze.h"
 #include "gpt/model/tensor_parallel.h"
 #include "gpt/ops/kept_bytes.h"
 #include "gpt/plan/estimates.h"
