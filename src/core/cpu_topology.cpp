@@ -38,9 +38,8 @@ std::map<int64_t, int64_t> nodes_by_processor(const std::string& root) {
   return nodes;
 }
 
-template <class Key>
-int64_t count_distinct(const std::vector<Processor>& processors, Key Processor::* key) {
-  std::set<Key> found;
+int64_t count_distinct(const std::vector<Processor>& processors, int64_t Processor::* key) {
+  std::set<int64_t> found;
   for (const Processor& processor : processors) found.insert(processor.*key);
   return std::ssize(found);
 }

@@ -74,23 +74,29 @@ StateNeeds needed_state(const std::shared_ptr<distributed::Communicator>& ranks,
 
 namespace {
 
+// Calls work(span) for the spans that have something of a parameter, which is [begin, end) in the flat buffer.
+template <class Work>
+void for_spans_in(const std::vector<OwnedSpan>& spans, int64_t begin, int64_t end, const Work& work) {
+  auto span =
+      std::partition_point(spans.begin(), spans.end(), [begin](const OwnedSpan& each) { return each.end <= begin; });
+  for (; span != spans.end() && span->begin < end; ++span) work(*span);
+}
+
 // Weights that are divided too.
-void capture_values(const Parameters& parameters, const Division& division, const std::vector<OwnedSpan>& spans,
+void capture_values(const Parameters& parameters, int64_t own_rank, const std::vector<OwnedSpan>& spans,
                     Checkpoint& checkpoint) {
   checkpoint.model.clear();
   for (size_t i = 0; i < parameters.rows().size(); ++i) {
     const ParameterRow& row = parameters.rows()[i];
     const int64_t begin = parameters.layout().offsets[i], end = begin + row.count();
-    checkpoint.model.emplace_back(row.name, at::empty(row.shape, at::TensorOptions(at::kMeta).dtype(
-                                                                     parameters[i].value().scalar_type())));
+    const auto type = at::TensorOptions(at::kMeta).dtype(parameters[i].value().scalar_type());
+    checkpoint.model.emplace_back(row.name, at::empty(row.shape, type));
     std::vector<TensorPart>& parts = checkpoint.parts["model/" + row.name];
-    const auto first =
-        std::partition_point(spans.begin(), spans.end(), [begin](const OwnedSpan& span) { return span.end <= begin; });
-    for (auto span = first; span != spans.end() && span->begin < end; ++span) {
-      const FlatSpan common{std::max(begin, span->begin), std::min(end, span->end)};
-      parts.push_back({common.begin - begin, common.end - begin, span->rank});
-      if (span->rank == division.ranks->rank()) parts.back().values = parameters.divided_values()->own_of(common);
-    }
+    for_spans_in(spans, begin, end, [&](const OwnedSpan& span) {
+      const FlatSpan common{std::max(begin, span.begin), std::min(end, span.end)};
+      parts.push_back({common.begin - begin, common.end - begin, span.rank});
+      if (span.rank == own_rank) parts.back().values = parameters.values_of(common);
+    });
   }
 }
 
@@ -100,7 +106,7 @@ void capture_parts(const Optimizer& optimizer, const Parameters& parameters, con
                    const Division& division, Checkpoint& checkpoint) {
   const std::vector<StateStretch>& own = optimizer.stretches();
   const std::vector<OwnedSpan> spans = all_spans(parameters, division);
-  if (division.divides_weights) capture_values(parameters, division, spans, checkpoint);
+  if (division.divides_weights) capture_values(parameters, division.ranks->rank(), spans, checkpoint);
   checkpoint.optimizer = {};
   checkpoint.optimizer.step_count = optimizer.step_count();
   for (size_t i = 0; i < parameters.rows().size(); ++i) {
@@ -114,10 +120,9 @@ void capture_parts(const Optimizer& optimizer, const Parameters& parameters, con
                                                         at::empty(slot.shape(row),
                                                                   at::TensorOptions(at::kMeta).dtype(slot.dtype)));
       std::vector<TensorPart>& parts = checkpoint.parts[fmt::format("{}/{}", slot.name, row.name)];
-      const auto first = std::partition_point(spans.begin(), spans.end(),
-                                              [begin](const OwnedSpan& span) { return span.end <= begin; });
-      for (auto span = first; span != spans.end() && span->begin < end; ++span)
-        parts.push_back(part_in(*span, {begin, end, number, slot.values}, own, span->rank == division.ranks->rank()));
+      for_spans_in(spans, begin, end, [&](const OwnedSpan& span) {
+        parts.push_back(part_in(span, {begin, end, number, slot.values}, own, span.rank == division.ranks->rank()));
+      });
     }
   }
 }

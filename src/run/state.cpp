@@ -157,11 +157,12 @@ Checkpoint State::capture() const {
   saved.step = step;
   if (gathered_) {
     saved.model = gathered_->model, saved.optimizer = gathered_->optimizer;
-  } else if (saved.model = model.parameters().values(); division_.divides_state) {
-    capture_parts(*optimizer, model.parameters(), config_.training.optimizer, division_, saved);
   } else {
-    saved.optimizer = optimizer->state();
+    saved.model = model.parameters().values();
+    if (!division_.divides_state) saved.optimizer = optimizer->state();
   }
+  if (division_.divides_state && !gathered_)
+    capture_parts(*optimizer, model.parameters(), config_.training.optimizer, division_, saved);
   if (scaler.enabled()) {
     saved.scaler_scale = scaler.scale_value();
     saved.scaler_growth_tracker = scaler.growth_tracker();

@@ -168,7 +168,7 @@ std::string describe_teacher(const Teacher& teacher, const DistillationConfig& c
   const std::string temperature =
       config.temperature == 1 ? "" : fmt::format(" at temperature {}", format_number(config.temperature));
   return fmt::format(
-      "Teacher: {}, {} parameters; the training loss is {} of the divergence from it{} and {} of the cross entropy with the text; "
+      "Teacher: {}, {} parameters; the training loss is {} times the divergence from it{} plus {} times the cross entropy with the text; "
       "the validation loss is the cross entropy alone",
       config.from, format_count(static_cast<double>(teacher.model().parameters().count())), config.weight, temperature,
       1 - config.weight);
