@@ -37,8 +37,8 @@ class Distillation(programs.WithText):
 
     def test_a_pruned_model_recovers(self):
         done = self.distill("recovered")
-        self.assertRegex(done.stderr, rf"Teacher: {self.large}/ckpt.pt, [\d.]+k parameters; the training loss is 0.5 of the divergence from it "
-                                      r"and 0.5 of the cross entropy with the text; the validation loss is the cross entropy alone")
+        self.assertRegex(done.stderr, rf"Teacher: {self.large}/ckpt.pt, [\d.]+k parameters; the training loss is 0.5 times the divergence from it "
+                                      r"plus 0.5 times the cross entropy with the text; the validation loss is the cross entropy alone")
         self.train("alone")
         for name in ("recovered", "alone"):
             losses = programs.losses(self.root / name)

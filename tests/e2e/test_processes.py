@@ -1,6 +1,5 @@
 """Several processes compute one run: the same weights as one, one folder, and what happens when one of them is lost."""
 
-import contextlib
 import os
 import pathlib
 import re
@@ -16,6 +15,7 @@ import unittest
 import torch
 
 import programs
+import ranks
 
 # Twelve sequences an update, in micro-batches of three, which 1, 2 and 4 processes divide.
 FOUR_LANES = {"distributed.lanes": 4, "training.batch_size": 3, "training.gradient_accumulation_steps": 4}
@@ -25,24 +25,6 @@ TASK = programs.SOURCE / "tests/fixtures/eval/piqa.jsonl"
 
 def weights(folder):
     return torch.load(pathlib.Path(folder) / "ckpt.pt", weights_only=True)["model"]
-
-
-def start(folder, text, **options):
-    merged = {**programs.TINY, **FOUR_LANES, "data.text": text, "output_dir": folder, "training.max_steps": 100000,
-              "training.eval_interval": 0, "training.checkpoint_interval": 20}
-    merged.update({key.replace("__", "."): value for key, value in options.items()})
-    return subprocess.Popen(programs.command("gpt-train", *programs.flags(merged)), stdin=subprocess.DEVNULL,
-                            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-
-
-def children_of(pid):
-    tasks = pathlib.Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(child) for task in tasks for child in task.read_text().split()]
-
-
-def rank_of(pid):
-    variables = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    return int(next(v for v in variables if v.startswith(b"RANK=")).split(b"=")[1])
 
 
 class TestProcesses(unittest.TestCase):
@@ -57,17 +39,11 @@ class TestProcesses(unittest.TestCase):
         return programs.train(self.folder / name, self.text, **merged)
 
     def begin(self, name, **options):
-        run = start(self.folder / name, self.text, **options)
-        self.addCleanup(run.kill)
-        self.addCleanup(run.stderr.close)
-        return run
+        merged = {**FOUR_LANES, "training.max_steps": 100000, "training.eval_interval": 0, "training.checkpoint_interval": 20, **options}
+        return ranks.begin(self, self.folder / name, self.text, **merged)
 
     def await_checkpoint(self, name, run):
-        """Until the run has saved something; then its processes by rank."""
-        while not (self.folder / name / "ckpt.pt").exists():
-            self.assertIsNone(run.poll(), run.stderr.read() if run.poll() is not None else "")
-            time.sleep(0.05)
-        return {rank_of(pid): pid for pid in children_of(run.pid)}
+        return ranks.await_checkpoint(self, self.folder / name, run)
 
     def assert_same_weights(self, one, other):
         a, b = weights(self.folder / one), weights(self.folder / other)
@@ -165,36 +141,14 @@ class TestProcesses(unittest.TestCase):
         for zero in (0, 1, 2, 3):
             name = f"zero {zero}"
             run = self.begin(name, **steps, distributed__processes=2, distributed__zero=zero)
-            ranks = self.await_checkpoint(name, run)
-            os.kill(ranks[1], signal.SIGINT)
+            pids = self.await_checkpoint(name, run)
+            os.kill(pids[1], signal.SIGINT)
             _, errors = run.communicate(timeout=programs.HANGS)
             self.assertEqual(run.returncode, 130, errors)
             self.assertRegex(errors, r"Stopped by SIGINT after step \d+: saved")
             self.assertNotIn("error", errors)
             self.train(name, **steps, **{"distributed.processes": 4, "distributed.zero": zero})
             self.assert_same_weights("undisturbed", name)
-
-    def stop_the_last(self, run):
-        """When all other processes have ended."""
-        were_two = False
-        while run.poll() is None:
-            with contextlib.suppress(OSError):
-                left = children_of(run.pid)
-                if were_two and len(left) == 1:
-                    return os.kill(left[0], signal.SIGSTOP)
-                were_two = were_two or len(left) == 2
-
-    def test_a_process_that_is_stopped_when_the_others_are_done_counts_as_lost(self):
-        self.train("undisturbed")
-        for i in range(5):
-            run = self.begin(f"run {i}", training__max_steps=24, distributed__processes=2, distributed__timeout=2, distributed__restarts=1)
-            self.stop_the_last(run)
-            _, errors = run.communicate(timeout=programs.HANGS)
-            self.assertEqual(run.returncode, 0, errors)
-            self.assert_same_weights("undisturbed", f"run {i}")
-            if "starting again from the last checkpoint" in errors:
-                return
-        self.skipTest("in five runs the last process ended before it could be stopped")
 
     def await_next_checkpoint(self, name, run):
         checkpoint = self.folder / name / "ckpt.pt"
@@ -219,10 +173,10 @@ class TestProcesses(unittest.TestCase):
         while not (self.folder / "run" / "metrics.jsonl").exists():
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.02)
-        ranks = {rank_of(pid): pid for pid in children_of(run.pid)}
-        os.kill(ranks[0], signal.SIGUSR1)
+        pids = ranks.by_rank(run)
+        os.kill(pids[0], signal.SIGUSR1)
         self.await_checkpoint("run", run)
-        os.kill(ranks[1], signal.SIGUSR1)
+        os.kill(pids[1], signal.SIGUSR1)
         self.await_next_checkpoint("run", run)
         run.terminate()
         _, errors = run.communicate(timeout=programs.HANGS)
@@ -236,39 +190,39 @@ class TestProcesses(unittest.TestCase):
 
     def kill_one(self, name, **options):
         run = self.begin(name, distributed__processes=2, **options)
-        ranks = self.await_checkpoint(name, run)
-        os.kill(ranks[1], signal.SIGKILL)
+        pids = self.await_checkpoint(name, run)
+        os.kill(pids[1], signal.SIGKILL)
         _, errors = run.communicate(timeout=programs.HANGS)
         self.assertEqual(run.returncode, 6, errors)
-        self.assertIn(f"rank 1 (PID {ranks[1]}) was killed by SIGKILL", errors)
-        self.assertRegex(errors, rf"error: rank 1 \(PID {ranks[1]} on .*\) has gone: its connection closed; the same "
+        self.assertIn(f"rank 1 (PID {pids[1]}) was killed by SIGKILL", errors)
+        self.assertRegex(errors, rf"error: rank 1 \(PID {pids[1]} on .*\) has gone: its connection closed; the same "
                                  r"command resumes after step \d+, which is saved in ")
         self.assertEqual(len([line for line in errors.splitlines() if line.startswith("error")]), 2, errors)
 
     def test_a_stopped_process_is_noticed_by_its_silence(self):
         run = self.begin("run", distributed__processes=2, distributed__timeout=2)
-        ranks = self.await_checkpoint("run", run)
-        os.kill(ranks[1], signal.SIGSTOP)
+        pids = self.await_checkpoint("run", run)
+        os.kill(pids[1], signal.SIGSTOP)
         _, errors = run.communicate(timeout=programs.HANGS)
         self.assertEqual(run.returncode, 6, errors)
         self.assertRegex(errors, r"rank 1 \(PID \d+ on .*\) has not been heard of for \d+ s")
 
     def test_the_death_of_the_first_process_ends_the_others(self):
         run = self.begin("run", distributed__processes=3, distributed__lanes=1)
-        ranks = self.await_checkpoint("run", run)
-        os.kill(ranks[0], signal.SIGKILL)
+        pids = self.await_checkpoint("run", run)
+        os.kill(pids[0], signal.SIGKILL)
         _, errors = run.communicate(timeout=programs.HANGS)
         self.assertEqual(run.returncode, 6, errors)
-        for pid in ranks.values():
+        for pid in pids.values():
             self.assertFalse(pathlib.Path(f"/proc/{pid}").exists())
 
     def test_the_death_of_the_launcher_ends_all(self):
         run = self.begin("run", distributed__processes=2)
-        ranks = self.await_checkpoint("run", run)
+        pids = self.await_checkpoint("run", run)
         run.kill()
         run.wait()
         deadline = time.monotonic() + programs.HANGS
-        while any(pathlib.Path(f"/proc/{pid}").exists() for pid in ranks.values()):
+        while any(pathlib.Path(f"/proc/{pid}").exists() for pid in pids.values()):
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.05)
 
@@ -276,8 +230,8 @@ class TestProcesses(unittest.TestCase):
         self.train("undisturbed", training__max_steps=400, training__eval_interval=0, training__log_interval=100)
         run = self.begin("run", distributed__processes=4, distributed__restarts=1, distributed__min_processes=2,
                          training__max_steps=400, training__log_interval=100)
-        ranks = self.await_checkpoint("run", run)
-        os.kill(ranks[3], signal.SIGKILL)
+        pids = self.await_checkpoint("run", run)
+        os.kill(pids[3], signal.SIGKILL)
         _, errors = run.communicate(timeout=programs.HANGS)
         self.assertEqual(run.returncode, 0, errors)
         self.assertIn("starting again from the last checkpoint with 2 processes (restart 1 of 1)", errors)
@@ -286,7 +240,7 @@ class TestProcesses(unittest.TestCase):
     def test_where_one_ends_before_all_have_met_the_others_are_not_kept_waiting(self):
         run = self.begin("run", distributed__processes=3, distributed__lanes=1)
         deadline = time.monotonic() + programs.HANGS
-        while len(children := sorted(children_of(run.pid))) < 3:
+        while len(children := sorted(ranks.children_of(run.pid))) < 3:
             self.assertLess(time.monotonic(), deadline)
         os.kill(children[2], signal.SIGKILL)  # long before it has read its data
         _, errors = run.communicate(timeout=programs.HANGS)
@@ -323,10 +277,10 @@ class TestProcesses(unittest.TestCase):
 
     def run_as_ranks(self, variables, options):
         """Two processes, with the variables and options of their rank; their exit statuses and what they said."""
-        ranks = [subprocess.Popen(programs.command("gpt-train", *programs.flags(options(rank))), stderr=subprocess.PIPE,
-                                  text=True, env={**os.environ, **variables(str(rank))}) for rank in range(2)]
-        outcomes = [rank.communicate(timeout=programs.HANGS)[1] for rank in ranks]
-        return [rank.returncode for rank in ranks], outcomes
+        both = [subprocess.Popen(programs.command("gpt-train", *programs.flags(options(rank))), stderr=subprocess.PIPE,
+                                 text=True, env={**os.environ, **variables(str(rank))}) for rank in range(2)]
+        outcomes = [rank.communicate(timeout=programs.HANGS)[1] for rank in both]
+        return [rank.returncode for rank in both], outcomes
 
     def test_processes_with_the_variables_of_mpirun_meet_in_a_file(self):
         statuses, outcomes = self.run_as_ranks(

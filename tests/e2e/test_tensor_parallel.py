@@ -4,14 +4,13 @@ import os
 import pathlib
 import re
 import signal
-import subprocess
 import tempfile
-import time
 import unittest
 
 import torch
 
 import programs
+import ranks
 
 # Three sequences in each of four micro-batches, which two groups share. AdamW's epsilon keeps roundings small: see
 # tests/run/tensor_parallel_run_test.cpp.
@@ -23,11 +22,6 @@ GPT2 = {"model.norm": "layernorm", "model.mlp": "gelu", "model.position": "learn
 
 def mesh(processes, tensor):
     return {"distributed.processes": processes, "distributed.tensor_parallel": tensor}
-
-
-def children_of(pid):
-    tasks = pathlib.Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(child) for task in tasks for child in task.read_text().split()]
 
 
 class TestTensorParallel(unittest.TestCase):
@@ -77,13 +71,9 @@ class TestTensorParallel(unittest.TestCase):
         options = {**mesh(4, 2), "distributed.zero": 1, "training.eval_interval": 0,
                    "training.checkpoint_interval": 5, "training.max_steps": 60, "training.sample_interval": 0}
         self.train("undisturbed", **options)
-        merged = {**programs.TINY, **RUN, **options, "data.text": self.text, "output_dir": self.folder / "run"}
-        run = subprocess.Popen(programs.command("gpt-train", *programs.flags(merged)), stdin=subprocess.DEVNULL,
-                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        self.addCleanup(run.stderr.close)
-        self.addCleanup(run.kill)
-        ranks = self.await_checkpoint(run)
-        os.kill(ranks[3], signal.SIGINT)
+        run = ranks.begin(self, self.folder / "run", self.text, **{**RUN, **options})
+        pids = ranks.await_checkpoint(self, self.folder / "run", run)
+        os.kill(pids[3], signal.SIGINT)
         _, errors = run.communicate(timeout=programs.HANGS)
         self.assertEqual(run.returncode, 130, errors)
         self.assertRegex(errors, r"Stopped by SIGINT after step \d+: saved")
@@ -92,26 +82,14 @@ class TestTensorParallel(unittest.TestCase):
         for name in a:
             self.assertTrue(torch.equal(a[name], b[name]), name)
 
-    def await_checkpoint(self, run):
-        while not (self.folder / "run" / "ckpt.pt").exists():
-            self.assertIsNone(run.poll(), run.stderr.read() if run.poll() is not None else "")
-            time.sleep(0.05)
-        variables = lambda pid: pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-        rank = lambda pid: int(next(v for v in variables(pid) if v.startswith(b"RANK=")).split(b"=")[1])
-        return {rank(pid): pid for pid in children_of(run.pid)}
-
     def test_a_killed_process_ends_the_run_with_its_name(self):
-        merged = {**programs.TINY, **RUN, **mesh(2, 2), "data.text": self.text, "output_dir": self.folder / "run",
-                  "training.max_steps": 100000, "training.checkpoint_interval": 5, "training.sample_interval": 0}
-        run = subprocess.Popen(programs.command("gpt-train", *programs.flags(merged)), stdin=subprocess.DEVNULL,
-                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        self.addCleanup(run.stderr.close)
-        self.addCleanup(run.kill)
-        ranks = self.await_checkpoint(run)
-        os.kill(ranks[1], signal.SIGKILL)
+        options = {**RUN, **mesh(2, 2), "training.max_steps": 100000, "training.checkpoint_interval": 5, "training.sample_interval": 0}
+        run = ranks.begin(self, self.folder / "run", self.text, **options)
+        pids = ranks.await_checkpoint(self, self.folder / "run", run)
+        os.kill(pids[1], signal.SIGKILL)
         _, errors = run.communicate(timeout=programs.HANGS)
         self.assertEqual(run.returncode, 6, errors)
-        self.assertRegex(errors, rf"error: rank 1 \(PID {ranks[1]} on .*\) has gone: its connection closed")
+        self.assertRegex(errors, rf"error: rank 1 \(PID {pids[1]} on .*\) has gone: its connection closed")
         programs.run("gpt-diagnose", "--checkpoint", self.folder / "run" / "ckpt.pt", "--no-probe", check_code=0)
 
     def test_it_goes_back_from_a_spike_as_one_process_does(self):
