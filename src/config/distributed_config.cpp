@@ -40,7 +40,7 @@ std::vector<Option> options(DistributedConfig& c) {
        .target = &c.zero,
        .help =
            "1 = ZeRO stage 1: each process keeps the optimizer's state of its part of the parameters alone, updates that part and sends it "
-           "to the others, of Muon's matrices whole ones; 2 = it also keeps the gradients of that part alone, which are then sent in every "
+           "to the others (a part of Muon's is whole matrices); 2 = it also keeps the gradients of that part alone, which are then sent in every "
            "micro-batch; 3 = and its weights, so that those of a block come together before it computes, in every micro-batch; 0 = each "
            "keeps all",
        .min = 0,
