@@ -1,7 +1,9 @@
 // Our CUDA kernels at the sizes of real runs: 524,288 tokens, up to 17 billion values and 132 multiprocessors. The first and the last of
 // their blocks run under emulation, on memory of which a page is there once it is touched. A grid that a GPU refuses, or an index that
 // does not fit into 32 bits, shows there; what the last block writes is compared with the CPU's kernel.
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>

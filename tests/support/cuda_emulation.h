@@ -3,9 +3,9 @@
 //
 //   emulation::launch({blocks}, {threads}, [&] { some_kernel(out, in, n); });
 //
-// Stricter than a GPU: a shuffle that reads a lane that takes no part, and threads that wait for each other for ever,
-// throw std::logic_error. Threads are resumed in rising and falling order by turns, which shows most missing barriers.
-// Shared memory keeps the last block's values, as uninitialised memory may. Not thread-safe.
+// Stricter than a GPU: a shuffle that reads a lane that takes no part, threads that wait for each other for ever, and
+// races (race_detector.h) throw std::logic_error. Threads are resumed in rising and falling order by turns. Shared memory
+// keeps the last block's values, as uninitialised memory may. Not thread-safe.
 #pragma once
 
 #include <ucontext.h>
@@ -15,9 +15,14 @@
 #include <cstring>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <stdexcept>
+#include <tuple>
+#include <utility>
 #include <vector>
+
+#include "support/race_detector.h"
 
 namespace gpt::emulation {
 
@@ -40,12 +45,15 @@ struct Thread {
 class Block {
  public:
   static inline Block* running = nullptr;
+  static inline thread_local Block* watched = nullptr;  // the same, while a kernel's own code runs
   Dim3 grid, size, index;
   Thread* thread = nullptr;  // the one that runs now
 
-  Block(Dim3 grid, Dim3 size, std::function<void()> kernel)
+  // `shows_races`: which takes twice as long.
+  Block(Dim3 grid, Dim3 size, std::function<void()> kernel, bool shows_races = true)
       : grid(grid),
         size(size),
+        shows_races_(shows_races),
         kernel_(std::move(kernel)),
         threads_(size.volume()),
         stacks_(new std::byte[size.volume() * kStackBytes]) {}
@@ -53,10 +61,12 @@ class Block {
   void run(Dim3 block_index) {
     index = block_index;
     running = this;
+    races_.begin_block((index.z * grid.y + index.y) * grid.x + index.x, threads_.size());
     for (unsigned i = 0; i < threads_.size(); ++i) start(threads_[i], i);
     for (bool rising = true; !all(Thread::State::done); rising = !rising) {
       for (unsigned i = 0; i < threads_.size(); ++i) resume(threads_[rising ? i : threads_.size() - 1 - i]);
       if (failure_) std::rethrow_exception(failure_);
+      if (races_.race()) throw std::logic_error(*races_.race());
       release();
     }
   }
@@ -64,6 +74,7 @@ class Block {
   void wait_for_block() { wait(Thread::State::at_block_barrier); }
 
   void wait_for_warp(uint32_t mask) {
+    const Unwatched unwatched;
     if (!(mask >> thread->lane() & 1)) throw std::logic_error("a lane waits for a warp that its mask leaves it out of");
     thread->mask = mask;
     wait(Thread::State::at_warp_barrier);
@@ -72,6 +83,7 @@ class Block {
   // What lane `source` of this warp passed to the same call; every lane of `mask` makes it.
   template <class T>
   T shuffle(uint32_t mask, T value, unsigned source) {
+    const Unwatched unwatched;
     static_assert(sizeof(T) <= sizeof(uint64_t));
     const unsigned warp = thread->number - thread->lane();
     if (!(mask >> source & 1)) throw std::logic_error("a shuffle reads a lane outside its mask");
@@ -82,18 +94,56 @@ class Block {
     return value;
   }
 
+  template <class T>
+  T add_atomically(T* address, T value) {
+    const Unwatched unwatched;
+    races_.access(thread->number, reinterpret_cast<uintptr_t>(address), sizeof(T), /*writes=*/true, /*is_atomic=*/true);
+    return std::exchange(*address, *address + value);
+  }
+
+  void note_access(const void* memory, size_t size, bool writes) {
+    const Unwatched unwatched;
+    const auto address = reinterpret_cast<uintptr_t>(memory);
+    if (!is_own(address)) races_.access(thread->number, address, size, writes);
+  }
+
  private:
+  // While the emulation works on its own memory.
+  class Unwatched {
+   public:
+    Unwatched() : before_(std::exchange(watched, nullptr)) {}
+    ~Unwatched() { watched = before_; }
+    Unwatched(const Unwatched&) = delete;
+    Unwatched& operator=(const Unwatched&) = delete;
+
+   private:
+    Block* before_;
+  };
+
+  // Local variables and the emulation's.
+  bool is_own(uintptr_t address) const {
+    const auto is_within = [address](const void* begin, size_t bytes) {
+      return address - reinterpret_cast<uintptr_t>(begin) < bytes;
+    };
+    return is_within(stacks_.get(), threads_.size() * kStackBytes) ||
+           is_within(threads_.data(), threads_.size() * sizeof(Thread)) || is_within(this, sizeof *this) ||
+           is_within(&watched, sizeof watched);
+  }
+
   static constexpr size_t kStackBytes = 64 * 1024;
 
   void wait(Thread::State barrier) {
+    const Unwatched unwatched;
     thread->state = barrier;
     swapcontext(&thread->context, &scheduler_);
   }
 
   static void body() {
+    if (running->shows_races_) watched = running;
     try {
       running->kernel_();
     } catch (...) { running->failure_ = std::current_exception(); }
+    watched = nullptr;
     running->thread->state = Thread::State::done;
   }
 
@@ -126,12 +176,15 @@ class Block {
     if (all(Thread::State::done)) return;
     std::vector<Thread*> woken;
     for (Thread& fiber : threads_) {
-      if (fiber.state == Thread::State::at_warp_barrier && warp_arrived(fiber)) woken.push_back(&fiber);
+      if (fiber.state != Thread::State::at_warp_barrier || !warp_arrived(fiber)) continue;
+      woken.push_back(&fiber);
+      if (fiber.mask >> fiber.lane() == 1) races_.pass_warp_barrier(fiber.number - fiber.lane(), fiber.mask);
     }
     if (woken.empty() && all(Thread::State::at_block_barrier)) {
       for (Thread& fiber : threads_) {
         if (fiber.state != Thread::State::done) woken.push_back(&fiber);
       }
+      races_.pass_block_barrier();
     }
     if (woken.empty()) throw std::logic_error("threads wait for others that never come");
     for (Thread* fiber : woken) fiber->state = Thread::State::ready;
@@ -148,15 +201,17 @@ class Block {
     return true;
   }
 
+  const bool shows_races_;
   std::function<void()> kernel_;
   std::vector<Thread> threads_;
   std::unique_ptr<std::byte[]> stacks_;
   ucontext_t scheduler_;
   std::exception_ptr failure_;
+  RaceDetector races_;
 };
 
-inline void launch(Dim3 grid, Dim3 block, const std::function<void()>& kernel) {
-  Block runner(grid, block, kernel);
+inline void launch(Dim3 grid, Dim3 block, const std::function<void()>& kernel, bool shows_races = true) {
+  Block runner(grid, block, kernel, shows_races);
   for (unsigned z = 0; z < grid.z; ++z) {
     for (unsigned y = 0; y < grid.y; ++y) {
       for (unsigned x = 0; x < grid.x; ++x) runner.run({x, y, z});
@@ -173,7 +228,11 @@ struct Launch {
     if (blocks < 0 || blocks > INT32_MAX || threads == 0 || threads > 1024 || threads % 32 != 0) {
       throw std::logic_error("a launch that a GPU refuses, or an incomplete warp");
     }
-    launch({static_cast<unsigned>(blocks)}, {threads}, [&] { kernel(arguments...); });
+    // A run launches the same again and again.
+    constexpr int kWatched = 4;
+    static std::map<std::tuple<void (*)(Parameters...), int64_t, unsigned>, int> launches;
+    const bool shows_races = ++launches[{kernel, blocks, threads}] <= kWatched;
+    launch({static_cast<unsigned>(blocks)}, {threads}, [&] { kernel(arguments...); }, shows_races);
   }
 
   template <class Kernel>
@@ -217,7 +276,5 @@ T __shfl_xor_sync(uint32_t mask, T value, unsigned lanes) {
 }
 template <class T>
 T atomicAdd(T* address, T value) {
-  const T before = *address;
-  *address = before + value;
-  return before;
+  return gpt::emulation::Block::running->add_atomically(address, value);
 }

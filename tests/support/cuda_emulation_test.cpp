@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <numeric>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 namespace gpt {
@@ -49,16 +52,85 @@ __global__ void reverse_kernel(int* values) {
   values[threadIdx.x] = copy[blockDim.x - 1 - threadIdx.x];
 }
 
-TEST(CudaEmulation, ShowsAMissingBarrier) {
+TEST(CudaEmulation, ABarrierOrdersABlock) {
   std::vector<int> expected(64), values(64);
   std::iota(expected.rbegin(), expected.rend(), 1);
   std::iota(values.begin(), values.end(), 1);
   launch({1}, {64}, [&] { reverse_kernel<true>(values.data()); });
   EXPECT_EQ(values, expected);
-  std::iota(values.begin(), values.end(), 1);
-  launch({1}, {64}, [&] { reverse_kernel<false>(values.data()); });
-  EXPECT_NE(values, expected);
 }
+
+#ifdef GPT_SHOWS_RACES
+// What the kernel throws when it has a race.
+std::string race_of(unsigned blocks, unsigned threads, const std::function<void()>& kernel) {
+  try {
+    launch({blocks}, {threads}, kernel);
+  } catch (const std::logic_error& error) { return error.what(); }
+  return "";
+}
+
+TEST(CudaEmulation, ShowsARaceForSharedMemory) {
+  std::vector<int> values(64);
+  EXPECT_EQ(race_of(2, 64, [&] { reverse_kernel<true>(values.data()); }).substr(0, 24), "a race for global memory");
+  EXPECT_EQ(race_of(1, 64, [&] { reverse_kernel<true>(values.data()); }), "");
+  EXPECT_EQ(race_of(1, 64, [&] { reverse_kernel<false>(values.data()); }).substr(0, 24), "a race for shared memory");
+}
+
+TEST(CudaEmulation, ShowsARaceThatGivesTheRightResult) {
+  std::vector<int> values(64);
+  // All write the same value.
+  EXPECT_EQ(
+      race_of(1, 64, [&] { values[0] = 1; }),
+      "a race for global memory: thread 0 of block 0 writes and thread 1 of block 0 writes the same bytes, and nothing orders "
+      "them");
+  // Blocks have no order, though they run one after another here.
+  EXPECT_NE(race_of(2, 32,
+                    [&] {
+                      if (threadIdx.x == 0) values[blockIdx.x] = values[0];
+                    }),
+            "");
+  // The other warp may still read what is written for the next round.
+  const auto rounds = [&](bool waits) {
+    return race_of(1, 64, [&, waits] {
+      __shared__ int of_round;
+      for (int round = 0; round < 2; ++round) {
+        if (threadIdx.x == 0) of_round = round;
+        __syncthreads();
+        values[threadIdx.x] = of_round;
+        if (waits) __syncthreads();
+      }
+    });
+  };
+  EXPECT_EQ(rounds(true), "");
+  EXPECT_NE(rounds(false), "");
+}
+
+TEST(CudaEmulation, WarpsOrderTheirOwnLanesAlone) {
+  std::vector<unsigned> heard(64);
+  const auto neighbour = [&](unsigned threads, unsigned distance) {
+    return race_of(1, threads, [&, distance] {
+      __shared__ unsigned numbers[64];
+      numbers[threadIdx.x] = threadIdx.x;
+      __syncwarp();
+      heard[threadIdx.x] = numbers[threadIdx.x ^ distance];
+    });
+  };
+  EXPECT_EQ(neighbour(64, 1), "");
+  EXPECT_NE(neighbour(64, 32), "");
+}
+
+TEST(CudaEmulation, ConcurrentAdditionsAreNoRace) {
+  int sum = 0;
+  EXPECT_EQ(race_of(2, 64, [&] { atomicAdd(&sum, 1); }), "");
+  EXPECT_EQ(sum, 128);
+  EXPECT_NE(race_of(2, 64,
+                    [&] {
+                      atomicAdd(&sum, 1);
+                      if (threadIdx.x == 0) sum = 0;
+                    }),
+            "");
+}
+#endif
 
 TEST(CudaEmulation, ShufflesWithinAWidthAndAcrossAnXor) {
   std::vector<unsigned> down(64), across(64);
