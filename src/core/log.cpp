@@ -82,7 +82,7 @@ class Log {
     if (kind == Kind::warning && has_others_) warnings_.emplace(message);
     const std::string text = rank_ > 0 ? fmt::format("rank {}: {}", rank_, shown(kind, message)) : shown(kind, message);
     const std::string erase = status_.empty() ? "" : kEraseLine;
-    print(erase + coloured(kind) + (terminal_ ? fitted(kind, text, printable(shortened)) : text) + "\n" +
+    print(erase + coloured(kind) + (is_terminal() ? fitted(kind, text, printable(shortened)) : text) + "\n" +
               drawn_status(),
           1 + std::count(text.begin(), text.end(), '\n'));
     const std::string line = prefix_of(kind).text + text;
@@ -103,7 +103,7 @@ class Log {
 
   void status(std::string_view text) {
     const std::lock_guard lock(mutex_);
-    if (rank_ > 0 || !terminal_ || (text.empty() && status_.empty())) return;
+    if (rank_ > 0 || !is_terminal() || (text.empty() && status_.empty())) return;
     status_ = printable(text);
     if (status_.empty()) {
       print(kEraseLine, 0);
@@ -119,7 +119,8 @@ class Log {
     return output::flush_errors(wait);
   }
 
-  bool terminal() const { return terminal_; }
+  // Asked each time: standard error may become another file.
+  static bool is_terminal() { return terminal_columns(STDERR_FILENO) > 0; }
 
   void of_rank(int64_t rank, int64_t size, std::function<void(const std::string& warning)> forward) {
     rank_ = rank;
@@ -162,13 +163,13 @@ class Log {
     const std::string note =
         fmt::format("{} missing here, because nothing read {}",
                     missing_ == 1 ? "1 line is" : with_commas(missing_) + " lines are", missing_ == 1 ? "it" : "them");
-    return (terminal_ ? kEraseLine : "") + coloured(Kind::warning) + note +
+    return (is_terminal() ? kEraseLine : "") + coloured(Kind::warning) + note +
            (file_name_.empty() ? "\n" : fmt::format("; {} has {}\n", file_name_, missing_ == 1 ? "it" : "them"));
   }
 
   std::string coloured(Kind kind) const {
     const auto [text, colour] = prefix_of(kind);
-    return has_colours_ && *colour ? fmt::format("{}{}{}", colour, text, kPlain) : text;
+    return *colour && is_terminal() && colours_wanted() ? fmt::format("{}{}{}", colour, text, kPlain) : text;
   }
 
   // What fits, or else what is broken between words, where the terminal would do that within one.
@@ -205,8 +206,6 @@ class Log {
   std::function<void(const std::string& warning)> forward_;
   std::set<std::string, std::less<>> warnings_;  // that have been given, where there are others
   std::vector<KeptWarning> kept_;
-  const bool terminal_ = terminal_columns(STDERR_FILENO) > 0;
-  const bool has_colours_ = terminal_ && colours_wanted();
   spdlog::logger file_;
   std::string file_name_, status_;
   int64_t missing_ = 0;  // lines that standard error did not take
@@ -228,7 +227,7 @@ void error(std::string_view message) { instance().write(Kind::error, message); }
 void open_file(const std::string& path) { instance().open_file(path); }
 void status(std::string_view text) { instance().status(text); }
 bool flush(output::Wait wait) { return instance().flush(wait); }
-bool is_terminal() { return instance().terminal(); }
+bool is_terminal() { return Log::is_terminal(); }
 void of_rank(int64_t rank, int64_t size, std::function<void(const std::string& warning)> forward) {
   instance().of_rank(rank, size, std::move(forward));
 }

@@ -69,6 +69,13 @@ std::vector<at::Tensor>& DividedGradients::sums_of(size_t segment) {
   return slot;
 }
 
+int64_t DividedGradients::bytes() const {
+  size_t bytes = 0;
+  for (const auto& [slot, sums] : sums_)
+    for (const at::Tensor& sum : sums) bytes += sum.nbytes();
+  return static_cast<int64_t>(bytes);
+}
+
 void DividedGradients::finish() {
   for (; round_ < lanes_; ++round_) {  // which nobody had
     for (size_t segment = 0; segment < segments_.size(); ++segment)

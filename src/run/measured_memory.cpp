@@ -14,10 +14,8 @@ std::optional<MemoryUse> memory_at_peak(const State& state, const TrainStep& ste
   const auto peak = static_cast<double>(peak_tensor_bytes(state.model.device())),
              kept = step.kept_bytes() == 0 ? peak : static_cast<double>(step.kept_bytes());
   if (peak == 0) return std::nullopt;
-  const Parameters& parameters = state.model.parameters();
-  MemoryUse use{.weights = static_cast<double>(parameters.value_bytes()),
-                .gradients = static_cast<double>(c10::elementSize(parameters[0].gradient_type())) *
-                             static_cast<double>(parameters.layout().trained_size),
+  MemoryUse use{.weights = static_cast<double>(state.model.parameters().value_bytes()),
+                .gradients = static_cast<double>(step.gradient_bytes()),
                 .optimizer = static_cast<double>(state.optimizer->bytes().device),
                 .teacher = step.teacher() ? step.teacher()->bytes() : 0,
                 .data = static_cast<double>(state.loader.device_bytes()),

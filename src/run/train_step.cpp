@@ -90,6 +90,13 @@ void TrainStep::set_micro_batch(double share, int64_t first_sample) {
   if (dropout_place_.defined()) fill(dropout_place_.select(0, 1), known_first_sample_, first_sample);
 }
 
+int64_t TrainStep::gradient_bytes() const {
+  if (divided_) return divided_->bytes();
+  const Parameters& parameters = model_.parameters();
+  const auto of_each = static_cast<int64_t>(c10::elementSize(parameters[0].gradient_type()));
+  return std::ssize(has_accumulated_) * parameters.layout().trained_size * of_each;
+}
+
 void TrainStep::set_lane(size_t lane) {
   lane_ = lane;
   if (!divided_) model_.parameters().use_lane(lane);

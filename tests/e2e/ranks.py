@@ -14,6 +14,7 @@ def begin(test, folder, text, **options):
     run = subprocess.Popen(programs.command("gpt-train", *programs.flags(merged)), stdin=subprocess.DEVNULL,
                            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     test.addCleanup(run.stderr.close)
+    test.addCleanup(run.wait)
     test.addCleanup(run.kill)
     return run
 

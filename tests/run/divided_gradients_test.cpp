@@ -109,12 +109,15 @@ TEST_F(DividedGradientsTest, RoundsOfAllProcessesAddUp) {
     compute_round(10);
     divided->finish();
     double sum = 0;
+    int64_t own = 0;
     for (const FlatSpan& span : division.spans(parameters.rows(), parameters.layout())) {
       const at::Tensor part = parameters.gradients_of(span);
+      own += part.numel();
       EXPECT_LE(part.max().item<double>(), 2 * (1 + 10) + 2 * (1 + 10));  // the table's twice
       sum += part.eq(2 * (1 + 10)).sum().item<double>();
     }
     EXPECT_GT(sum, 0.49 * static_cast<double>(parameters.count() - 128 * 384)) << "half of what is not the table's";
+    EXPECT_EQ(divided->bytes(), own * 4);
   }
 }
 

@@ -26,6 +26,7 @@ class DividedGradients {
   void end_round(bool has_gradients);  // the backward pass has ended; or there was none, which counts as zeros
   // All rounds of the update have ended: then Parameters::gradients_of() says the sum of this process's spans.
   void finish();
+  int64_t bytes() const;  // of the sums
 
  private:
   void send(size_t segment, bool has_gradients);

@@ -59,6 +59,7 @@ class TrainStep {
 
   // The most that tensors took after a forward pass, since the first update found all buffers; 0: not known.
   int64_t kept_bytes() const { return kept_bytes_; }
+  int64_t gradient_bytes() const;  // of all lanes of this process, or of what it has of the sums
   const Teacher* teacher() const { return teacher_; }
   const Division& division() const { return division_; }
   bool is_recorded() const { return recorder_.records(); }  // false once recording has failed
