@@ -9,6 +9,7 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -63,8 +64,8 @@ KERNELS = {
     "judge_kernel": Kernel("9 scalars, and for spikes a window", wide="scalars, by one thread, and a window of a thousand values at most"),
     "norm_of_parts_kernel": Kernel("1 of the parts", "0", "a part for each block of the kernel before, which no other block can add to",
                                    wide="one block reads a value for each of the others"),
-    "adamw_kernel": Kernel("7, with 16-bit copies 8", wide="all"),
-    "muon_direction_kernel": Kernel("4", wide="all"),
+    "adamw_kernel": Kernel("7, with 16-bit copies 8", wide="all", alone=7),  # rate and counts; scales of both 8-bit moments
+    "muon_direction_kernel": Kernel("4", wide="all", alone=3),  # two factors; the scale of the 8-bit moment
     "muon_update_kernel": Kernel("3, with 16-bit copies 4", wide="all"),
     "token_gather_kernel": Kernel("4", "3", "a token is an input and the target before it; the second read comes from the L1 cache",
                                   wide="windows begin at any token, and a batch has few"),
@@ -95,7 +96,18 @@ def compile_kernels(directory, source, words, architecture):
         result = subprocess.run(command, cwd=directory, capture_output=True, text=True)
         if result.returncode:
             sys.exit(f"{source.name} does not compile for sm_{architecture}:\n{result.stderr}")
-        return with_accesses(compiler_facts(result.stderr), next(pathlib.Path(folder).glob("*.ptx")).read_text())
+        kernels = with_bounds(compiler_facts(result.stderr), next(pathlib.Path(folder).glob("*.ptx")).read_text())
+        return with_accesses(kernels, instructions(words, f"{folder}/out.cubin"))
+
+
+def instructions(words, binary):
+    """What the device executes (SASS), as text."""
+    libraries = [re.sub(r"/torch/include.*", "", word) for word in words if "/torch/include" in word]
+    found = [shutil.which("cuobjdump"), *(f"{folder}/triton/backends/nvidia/bin/cuobjdump" for folder in libraries)]
+    program = next((path for path in found if path and os.path.exists(path)), None)
+    if not program:
+        sys.exit("cuobjdump is not here, which reads what was compiled: run ./scripts/setup.sh --tests")
+    return subprocess.run([program, "-sass", binary], capture_output=True, text=True, check=True).stdout
 
 
 def compiler_facts(log):
@@ -114,15 +126,22 @@ def compiler_facts(log):
     return kernels
 
 
-def with_accesses(kernels, ptx):
-    """The same with the block's bound and the numbers of wide and of all accesses to global memory."""
+def with_bounds(kernels, ptx):
+    """The same with the most threads of a block."""
     for body in re.split(r"(?=\.entry )", ptx)[1:]:
-        facts = kernels[re.match(r"\.entry (\w+)", body)[1]]
         bound = re.search(r"\.maxntid (\d+)", body)
-        facts["block"] = int(bound[1]) if bound else DEFAULT_BLOCK
-        for kind in ("ld", "st"):
-            accesses = re.findall(rf"\b{kind}\.global[.\w]*", body)
-            facts[kind] = sum(".v4." in access for access in accesses), len(accesses)
+        kernels[re.match(r"\.entry (\w+)", body)[1]]["block"] = int(bound[1]) if bound else DEFAULT_BLOCK
+    return kernels
+
+
+def with_accesses(kernels, sass):
+    """The same with the numbers of wide and of all accesses to global memory, and of those to a thread's own."""
+    for body in re.split(r"Function : ", sass)[1:]:
+        facts = kernels[body.split(maxsplit=1)[0]]
+        of_kind = {kind: re.findall(rf"\b{kind}\.[.\w]*", body) for kind in ("LDG", "STG", "LDL", "STL")}
+        for kind in ("LDG", "STG"):
+            facts[kind] = sum("128" in access.split(".") for access in of_kind[kind]), len(of_kind[kind])
+        facts["local"] = len(of_kind["LDL"]) + len(of_kind["STL"])
     return kernels
 
 
@@ -142,18 +161,18 @@ def readable(name):
 
 
 def is_wide(kernel, name, kind):
-    return kernel.wide == "all" or kernel.wide == "loads" and kind == "ld" or kernel.wide == "aligned" and "Lb1E" in name
+    return kernel.wide == "all" or kernel.wide == "loads" and kind == "LDG" or kernel.wide == "aligned" and "Lb1E" in name
 
 
 def faults(name, kernel, facts):
     if facts["spilled"]:
         yield "registers spill"
-    if facts["stack"]:
+    if facts["stack"] or facts["local"]:
         yield "an array lies in memory instead of registers"
-    for kind, alone in (("ld", kernel.alone), ("st", 0)):
+    for kind, alone in (("LDG", kernel.alone), ("STG", 0)):
         wide, count = facts[kind]
         if is_wide(kernel, name, kind) and 2 * wide < count - alone:
-            yield f"{'loads' if kind == 'ld' else 'stores'} of 16 bytes are less than half"
+            yield f"{'loads' if kind == 'LDG' else 'stores'} of 16 bytes are less than half"
 
 
 def compiled(commands, architectures):
@@ -172,7 +191,7 @@ def report(architecture, kernels):
         short = readable(name)
         found.add(short.partition("<")[0])
         kernel = KERNELS.get(short.partition("<")[0], Kernel("?"))
-        loads, stores = (f"{wide} of {all}" for wide, all in (facts["ld"], facts["st"]))
+        loads, stores = (f"{wide} of {all}" for wide, all in (facts["LDG"], facts["STG"]))
         print(f"{short:60} {facts['registers']:9}  {facts['shared']:6}  {facts['spilled']:7}  {loads:>13}  {stores:>6}  {facts['block']:7}"
               f"  {occupancy(facts, architecture):8}%  {kernel.moves}{kernel.least and f'; least {kernel.least}'}")
         for fault in faults(name, kernel, facts):

@@ -4,7 +4,7 @@
 # to or from memory beside the least possible, which whoever writes a kernel enters in kernel_report.py. No GPU is needed. It fails where a
 # kernel spills, has no such entry, or is for aligned tensors and less than half of its loads or stores have 16 bytes.
 #
-# usage: scripts/kernel_report.sh [ARCHITECTURE...]     for example 80 90, which is the default; it needs a build with --cuda
+# usage: scripts/kernel_report.sh [ARCHITECTURE...]     for example 80 90, which is the default; it needs set-up with --cuda --tests
 set -euo pipefail
 source "$(dirname "$0")/steps.sh"
 
