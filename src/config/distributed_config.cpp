@@ -25,6 +25,15 @@ std::vector<Option> options(DistributedConfig& c) {
        .min = 1,
        .max = kMostProcesses,
        .safe_on_resume = true},
+      {.name = "pipeline_parallel",
+       .target = &c.pipeline_parallel,
+       .help =
+           "how many processes have the blocks of the model between them, as stages one behind the other: each keeps the weights, gradients "
+           "and optimizer's state of its own blocks, and micro-batches go through the stages one after the other, so that an update should "
+           "have several times as many; 1 = every process has all blocks",
+       .min = 1,
+       .max = kMostProcesses,
+       .safe_on_resume = true},
       {.name = "lanes",
        .target = &c.lanes,
        .help =

@@ -5,6 +5,7 @@
 #include <initializer_list>
 
 #include "gpt/config/load.h"
+#include "gpt/config/pipeline_parallel.h"
 #include "gpt/config/tensor_parallel.h"
 #include "gpt/config/value.h"
 #include "gpt/core/error.h"
@@ -280,6 +281,8 @@ void validate_distributed(const Config& config, const Faults& faults) {
   const TrainingConfig& t = config.training;
   if (const std::string why = tensor_parallel_obstacle(config); !why.empty())
     faults.fail({"distributed.tensor_parallel"}, why);
+  if (const std::string why = pipeline_parallel_obstacle(config); !why.empty())
+    faults.fail({"distributed.pipeline_parallel"}, why);
   const auto is_power_of_two = [](int64_t n) { return (n & (n - 1)) == 0; };
   if (!is_power_of_two(d.lanes)) {
     faults.fail({"distributed.lanes"}, fmt::format("lanes must be a power of two, got {}; set it to {}", d.lanes,
@@ -337,9 +340,9 @@ void validate_distributed(const Config& config, const Faults& faults) {
     faults.fail({d.lanes > groups ? "distributed.lanes" : "distributed.processes", "training.batch_size"},
                 fmt::format("an update has {}, too few for {} {}: raise batch_size or total_batch_size",
                             plural(sequences, "sequence"), parts,
-                            d.lanes > groups         ? "lanes"
-                            : d.tensor_parallel == 1 ? "processes"
-                                                     : "groups of processes"));
+                            d.lanes > groups           ? "lanes"
+                            : d.model_processes() == 1 ? "processes"
+                                                       : "groups of processes"));
   }
 }
 

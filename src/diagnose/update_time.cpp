@@ -19,7 +19,7 @@ namespace {
 std::optional<plan::Trial> try_update(const UpdateFacts& facts, const Config& config) {
   constexpr double kTrialSeconds = 5;
   plan::ActivationForm whole = facts.form;
-  whole.model_parts = 1;  // a part of a model is not tried alone
+  whole.model_parts = whole.stages = 1;  // a part of a model is not tried alone
   const auto largest = plan::largest_batch_size(config.model, config.training, whole, facts.free_memory);
   if (!largest) return std::nullopt;
   return plan::try_steps({config, *facts.corpus, facts.device, facts.precision}, facts.product_speed, *largest,
@@ -30,11 +30,14 @@ std::optional<plan::Trial> try_update(const UpdateFacts& facts, const Config& co
 void add_processes(double one, const std::string& source, const plan::Transfer& transfer, int64_t cores,
                    plan::ProcessesPlan& several, plan::StepTime& step) {
   several.one = one;
-  several.computing = plan::seconds_together(step.seconds / static_cast<double>(several.model_parts), several.processes,
-                                             several.threads, cores);
+  const double of_part = step.seconds * several.slowest_stage / static_cast<double>(several.model_parts);
+  several.computing =
+      plan::seconds_together(of_part, several.processes, several.threads, cores) / (1 - several.bubble());
   several.sending = several.sent / transfer.bytes_per_second;
   several.computing_source =
-      several.model_parts == 1 ? source : fmt::format("{}, and divided by {}", source, several.model_parts);
+      several.stages > 1 ? fmt::format("{} as a whole; this is the slowest stage's part, and its waiting", source)
+      : several.model_parts == 1 ? source
+                                 : fmt::format("{}, and divided by {}", source, several.model_parts);
   several.sending_source = transfer.source;
   step.seconds = several.seconds();
   step.source += fmt::format(", with {} of sending between {} processes", format_short_duration(several.sending),

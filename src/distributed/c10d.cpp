@@ -68,7 +68,7 @@ class C10d : public Communicator {
   int64_t rank() const override { return ranks_.rank; }
   int64_t size() const override { return ranks_.size; }
   int64_t bytes_sent() const override { return sums_.bytes_sent() + bytes_broadcast_ + bytes_exchanged_; }
-  double seconds_waited() const override { return sums_.seconds_waited(); }
+  double seconds_waited() const override { return sums_.seconds_waited() + seconds_waited_; }
 
   void begin_sum(const at::Tensor& x, at::ScalarType wire) override { sums_.begin_sum(x, wire); }
   void begin_sum_of_part(const at::Tensor& x, at::ScalarType wire, const Arrival& arrival, int64_t owner) override {
@@ -78,11 +78,15 @@ class C10d : public Communicator {
   void finish() override { sums_.finish(); }
 
   void broadcast(const at::Tensor& x) override {
-    TORCH_CHECK(x.is_contiguous(), "broadcast: the tensor must be contiguous");
-    if (x.numel() == 0) return;
-    std::vector<at::Tensor> tensors{x.detach().view({-1}).view(at::kByte)};  // so that every type can be sent
-    if (ranks_.is_first()) bytes_broadcast_ += static_cast<int64_t>(x.nbytes());
-    collectives_.wait_on_host(collectives_.begin([&] { return collectives_.backend_of(x).broadcast(tensors); }), x);
+    if (x.numel() > 0) collectives_.wait_on_host(broadcast_from(0, x), x);
+  }
+
+  std::function<void()> begin_broadcast(const at::Tensor& x, int64_t from) override {
+    return [this, x, work = broadcast_from(from, x)] {
+      const auto begin = std::chrono::steady_clock::now();
+      collectives_.wait(work, x);
+      seconds_waited_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    };
   }
 
   void exchange(const at::Tensor& received, const std::vector<int64_t>& from, const at::Tensor& sent,
@@ -109,12 +113,22 @@ class C10d : public Communicator {
   }
 
  private:
+  Work broadcast_from(int64_t rank, const at::Tensor& x) {
+    TORCH_CHECK(x.is_contiguous(), "broadcast: the tensor must be contiguous");
+    std::vector<at::Tensor> tensors{x.detach().view({-1}).view(at::kByte)};  // so that every type can be sent
+    if (ranks_.rank == rank) bytes_broadcast_ += static_cast<int64_t>(x.nbytes());
+    c10d::BroadcastOptions options;
+    options.rootRank = rank;
+    return collectives_.begin([&] { return collectives_.backend_of(x).broadcast(tensors, options); });
+  }
+
   const Ranks ranks_;
   const std::function<std::shared_ptr<Communicator>()> make_another_;
   const Collectives collectives_;
   Sums sums_;
   std::vector<std::shared_ptr<Communicator>> others_;
   int64_t bytes_broadcast_ = 0, bytes_exchanged_ = 0;
+  double seconds_waited_ = 0;  // for what was broadcast
 };
 
 using StorePointer = c10::intrusive_ptr<c10d::Store>;

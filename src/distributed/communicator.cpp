@@ -18,6 +18,9 @@ class Alone : public Communicator {
   void begin_gather(const at::Tensor&, int64_t) override {}
   void finish() override {}
   void broadcast(const at::Tensor&) override {}
+  std::function<void()> begin_broadcast(const at::Tensor&, int64_t) override {
+    return [] {};
+  }
   std::function<void()> begin_largest(const at::Tensor&) override {
     return [] {};
   }
@@ -34,14 +37,25 @@ class Alone : public Communicator {
 
 std::shared_ptr<Communicator> alone() { return std::make_shared<Alone>(); }
 
-Mesh no_mesh() { return {alone(), alone(), alone()}; }
+std::vector<const Communicator*> Mesh::communicators() const {
+  const auto& [stages, ends, before, after] = pipeline;
+  std::vector<const Communicator*> found;
+  for (const auto& each :
+       {all, data, tensor, stages, ends, before.forward, before.backward, after.forward, after.backward})
+    if (std::find(found.begin(), found.end(), each.get()) == found.end()) found.push_back(each.get());
+  return found;
+}
 
 int64_t Mesh::bytes_sent() const {
-  return all->bytes_sent() + (data == all ? 0 : data->bytes_sent()) + tensor->bytes_sent();
+  int64_t bytes = 0;
+  for (const Communicator* each : communicators()) bytes += each->bytes_sent();
+  return bytes;
 }
 
 double Mesh::seconds_waited() const {
-  return all->seconds_waited() + (data == all ? 0 : data->seconds_waited()) + tensor->seconds_waited();
+  double seconds = 0;
+  for (const Communicator* each : communicators()) seconds += each->seconds_waited();
+  return seconds;
 }
 
 bool Communicator::is_any(bool own) {

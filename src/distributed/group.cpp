@@ -134,15 +134,30 @@ struct Group::Impl {
     return connect({.rank = (ranks.rank - first) / step, .size = count}, store_of, device, own_address(ranks), *watch);
   }
 
-  void arrange(int64_t tensor) {
+  void arrange(int64_t tensor, int64_t stages) {
     constexpr std::chrono::seconds kToConnect(60);
     const auto before = store->getTimeout();
     store->setTimeout(kToConnect);
-    const int64_t column = ranks.rank % tensor;
+    const int64_t of_stage = ranks.size / stages, place = ranks.rank % of_stage, column = place % tensor;
     mesh.tensor = connect_some("tensor", ranks.rank - column, 1, tensor);
-    mesh.data = connect_some("data", column, tensor, ranks.size / tensor);
+    mesh.data = connect_some("data", ranks.rank - place + column, tensor, of_stage / tensor);
+    if (stages > 1) connect_stages(place, of_stage, stages);
     await_all("arranged");
     store->setTimeout(before);
+  }
+
+  // `first`: the process of the first stage; those of the next ones are `step` apart.
+  void connect_stages(int64_t first, int64_t step, int64_t stages) {
+    constexpr int64_t kBoth = 2;
+    Pipeline& pipeline = mesh.pipeline;
+    pipeline.stages = connect_some("stages", first, step, stages);
+    const auto boundary_behind = [&](int64_t rank) {
+      return Boundary{connect_some("forward", rank, step, kBoth), connect_some("backward", rank, step, kBoth)};
+    };
+    if (!pipeline.is_first()) pipeline.before = boundary_behind(ranks.rank - step);
+    if (!pipeline.is_last()) pipeline.after = boundary_behind(ranks.rank);
+    if (pipeline.is_first() || pipeline.is_last())
+      pipeline.ends = connect_some("ends", first, step * (stages - 1), kBoth);
   }
 
   void meet(std::chrono::duration<double> timeout) {
@@ -161,12 +176,15 @@ struct Group::Impl {
   }
 };
 
-void require_mesh(int64_t processes, int64_t tensor) {
-  if (processes % tensor == 0) return;
-  throw Error(ExitCode::config,
-              fmt::format("distributed.tensor_parallel: {} does not divide {}; start {}, or set tensor_parallel to 1",
-                          tensor, processes == 1 ? "one process" : fmt::format("{} processes", processes),
-                          nearest_multiples(processes, tensor) + " processes"));
+void require_mesh(int64_t processes, const DistributedConfig& config) {
+  for (const auto& [key, parts] : {std::pair{"tensor_parallel", config.tensor_parallel},
+                                   std::pair{"pipeline_parallel", config.pipeline_parallel}}) {
+    if (processes % parts == 0) continue;
+    throw Error(ExitCode::config,
+                fmt::format("distributed.{}: {} does not divide {}; start {}, or set {} to 1", key, parts,
+                            processes == 1 ? "one process" : fmt::format("{} processes", processes),
+                            nearest_multiples(processes, parts) + " processes", key));
+  }
 }
 
 Group::Group(const Ranks& ranks, at::Device device, const std::string& folder, double timeout)
@@ -193,9 +211,10 @@ const Ranks& Group::ranks() const { return impl_->ranks; }
 const std::shared_ptr<Communicator>& Group::communicator() const { return impl_->mesh.all; }
 const Mesh& Group::mesh() const { return impl_->mesh; }
 
-void Group::arrange(int64_t tensor) {
-  require_mesh(ranks().size, tensor);
-  if (tensor > 1) impl_->arrange(tensor);
+void Group::arrange(int64_t tensor, int64_t stages) {
+  TORCH_CHECK(ranks().size % (tensor * stages) == 0, "Group: ", tensor, " times ", stages, " must divide ",
+              ranks().size);
+  if (tensor * stages > 1) impl_->arrange(tensor, stages);
 }
 
 std::string Group::from(int64_t rank, const std::string& name, const std::string& text) const {

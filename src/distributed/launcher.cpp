@@ -191,11 +191,11 @@ std::optional<int64_t> processes_after(const std::vector<Ending>& endings, const
   if (least >= before) return before;
   int64_t count = before - std::count_if(endings.begin(), endings.end(), is_lost);
   const auto fits = [&config](int64_t processes) {
-    const int64_t groups = processes / config.tensor_parallel;
-    return groups > 0 && processes % config.tensor_parallel == 0 && (config.lanes == 1 || config.lanes % groups == 0);
+    const int64_t groups = processes / config.model_processes();
+    return groups > 0 && processes % config.model_processes() == 0 && (config.lanes == 1 || config.lanes % groups == 0);
   };
   while (count > least && !fits(count)) --count;
-  if (count % config.tensor_parallel != 0) return std::nullopt;
+  if (count % config.model_processes() != 0) return std::nullopt;
   return count >= std::max<int64_t>(1, least) ? std::optional(count) : std::nullopt;
 }
 

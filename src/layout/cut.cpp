@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "gpt/layout/stages.h"
+
 namespace gpt {
 namespace {
 
@@ -29,6 +31,17 @@ void set_cut(ParameterRow& row, size_t dim, Pieces pieces) {
   for (const RowCut::Piece& piece : row.cut->pieces) row.shape[dim] += piece.length;
 }
 
+std::vector<ParameterRow> rows_of_stage(std::vector<ParameterRow> rows, const ModelConfig& model,
+                                        const ModelPart& part) {
+  const LayerSpan own = stages_of(model, part.stages)[static_cast<size_t>(part.stage)];
+  std::erase_if(rows, [&](const ParameterRow& row) {
+    if (row.layer < 0) return !part.is_first_stage() && !(part.is_last_stage() && !row.tied_name.empty());
+    if (row.layer == model.n_layer) return !part.is_last_stage();
+    return row.layer < own.begin || row.layer >= own.end;
+  });
+  return rows;
+}
+
 }  // namespace
 
 FlatSpan vocabulary_rows(int64_t padded, const ModelPart& part) {
@@ -36,6 +49,7 @@ FlatSpan vocabulary_rows(int64_t padded, const ModelPart& part) {
 }
 
 std::vector<ParameterRow> cut(std::vector<ParameterRow> rows, const ModelConfig& model, const ModelPart& part) {
+  if (part.stages > 1) rows = rows_of_stage(std::move(rows), model, part);
   if (part.size == 1) return rows;
   for (ParameterRow& row : rows) {
     switch (row.role) {

@@ -6,20 +6,22 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <tuple>
 #include <utility>
 
+#include "cached_texts.h"
 #include "gpt/device/device.h"
 #include "gpt/layout/freeze.h"
 #include "gpt/model/gradient_mark.h"
 #include "gpt/model/recompute.h"
 #include "gpt/ops/aten.h"
-#include "gpt/ops/cached_attention.h"
 #include "gpt/ops/classifier.h"
 #include "gpt/ops/fused.h"
 #include "gpt/ops/part.h"
@@ -82,62 +84,11 @@ at::Tensor joined(const ops::Normalization& norm, const Stream& stream, const Pa
   return stream.x + stream.branch;
 }
 
-// Texts in neighbouring slots of equal length, which go on with equally many tokens: attention computes them together.
-struct CachedTexts {
-  int64_t slot, count;   // the first of so many slots
-  int64_t past, tokens;  // of each text: what its slot holds, and what comes
-  int64_t first;         // the row of the first of these tokens
-};
-
-// The texts that a pass goes on with, as attention computes them.
-struct TextsOfPass {
-  std::vector<ops::CachedTokens> few;  // on a CPU: those of few tokens, whatever their lengths
-  std::vector<CachedTexts> groups;     // all others
-};
-
-TextsOfPass arranged(std::span<const NextTokens> texts, const KvCache& cache) {
-  TextsOfPass arranged;
-  int64_t first = 0;
-  for (const auto& [slot, ids] : texts) {
-    TORCH_CHECK(slot >= 0 && slot < std::ssize(cache.lengths) && !ids.empty(), "GPT: ", ids.size(), " tokens for slot ",
-                slot, " of a cache of ", cache.lengths.size());
-    const int64_t past = cache.lengths[static_cast<size_t>(slot)], tokens = std::ssize(ids);
-    TORCH_CHECK(past + tokens <= cache.capacity(), "GPT: the cache holds ", past, " of ", cache.capacity(),
-                " positions, no room for ", tokens, " more");
-    CachedTexts* const last = arranged.groups.empty() ? nullptr : &arranged.groups.back();
-    if (cache.keys.front().is_cpu() && tokens <= ops::kMostFewTokens) {
-      arranged.few.push_back({.slot = slot, .past = past, .count = tokens, .first = first});
-    } else if (last && slot == last->slot + last->count && past == last->past && tokens == last->tokens &&
-               first == last->first + last->count * tokens) {
-      ++last->count;
-    } else {
-      arranged.groups.push_back({slot, 1, past, tokens, first});
-    }
-    first += tokens;
-  }
-  return arranged;
-}
-
 // The keys and values that one layer has seen so far, and where the next ones go.
 struct LayerCache {
   at::Tensor keys, values;  // (slots, kv heads, capacity, D)
   const TextsOfPass& texts;
 };
-
-// (count, heads, tokens, D) of x (1, tokens of all texts, heads, D).
-at::Tensor of_texts(const at::Tensor& x, const CachedTexts& texts) {
-  return x[0]
-      .narrow(0, texts.first, texts.count * texts.tokens)
-      .unflatten(0, {texts.count, texts.tokens})
-      .transpose(1, 2);
-}
-
-// What of a layer's keys or values these texts look at, the new ones among them: (count, kv heads, past + tokens, D).
-at::Tensor extended(const at::Tensor& cached, const CachedTexts& texts, const at::Tensor& x) {
-  const at::Tensor slots = cached.narrow(0, texts.slot, texts.count);
-  slots.narrow(2, texts.past, texts.tokens).copy_(x);
-  return slots.narrow(2, 0, texts.past + texts.tokens);
-}
 
 struct Attention {
   static constexpr int64_t kLeastQueries = 128;  // that look into a cache at a time: fewer make small products
@@ -284,12 +235,12 @@ struct Block {
 struct GPT::Transformer {
   Parameter wte, wpe;  // (Vp, C); (block_size, C) or empty
   ops::DropoutSpec dropout;
-  std::vector<Block> h;
+  std::vector<Block> h;  // of this stage
   ops::Normalization ln_f;
   Parameter lm_head;         // (Vp, C); the embedding itself where they are tied
   ops::RotaryTables rotary;  // tables for block_size positions; undefined with learned ones
 
-  Transformer(const ModelConfig& config, const Parameters& parameters, int64_t parts) {
+  Transformer(const ModelConfig& config, const Parameters& parameters, const LayerSpan& layers, int64_t parts) {
     using Role = ParameterRole;
     using ops::DropoutKind;
     const auto dropout_at = [&](DropoutKind kind, int64_t layer) {
@@ -310,7 +261,7 @@ struct GPT::Transformer {
     wte = parameters.weight(Role::token_embedding, before);
     wpe = parameters.weight(Role::position_embedding, before);
     dropout = dropout_at(DropoutKind::embedding, before);
-    for (int64_t layer = 0; layer < config.n_layer; ++layer) {
+    for (int64_t layer = layers.begin; layer < layers.end; ++layer) {
       h.push_back({norm(Role::attention_norm, layer),
                    {attention(layer), dropout_at(DropoutKind::attention_out, layer), linear(Role::attention_in, layer),
                     linear(Role::attention_out, layer)},
@@ -329,7 +280,11 @@ struct GPT::Transformer {
     return pass.ops->embedding(ids, wte, wpe, /*offset=*/0, pass.dropout(dropout));  // (B, T, C)
   }
 
-  at::Tensor normalized(const Stream& stream, const Pass& pass) const { return add_norm(ln_f, stream, pass).normed; }
+  // What the head takes; or where the blocks of another stage follow, the stream. Any normalization adds up as the next one would, to the bit.
+  at::Tensor leave(const Stream& stream, const Pass& pass) const {
+    if (ln_f.weight.defined()) return add_norm(ln_f, stream, pass).normed;
+    return stream.branch.defined() ? add_norm(h.back().ln_2, stream, pass).sum : stream.x;
+  }
 
   ops::RotaryTables rotary_to(int64_t length) const {
     if (!rotary.cos.defined()) return {};
@@ -351,9 +306,10 @@ struct GPT::Transformer {
 GPT::GPT(const ModelConfig& config, Parameters parameters, ops::SharedOperators operators, const ModelPart& part)
     : config_(config),
       part_(part),
+      layers_(stages_of(config, part.stages)[static_cast<size_t>(part.stage)]),
       parameters_(std::move(parameters)),
       first_trained_(first_trained_layer(parameters_.rows())),
-      transformer_(std::make_unique<const Transformer>(config, parameters_, part.size)),
+      transformer_(std::make_unique<const Transformer>(config, parameters_, layers_, part.size)),
       operators_(std::move(operators)) {}
 
 GPT::GPT(const ModelConfig& config, at::Device device, const ParameterTypes& types,
@@ -364,22 +320,23 @@ GPT::GPT(const ModelConfig& config, at::Device device, const ParameterTypes& typ
 GPT::GPT(const ModelConfig& config, at::Device device, uint64_t seed, const ParameterTypes& types,
          const std::vector<std::string>& frozen, const ModelPart& part)
     : GPT(config, device, types, frozen, part) {
-  parameters_.draw(seed);
+  parameters_.draw(seed, parameter_table(config, frozen));
 }
 
 GPT::GPT(const ModelConfig& config, at::Device device, const NamedTensors& values, const ParameterTypes& types,
          const std::vector<std::string>& frozen, const ModelPart& part)
     : GPT(config, device, types, frozen, part) {
-  parameters_.copy_from(values);
+  copy_from(values);
 }
 
 GPT::~GPT() = default;
 GPT::GPT(GPT&&) noexcept = default;
 
-at::Tensor GPT::hidden(const at::Tensor& ids, const LossOptions& options) const {
-  TORCH_CHECK(ids.dim() == 2 && ids.size(1) <= config_.block_size, "GPT: ids must be (B, T) with T <= block_size ",
-              config_.block_size, ", got ", ids.sizes());
-  const auto rotary = transformer_->rotary_to(ids.size(1));
+at::Tensor GPT::hidden(const at::Tensor& in, const LossOptions& options) const {
+  TORCH_CHECK(in.dim() == (part_.is_first_stage() ? 2 : 3) && in.size(1) <= config_.block_size,
+              "GPT: ids must be (B, T), and what goes from stage to stage (B, T, C), with T <= block_size ",
+              config_.block_size, ", got ", in.sizes());
+  const auto rotary = transformer_->rotary_to(in.size(1));
   const Pass pass{operators_, training_, options.dropout_place, options.attention_window, gradient_checkpointing_};
   const bool draws =
       training_ && recomputing_draws(gradient_checkpointing_, config_, operators_->draws(device(), config_.n_embd));
@@ -389,7 +346,7 @@ at::Tensor GPT::hidden(const at::Tensor& ids, const LossOptions& options) const 
   };
   const auto through = [&](Stream stream, int64_t begin, int64_t end) {
     for (int64_t layer = begin; layer < end; ++layer) {
-      const Block& block = transformer_->h[static_cast<size_t>(layer)];
+      const Block& block = transformer_->h[static_cast<size_t>(layer - layers_.begin)];
       mark(stream, layer);
       if (layer_weights_) layer_weights_->before_forward(layer);
       const bool is_recomputed = gradient_checkpointing_ >= GradientCheckpointing::selective;
@@ -398,16 +355,18 @@ at::Tensor GPT::hidden(const at::Tensor& ids, const LossOptions& options) const 
     if (end == config_.n_layer) mark(stream, end);
     return stream;
   };
-  if (!at::GradMode::is_enabled() || first_trained_ < 0)
-    return transformer_->normalized(through({transformer_->embed(ids, pass), {}}, 0, config_.n_layer), pass);
+  const auto enter = [&] { return Stream{part_.is_first_stage() ? transformer_->embed(in, pass) : in, {}}; };
+  const auto [begin, end] = layers_;
+  if (!at::GradMode::is_enabled() || first_trained_ < 0 || part_.stages > 1)
+    return transformer_->leave(through(enter(), begin, end), pass);
   Stream stream = [&] {
     const at::NoGradGuard no_gradients;
-    return through({transformer_->embed(ids, pass), {}}, 0, first_trained_);
+    return through(enter(), begin, first_trained_);
   }();
   // A leaf, because what is computed again has no other input that autograd knows.
   stream.x.requires_grad_();
-  stream = through(std::move(stream), first_trained_, config_.n_layer);
-  return transformer_->normalized(stream, pass);
+  stream = through(std::move(stream), first_trained_, end);
+  return transformer_->leave(stream, pass);
 }
 
 at::Tensor GPT::logits(const at::Tensor& rows) const {
@@ -415,13 +374,17 @@ at::Tensor GPT::logits(const at::Tensor& rows) const {
   return operators_->linear(rows, head, ops::ProductInput::keep).narrow(-1, 0, *config_.vocab_size);
 }
 
-at::Tensor GPT::forward(const at::Tensor& ids) const { return logits(hidden(ids)); }
+at::Tensor GPT::forward(const at::Tensor& ids) const {
+  const at::Tensor x = through_stages(ids);
+  return shared(part_.is_last_stage() ? logits(x) : at::Tensor(), {ids.size(0), ids.size(1), *config_.vocab_size});
+}
 
-at::Tensor GPT::loss(const at::Tensor& ids, const at::Tensor& targets, const LossOptions& options) const {
-  TORCH_CHECK(ids.sizes() == targets.sizes(), "GPT: targets must have the shape of ids, got ", targets.sizes());
+at::Tensor GPT::loss(const at::Tensor& in, const at::Tensor& targets, const LossOptions& options) const {
+  TORCH_CHECK(in.sizes().slice(0, 2) == targets.sizes(), "GPT: targets must have the shape of ids, got ",
+              targets.sizes());
   const ops::ClassifierOptions classifier{*config_.vocab_size, options.label_smoothing, options.chunk_rows,
                                           options.teacher};
-  const at::Tensor x = hidden(ids, options);
+  const at::Tensor x = hidden(in, options);
   const InPart part(part::kHead);
   return operators_->classifier_loss(x, transformer_->lm_head, targets, classifier, options.upstream);
 }
@@ -429,7 +392,8 @@ at::Tensor GPT::loss(const at::Tensor& ids, const at::Tensor& targets, const Los
 at::Tensor GPT::token_losses(const at::Tensor& ids, const at::Tensor& targets) const {
   TORCH_CHECK(ids.sizes() == targets.sizes(), "GPT: targets must have the shape of ids, got ", targets.sizes());
   const at::NoGradGuard no_grad;
-  const at::Tensor x = hidden(ids);
+  const at::Tensor x = through_stages(ids);
+  if (!part_.is_last_stage()) return at::zeros(targets.sizes(), x.options().dtype(at::kFloat));
   const InPart part(part::kHead);
   return operators_->classifier_losses(x, transformer_->lm_head, targets, {.vocabulary = *config_.vocab_size})
       .view_as(targets);
@@ -439,7 +403,13 @@ TokenScores GPT::score(const at::Tensor& ids, const at::Tensor& places, const at
   TORCH_CHECK(places.dim() == 1 && places.sizes() == targets.sizes() && places.numel() > 0,
               "GPT: one place is needed for each of the targets ", targets.sizes(), ", got ", places.sizes());
   const at::NoGradGuard no_grad;
-  const at::Tensor rows = hidden(ids).flatten(0, 1).index_select(0, places);  // (N, C)
+  const at::Tensor x = through_stages(ids);
+  const auto of_all = [&](const at::Tensor& scores) {  // (2, N)
+    const at::Tensor both = shared(scores, {2, places.size(0)});
+    return TokenScores{both[0], both[1].to(at::kBool)};
+  };
+  if (!part_.is_last_stage()) return of_all({});
+  const at::Tensor rows = x.flatten(0, 1).index_select(0, places);  // (N, C)
   const InPart part(part::kHead);
   const auto [Vp, C] = std::pair(transformer_->lm_head.value().size(0), rows.size(1));
   const int64_t most = ops::classifier_chunk_rows(rows.size(0), {Vp, C}, at::kFloat, 0, multiprocessors_of(device()));
@@ -452,7 +422,8 @@ TokenScores GPT::score(const at::Tensor& ids, const at::Tensor& places, const at
     scores.push_back(of_target - chunk.logsumexp(1));
     greedy.push_back(chunk.argmax(1) == target);
   }
-  return {at::cat(scores), at::cat(greedy)};
+  const TokenScores found{at::cat(scores), at::cat(greedy)};
+  return link_ ? of_all(at::stack({found.log_probabilities, found.is_greedy.to(at::kFloat)})) : found;
 }
 
 at::Tensor GPT::forward_cached(std::span<const NextTokens> texts, KvCache& cache) const {
@@ -468,18 +439,28 @@ at::Tensor GPT::forward_cached(std::span<const NextTokens> texts, KvCache& cache
   const at::Tensor positions = on_device(at_positions);
   const auto rotary = transformer_->rotary_at(positions);
   const Pass pass{operators_, /*training=*/false, /*dropout_place=*/{}};
-  Stream stream{transformer_->embed_at(on_device(of_tokens).unsqueeze(0), positions, pass), {}};  // (1, N, C)
+  Stream stream;  // (1, N, C)
+  if (part_.is_first_stage()) {
+    stream.x = transformer_->embed_at(on_device(of_tokens).unsqueeze(0), positions, pass);
+  } else {
+    link_->receive(stream.x = stage_input({1, std::ssize(of_tokens), config_.n_embd}));
+  }
   for (size_t layer = 0; layer < transformer_->h.size(); ++layer) {
-    if (layer_weights_) layer_weights_->before_forward(static_cast<int64_t>(layer));
+    if (layer_weights_) layer_weights_->before_forward(layers_.begin + static_cast<int64_t>(layer));
     const LayerCache layer_cache{cache.keys[layer], cache.values[layer], of_pass};
     stream = transformer_->h[layer](stream, rotary, pass, &layer_cache);
+  }
+  const std::array sizes{std::ssize(texts), *config_.vocab_size};
+  if (!part_.is_last_stage()) {
+    link_->send(transformer_->leave(stream, pass));
+    return shared({}, sizes);
   }
   for (at::Tensor* part : {&stream.x, &stream.branch}) *part = part->select(0, 0);
   if (at_ends.size() < of_tokens.size()) {  // else each token is the last of its text
     const at::Tensor ends = on_device(at_ends);
     for (at::Tensor* part : {&stream.x, &stream.branch}) *part = part->index_select(0, ends);
   }
-  return logits(transformer_->normalized(stream, pass));
+  return shared(logits(transformer_->leave(stream, pass)), sizes);
 }
 
 KvCache GPT::make_cache(int64_t slots, int64_t capacity, at::ScalarType dtype) const {
@@ -487,7 +468,7 @@ KvCache GPT::make_cache(int64_t slots, int64_t capacity, at::ScalarType dtype) c
               config_.block_size);
   KvCache cache{.keys = {}, .values = {}, .lengths = std::vector<int64_t>(static_cast<size_t>(slots))};
   const auto options = at::TensorOptions().device(device()).dtype(dtype);
-  for (int64_t layer = 0; layer < config_.n_layer; ++layer) {
+  for (int64_t layer = 0; layer < layers_.count(); ++layer) {
     cache.keys.push_back(at::empty({slots, config_.kv_heads() / part_.size, capacity, config_.head_dim()}, options));
     cache.values.push_back(at::empty_like(cache.keys.back()));
   }

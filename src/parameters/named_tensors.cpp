@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <unordered_map>
+#include <unordered_set>
 
 #include "gpt/core/error.h"
 
@@ -47,6 +48,15 @@ std::vector<at::Tensor> tensors_of_rows(const std::vector<ParameterRow>& rows, c
   }
   if (!named.empty()) refuse(named.begin()->first, "is not part of the model of the configuration");
   return result;
+}
+
+NamedTensors tensors_named_by(const std::vector<ParameterRow>& rows, const NamedTensors& tensors) {
+  std::unordered_set<std::string> names;
+  for (const ParameterRow& row : rows) names.insert(row.name);
+  NamedTensors named;
+  for (const auto& tensor : tensors)
+    if (names.contains(tensor.first)) named.push_back(tensor);
+  return named;
 }
 
 }  // namespace gpt

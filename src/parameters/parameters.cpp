@@ -153,19 +153,23 @@ Parameters::Parameters(std::vector<ParameterRow> rows, const std::vector<at::Ten
   }
 }
 
-void Parameters::draw(uint64_t seed) {
+void Parameters::draw(uint64_t seed, const std::vector<ParameterRow>& of_model) {
   at::NoGradGuard no_grad;
   at::Generator generator = at::detail::createCPUGenerator(seed);
-  for (size_t i = 0; i < rows_.size(); ++i) {
-    const InitialValue& initial = rows_[i].initial;
-    const at::Tensor value = parameters_[i].value().detach();
-    const bool is_drawn_in_place =
-        !divided_values_ && !rows_[i].cut && value.is_cpu() && value.scalar_type() == at::kFloat;
-    const at::Tensor host = is_drawn_in_place ? value : at::empty(rows_[i].whole_shape(), at::kFloat);
+  for (const ParameterRow& row : of_model) {
+    const InitialValue& initial = row.initial;
+    const auto i = static_cast<size_t>(
+        std::find_if(rows_.begin(), rows_.end(), [&row](const ParameterRow& own) { return own.name == row.name; }) -
+        rows_.begin());
+    const bool is_here = i < rows_.size(), is_drawn_in_place = is_here && !divided_values_ && !rows_[i].cut &&
+                                                               parameters_[i].value().is_cpu() &&
+                                                               parameters_[i].value().scalar_type() == at::kFloat;
+    const at::Tensor host =
+        is_drawn_in_place ? parameters_[i].value().detach() : at::empty(row.whole_shape(), at::kFloat);
     host.fill_(initial.constant);
     if (initial.normal_std > 0)
       host.narrow(0, 0, host.size(0) - initial.padding_rows).normal_(0, initial.normal_std, generator);
-    if (!is_drawn_in_place) set(i, part_of(rows_[i], host));
+    if (is_here && !is_drawn_in_place) set(i, part_of(rows_[i], host));
   }
   round_values();
 }

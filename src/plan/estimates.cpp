@@ -9,6 +9,7 @@
 #include "gpt/layout/cut.h"
 #include "gpt/layout/freeze.h"
 #include "gpt/layout/layer_ends.h"
+#include "gpt/layout/stages.h"
 #include "gpt/model/compile.h"
 #include "gpt/model/tensor_parallel.h"
 #include "gpt/ops/activation.h"
@@ -19,6 +20,7 @@
 #include "gpt/optim/newton_schulz.h"
 #include "gpt/products/product.h"
 #include "gpt/run/division.h"
+#include "gpt/run/pipeline_schedule.h"
 #include "gpt/run/teacher.h"
 
 namespace gpt::plan {
@@ -216,7 +218,7 @@ ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& t
           .rounds_products = device.device.is_cpu() && ops::cpu::rounds_products_from_float32(),
           .adds_products = device.device.is_cpu() && ops::cpu::adds_bfloat16_products(),
           .product_workspace = device.device.is_cpu() ? ops::cpu::product_workspace(precision.compute_type()) : 0,
-          .is_recorded = distributed.zero < 2 && distributed.tensor_parallel == 1 &&
+          .is_recorded = distributed.zero < 2 && distributed.model_processes() == 1 &&
                          effective_mode(training, model, device.device).records,
           .multiprocessors = device.multiprocessors,
           .end_to_end = precision.end_to_end,
@@ -225,6 +227,11 @@ ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& t
           .weight_parts = distributed.zero > 2 ? distributed.data_processes() : 1,
           .gradient_lanes = run::lanes_of_each(distributed.lanes, distributed.data_processes()),
           .model_parts = distributed.tensor_parallel,
+          .stages = distributed.pipeline_parallel,
+          .micro_batches =
+              training.batch_size == 0
+                  ? std::nullopt
+                  : std::optional((training.gradient_accumulation_steps - 1) / distributed.data_processes() + 1),
           .newton_schulz = newton_schulz_type(device)};
 }
 
@@ -275,17 +282,37 @@ TeacherBytes teacher_bytes(const ModelConfig& model, const TrainingConfig& train
           .forward = bytes.forward(training)};
 }
 
-}  // namespace
+// How many micro-batches are between their passes at once in this stage, and how many blocks keep something of each: those that the backward
+// pass reaches.
+struct Kept {
+  double in_flight = 1, layers = 0;
+};
 
-MemoryUse estimate_memory(const ModelConfig& whole, const TrainingConfig& training, const ActivationForm& form) {
+Kept kept_in(const ModelConfig& model, const ModelPart& part, const std::vector<ParameterRow>& rows,
+             std::optional<int64_t> micro_batches) {
+  if (part.stages == 1)
+    return {1, static_cast<double>(model.n_layer - std::max<int64_t>(0, first_trained_layer(rows)))};
+  const LayerSpan own = stages_of(model, part.stages)[static_cast<size_t>(part.stage)];
+  return {static_cast<double>(run::most_in_flight(part.stage, part.stages, micro_batches.value_or(part.stages))),
+          static_cast<double>(own.count())};
+}
+
+// Activations (B, T, C) that a stage has besides: what it gives of each micro-batch in flight; what arrives for the next turn, and the gradient
+// that goes back.
+double travelling_activations(const ModelPart& part, const Kept& kept) {
+  const double behind = part.is_last_stage() ? 0 : kept.in_flight + 1, before = part.is_first_stage() ? 0 : 2;
+  return behind + before;
+}
+
+MemoryUse estimate_part(const ModelConfig& whole, const TrainingConfig& training, const ActivationForm& form,
+                        const ModelPart& part) {
   const ModelConfig model = largest_part(whole, form.model_parts);
-  const std::vector<ParameterRow> rows = parameter_table(model, training.freeze);
+  const std::vector<ParameterRow> rows = cut(parameter_table(model, training.freeze), model, part);
   const FlatLayout layout = flat_layout(rows);
   const auto trained = static_cast<double>(layout.trained_size),
              frozen = static_cast<double>(layout.size - layout.trained_size);
   const double tokens = static_cast<double>(training.batch_size * model.block_size);
-  // Which the backward pass reaches. Elsewhere nothing is kept.
-  const auto layers = static_cast<double>(model.n_layer - std::max<int64_t>(0, first_trained_layer(rows)));
+  const Kept kept = kept_in(model, part, rows, form.micro_batches);
   const bool is_narrow = form.compute_type != at::kFloat;
   const ActivationBytes bytes(model, form);
 
@@ -314,7 +341,10 @@ MemoryUse estimate_memory(const ModelConfig& whole, const TrainingConfig& traini
     form.cuda ? estimate.host += together : estimate.optimizer += form.state_share / parts * together;
   }
   const GradientCheckpointing level = training.execution.gradient_checkpointing;
-  estimate.activations = tokens * (layers * bytes.kept(level) + bytes.outside_blocks());
+  const bool is_at_end = part.is_first_stage() || part.is_last_stage();
+  estimate.activations =
+      tokens * (kept.in_flight * (kept.layers * bytes.kept(level) + (is_at_end ? bytes.outside_blocks() : 0)) +
+                travelling_activations(part, kept) * bytes.residual());
   int64_t masks = 0;
   for (int64_t layer = std::max<int64_t>(0, first_trained_layer(rows)); layer < model.n_layer; ++layer)
     masks += model.window(layer) > 0 ? 1 : 0;
@@ -332,7 +362,8 @@ MemoryUse estimate_memory(const ModelConfig& whole, const TrainingConfig& traini
   const auto of_rows = [&](double rows, int64_t width) { return rows * static_cast<double>(width) * unrounded; };
   const int64_t Vp = model.padded_vocab(), widest = std::max(model.hidden(), 3 * model.attention_width());
   const double of_chunk = form.own_operators ? of_rows(bytes.head_rows(training), Vp) : 0,
-               head = bytes.head(training) + std::max(of_weight(Vp), of_chunk) + teacher.at_head,
+               head = part.is_last_stage() ? bytes.head(training) + std::max(of_weight(Vp), of_chunk) + teacher.at_head
+                                           : 0,
                block = tokens * one_block + std::max(of_weight(widest), of_rows(tokens, model.hidden()));
   if (head >= block) estimate.logits = bytes.logits(training);
   estimate.workspace = std::max(head, block) - estimate.logits + form.product_workspace;
@@ -340,7 +371,7 @@ MemoryUse estimate_memory(const ModelConfig& whole, const TrainingConfig& traini
   const double of_passes = estimate.activations + estimate.logits + estimate.workspace;
   const double of_muon = muon_workspace(rows, training.optimizer, form.newton_schulz);
   estimate.workspace += std::max(0.0, std::max(of_muon, teacher.forward) - of_passes);
-  if (form.state_share < 1) {  // a save takes it between two updates
+  if (form.state_share < 1 || form.stages > 1) {  // a save takes it between two updates
     const double of_save = memory_of_divided_save(static_cast<double>(state.device + state.host));
     const double of_update = estimate.activations + estimate.logits + estimate.workspace;
     form.cuda ? estimate.host += of_save : estimate.workspace += std::max(0.0, of_save - of_update);
@@ -350,6 +381,17 @@ MemoryUse estimate_memory(const ModelConfig& whole, const TrainingConfig& traini
   constexpr double kBetweenOperators = 0.01;
   if (!form.own_operators) estimate.workspace += kBetweenOperators * estimate.activations;
   return estimate;
+}
+
+}  // namespace
+
+MemoryUse estimate_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form) {
+  MemoryUse most;
+  for (int64_t stage = 0; stage < form.stages; ++stage) {
+    const MemoryUse use = estimate_part(model, training, form, {.stage = stage, .stages = form.stages});
+    if (stage == 0 || use.total() > most.total()) most = use;
+  }
+  return most;
 }
 
 std::optional<int64_t> largest_batch_size(const ModelConfig& model, TrainingConfig training, const ActivationForm& form,

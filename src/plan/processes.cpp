@@ -3,12 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
+#include <vector>
 
 #include "gpt/core/format.h"
 #include "gpt/device/cards.h"
+#include "gpt/layout/stages.h"
 #include "gpt/plan/estimates.h"
 #include "gpt/plan/sent_bytes.h"
 #include "gpt/run/division.h"
+#include "gpt/run/pipeline_schedule.h"
 
 namespace gpt::plan {
 namespace {
@@ -17,8 +21,15 @@ namespace {
 std::string what_limits(const ProcessesPlan& plan) {
   const auto processes = static_cast<double>(plan.processes), micro_batches = static_cast<double>(plan.micro_batches);
   const double part = plan.one * static_cast<double>(plan.most_micro_batches()) / micro_batches /
-                      static_cast<double>(plan.model_parts),
-               uneven = part - plan.one / processes, slower = plan.computing - part;
+                      static_cast<double>(plan.model_parts * plan.stages),
+               uneven = part - plan.one / processes, waiting = plan.computing * plan.bubble(),
+               slower = plan.computing - part - waiting;
+  if (plan.stages > 1 && waiting >= std::max({plan.sending, uneven, slower})) {
+    return fmt::format(
+        "stages that wait for each other for {:.0f} % of the time; more micro-batches in an update, as a "
+        "smaller batch_size makes them, would shorten it",
+        100 * plan.bubble());
+  }
   if (plan.sending >= std::max(uneven, slower)) {
     return fmt::format("sending, which takes {:.0f} % of a step{}", 100 * plan.sending / plan.seconds(),
                        plan.may_send_less ? "; distributed.reduce_dtype: bfloat16 would halve it" : "");
@@ -32,6 +43,7 @@ std::string what_limits(const ProcessesPlan& plan) {
 
 // What a process computes of its micro-batches.
 std::string share_of_model(const ProcessesPlan& plan) {
+  if (plan.stages > 1) return fmt::format("one of {} stages of the model for ", plan.stages);
   if (plan.model_parts == 1) return "";
   return plan.model_parts == 2 ? "half of the model for " : fmt::format("1/{} of the model for ", plan.model_parts);
 }
@@ -63,6 +75,8 @@ double seconds_together(double alone, int64_t processes, int64_t threads, int64_
   return alone * std::max(1.0, static_cast<double>(processes * threads) / static_cast<double>(cores));
 }
 
+double ProcessesPlan::bubble() const { return stages == 1 ? 0 : run::bubble(stages, most_micro_batches()); }
+
 Transfer estimate_transfer(const DeviceInfo& gpu) {
   // Sums of all GPUs of a machine reach three quarters of NVLink and more in what NVIDIA publishes of NCCL; PCIe without copies between
   // the cards is further from its data sheet.
@@ -72,14 +86,26 @@ Transfer estimate_transfer(const DeviceInfo& gpu) {
                                                      100 * kShare, link.bandwidth, link.name)};
 }
 
+namespace {
+
+double slowest_share(const ModelConfig& model, int64_t stages) {
+  if (stages == 1) return 1;
+  const std::vector<double> costs = stage_costs(model, stages_of(model, stages));
+  return *std::max_element(costs.begin(), costs.end()) / std::accumulate(costs.begin(), costs.end(), 0.0);
+}
+
+}  // namespace
+
 ProcessesPlan plan_processes(const Config& config, bool end_to_end) {
   const DistributedConfig& distributed = config.distributed;
   return {.processes = distributed.processes,
           .model_parts = distributed.tensor_parallel,
+          .stages = distributed.pipeline_parallel,
+          .slowest_stage = slowest_share(config.model, distributed.pipeline_parallel),
           .micro_batches = config.training.gradient_accumulation_steps,
           .sent = sent_bytes(config, end_to_end, distributed.processes),
           .may_send_less = distributed.reduce_dtype == ReduceDtype::float32 && distributed.lanes == 1 &&
-                           distributed.tensor_parallel == 1 &&
+                           distributed.model_processes() == 1 &&
                            gradient_type(config.training, end_to_end) == at::kFloat};
 }
 
@@ -89,8 +115,11 @@ Check check_processes(const ProcessesPlan& plan) {
       fmt::format("{} {}: each takes about {}, computes {}{} of the {} of an update, and sends {}", plan.processes,
                   plan.threads > 0 ? "with " + plural(plan.threads, "thread") : "on a GPU each",
                   format_bytes(plan.memory),
-                  (plan.micro_batches % (plan.processes / plan.model_parts) > 0 ? "up to " : "") + share_of_model(plan),
+                  (plan.micro_batches % (plan.processes / (plan.model_parts * plan.stages)) > 0 ? "up to " : "") +
+                      share_of_model(plan),
                   most, plural(plan.micro_batches, "micro-batch"), format_bytes(plan.sent));
+  if (plan.stages > 1)
+    detail += fmt::format("; each waits for {:.0f} % of an update, at its beginning and its end", 100 * plan.bubble());
   if (plan.computing > 0) {
     detail +=
         fmt::format("; a step is {} of computing ({})", format_short_duration(plan.computing), plan.computing_source);
@@ -104,6 +133,10 @@ Check check_processes(const ProcessesPlan& plan) {
   check.values = {{"processes", plan.processes},         {"model_parts", plan.model_parts},
                   {"micro_batches", plan.micro_batches}, {"most_micro_batches", most},
                   {"bytes_of_each", plan.memory},        {"bytes_sent_per_update", plan.sent}};
+  if (plan.stages > 1) {
+    check.values.emplace_back("stages", plan.stages);
+    check.values.emplace_back("bubble", plan.bubble());
+  }
   if (plan.threads > 0) check.values.emplace_back("threads", plan.threads);
   if (plan.computing > 0) check.values.emplace_back("computing_seconds", plan.computing);
   if (plan.sending > 0) check.values.emplace_back("sending_seconds", plan.sending);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "gpt/config/batch.h"
+#include "gpt/config/pipeline_parallel.h"
 #include "gpt/config/tensor_parallel.h"
 #include "gpt/core/error.h"
 #include "gpt/core/processors.h"
@@ -36,14 +37,16 @@ void require_lane_of_each(const Config& config) {
                   distributed.zero, micro_batches, distributed.lanes));
 }
 
-// Its cache of weights in 16 bits would hold those of all blocks.
+// Its cache of weights in 16 bits would hold those of all blocks, or be there once for each micro-batch on its way through the stages.
 void require_no_autocast(const Config& config, const Precision& precision) {
   const DistributedConfig& distributed = config.distributed;
-  if (distributed.zero < 3 || distributed.processes == 1 || precision.autocast_type() == at::kFloat) return;
+  const bool is_pipelined = distributed.pipeline_parallel > 1, is_divided = distributed.zero > 2 || is_pipelined;
+  if (!is_divided || distributed.processes == 1 || precision.autocast_type() == at::kFloat) return;
   throw Error(ExitCode::config,
-              fmt::format("distributed.zero: 3 does not go with training.amp_mode: autocast, which keeps a copy of all "
-                          "weights in {}; set dtype: bfloat16 with amp_mode: end_to_end, use_amp: false, or zero to 2",
-                          name_of(precision.autocast_type())));
+              fmt::format("distributed.{} does not go with training.amp_mode: autocast, which keeps a copy of all "
+                          "weights in {}; set dtype: bfloat16 with amp_mode: end_to_end, use_amp: false, or {}",
+                          is_pipelined ? "pipeline_parallel" : "zero: 3", name_of(precision.autocast_type()),
+                          is_pipelined ? "pipeline_parallel to 1" : "zero to 2"));
 }
 
 void keep_choices(run::Setup& setup) {
@@ -53,6 +56,9 @@ void keep_choices(run::Setup& setup) {
   if (const std::string why = config::tensor_parallel_obstacle(setup.config);
       setup.mesh.tensor->size() > 1 && !why.empty())
     throw Error(ExitCode::config, "distributed.tensor_parallel: " + why);
+  if (const std::string why = config::pipeline_parallel_obstacle(setup.config);
+      setup.mesh.pipeline.stages->size() > 1 && !why.empty())
+    throw Error(ExitCode::config, "distributed.pipeline_parallel: " + why);
   require_no_autocast(setup.config, setup.precision);
   keep_resolved(setup.config.training, setup.precision);  // whose gradients' type depends on the batch
 }
@@ -93,7 +99,7 @@ run::Setup resolve(const Config& asked) {
   Corpus corpus = load_corpus(asked.data, asked.model.block_size, "", asked.model.vocab_size);
   run::Setup setup =
       run::set_up(asked, std::move(corpus), select_device(asked.device).device, asked.training.precision);
-  setup.config.distributed.tensor_parallel = 1;
+  setup.config.distributed.tensor_parallel = setup.config.distributed.pipeline_parallel = 1;
   choose_batch_size(setup, /*is_tried=*/false);
   keep_choices(setup);
   return setup;

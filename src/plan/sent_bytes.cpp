@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "block_values.h"
@@ -17,13 +18,24 @@ namespace {
 
 using ops::kFloatBytes;
 
-// Of the process with the largest part of the model.
-std::vector<ParameterRow> rows_of_process(const Config& config) {
-  return parameter_table(largest_part(config.model, config.distributed.tensor_parallel), config.training.freeze);
+// Of a stage, in the process with the largest part of it.
+std::vector<ParameterRow> rows_of_stage(const Config& config, int64_t stage) {
+  const ModelConfig part = largest_part(config.model, config.distributed.tensor_parallel);
+  return cut(parameter_table(part, config.training.freeze), part,
+             {.stage = stage, .stages = config.distributed.pipeline_parallel});
 }
 
-double trained_values(const Config& config) {
-  return static_cast<double>(flat_layout(rows_of_process(config)).trained_size);
+double trained_values(const std::vector<ParameterRow>& rows) {
+  return static_cast<double>(flat_layout(rows).trained_size);
+}
+
+// Of the process with the largest part of the model.
+std::vector<ParameterRow> rows_of_process(const Config& config) {
+  std::vector<ParameterRow> largest = rows_of_stage(config, 0);
+  for (int64_t stage = 1; stage < config.distributed.pipeline_parallel; ++stage)
+    if (std::vector<ParameterRow> rows = rows_of_stage(config, stage); trained_values(rows) > trained_values(largest))
+      largest = std::move(rows);
+  return largest;
 }
 
 double tokens_at_once(const Config& config) {
@@ -56,8 +68,37 @@ double sent_within_model(const Config& config, bool end_to_end) {
                                                         config.distributed.data_processes()));
 }
 
-double gradient_bytes(const Config& config, bool end_to_end) {
-  return trained_values(config) * static_cast<double>(c10::elementSize(gradient_type(config.training, end_to_end)));
+double gradient_bytes(const Config& config, bool end_to_end, const std::vector<ParameterRow>& rows) {
+  return trained_values(rows) * static_cast<double>(c10::elementSize(gradient_type(config.training, end_to_end)));
+}
+
+// As they travel.
+bool is_narrowed(const Config& config, bool end_to_end) {
+  return config.distributed.reduce_dtype == ReduceDtype::bfloat16 &&
+         gradient_type(config.training, end_to_end) == at::kFloat;
+}
+
+// Of a table that the first stage and the last one have, whose gradients they add up.
+double bytes_of_tied_table(const Config& config, bool end_to_end) {
+  if (config.distributed.pipeline_parallel == 1 || !config.model.tie_weights) return 0;
+  return static_cast<double>(config.model.padded_vocab() * config.model.n_embd) *
+         static_cast<double>(c10::elementSize(gradient_type(config.training, end_to_end))) /
+         (is_narrowed(config, end_to_end) ? 2 : 1);
+}
+
+// What a stage sends to others: the activations of each micro-batch forward and their gradients back, the tied table's gradient, and at the
+// end the norm of each block of the whole model, and the loss.
+double sent_between_stages(const Config& config, bool end_to_end, int64_t processes, int64_t stage) {
+  const int64_t stages = config.distributed.pipeline_parallel;
+  if (stages == 1) return 0;
+  const bool is_first = stage == 0, is_last = stage == stages - 1;
+  const auto micro_batches = static_cast<double>(at::divup(config.training.gradient_accumulation_steps, processes));
+  const double activations = tokens_at_once(config) * static_cast<double>(config.model.n_embd) *
+                             bytes_of_stream(config, end_to_end).stream,
+               blocks = trained_values(parameter_table(config.model)) / kParameterAlignment + 1;
+  return micro_batches * activations * ((is_first ? 0 : 1) + (is_last ? 0 : 1)) +
+         (is_first || is_last ? distributed::bytes_sent_by_sum(bytes_of_tied_table(config, end_to_end), 2) : 0) +
+         distributed::bytes_sent_by_sum(blocks * sizeof(float), stages);
 }
 
 // Of a value as it is kept, and as a model computes with it that keeps no more of its weights than that.
@@ -86,13 +127,16 @@ double gathered_bytes(const Config& config, bool end_to_end, int64_t processes, 
 
 double exchange_bytes(const Config& config, bool end_to_end, int64_t all_processes) {
   const DistributedConfig& distributed = config.distributed;
-  const int64_t processes = all_processes / distributed.tensor_parallel;
-  const double within_model = memory_of_tensor_sums(config, end_to_end);
+  const int64_t processes = all_processes / distributed.model_processes();
+  const double of_table = bytes_of_tied_table(config, end_to_end),
+               within_model = memory_of_tensor_sums(config, end_to_end) +
+                              distributed::memory_of_sum(of_table, distributed::kStretchBytes,
+                                                         is_narrowed(config, end_to_end), /*is_narrow=*/false);
   const bool divides_gradients = distributed.zero > 1 && processes > 1;
   const int64_t lanes = divides_gradients ? 1 : run::lanes_of_each(distributed.lanes, processes);
-  const double further_lanes = static_cast<double>(lanes - 1) * gradient_bytes(config, end_to_end);
-  if (processes == 1) return within_model + further_lanes;
   const std::vector<ParameterRow> rows = rows_of_process(config);
+  const double further_lanes = static_cast<double>(lanes - 1) * gradient_bytes(config, end_to_end, rows);
+  if (processes == 1) return within_model + further_lanes;
   const FlatLayout layout = flat_layout(rows);
   int64_t longest = layout.trained_size;  // that is summed at a time
   if (divides_gradients) {
@@ -117,23 +161,35 @@ double exchange_bytes(const Config& config, bool end_to_end, int64_t all_process
                                                                 stretch * of_gathered, processes));
 }
 
-double sent_bytes(const Config& config, bool end_to_end, int64_t all_processes) {
-  const int64_t processes = all_processes / config.distributed.tensor_parallel;
-  const double within_model = sent_within_model(config, end_to_end);
-  const bool is_narrowed = config.distributed.reduce_dtype == ReduceDtype::bfloat16 &&
-                           gradient_type(config.training, end_to_end) == at::kFloat;
-  const double sums =
-      distributed::bytes_sent_by_sum(gradient_bytes(config, end_to_end) / (is_narrowed ? 2 : 1), processes);
-  if (config.distributed.zero == 0) return within_model + sums;
+namespace {
+
+// Of a stage, to those that have the same one.
+double sent_for_gradients(const Config& config, bool end_to_end, int64_t processes,
+                          const std::vector<ParameterRow>& rows) {
+  const double sums = distributed::bytes_sent_by_sum(gradient_bytes(config, end_to_end, rows) /
+                                                         (is_narrowed(config, end_to_end) ? 2 : 1),
+                                                     processes);
+  if (config.distributed.zero == 0) return sums;
   // Instead of the sums it sends values back, and norms of blocks.
-  const double values = trained_values(config);
+  const double values = trained_values(rows);
   const int64_t micro_batches = config.training.gradient_accumulation_steps,
                 rounds = config.distributed.zero > 1 ? at::divup(micro_batches, processes) : 1;
   const double sent_values = config.distributed.zero > 2
                                  ? gathered_bytes(config, end_to_end, processes, rounds)
                                  : distributed::bytes_sent_by_sum(values * kept_bytes(config), processes) / 2;
-  return within_model + sums / 2 * static_cast<double>(rounds) + sent_values +
+  return sums / 2 * static_cast<double>(rounds) + sent_values +
          distributed::bytes_sent_by_sum(values / kParameterAlignment * sizeof(float), processes);
+}
+
+}  // namespace
+
+double sent_bytes(const Config& config, bool end_to_end, int64_t all_processes) {
+  const int64_t processes = all_processes / config.distributed.model_processes();
+  double most = 0;
+  for (int64_t stage = 0; stage < config.distributed.pipeline_parallel; ++stage)
+    most = std::max(most, sent_between_stages(config, end_to_end, processes, stage) +
+                              sent_for_gradients(config, end_to_end, processes, rows_of_stage(config, stage)));
+  return sent_within_model(config, end_to_end) + most;
 }
 
 }  // namespace gpt::plan

@@ -5,24 +5,38 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
+#include <utility>
 #include <vector>
+
+#include "gpt/layout/cut.h"
+#include "gpt/layout/freeze.h"
 
 namespace gpt::run {
 namespace {
 
 struct OwnedSpan : FlatSpan {
-  int64_t rank;
+  int64_t rank;  // among all processes of the run
 };
 
-// Of all processes, in the order of the buffer.
-std::vector<OwnedSpan> all_spans(const Parameters& parameters, const Division& division) {
-  std::vector<OwnedSpan> all;
+// What the processes have of one stage of the model, which is all of it where there are no others.
+struct StageState {
+  std::vector<ParameterRow> rows;
+  FlatLayout layout;
+  std::vector<OwnedSpan> spans;  // in the order of the buffer
+};
+
+// Of stages each process writes an equal part, also where all that have it remember all of its state.
+StageState state_of_stage(const Division& division, std::vector<ParameterRow> rows, int64_t stage) {
+  Division writing = division;
+  writing.divides_state = true;
+  StageState state{std::move(rows), {}, {}};
+  state.layout = flat_layout(state.rows);
   for (int64_t rank = 0; rank < division.ranks->size(); ++rank)
-    for (const FlatSpan& span : division.spans(parameters.rows(), parameters.layout(), rank))
-      all.push_back({span, rank});
-  std::sort(all.begin(), all.end(), [](const OwnedSpan& a, const OwnedSpan& b) { return a.begin < b.begin; });
-  return all;
+    for (const FlatSpan& span : writing.spans(state.rows, state.layout, rank))
+      state.spans.push_back({span, stage * division.ranks->size() + rank});
+  std::sort(state.spans.begin(), state.spans.end(),
+            [](const OwnedSpan& a, const OwnedSpan& b) { return a.begin < b.begin; });
+  return state;
 }
 
 // A slot of a parameter.
@@ -62,14 +76,16 @@ ValueRanges own_values(const Division& division, const std::vector<ParameterRow>
 }
 
 // The first process looks for a checkpoint that is whole.
-StateNeeds needed_state(const std::shared_ptr<distributed::Communicator>& ranks, const DistributedConfig& config) {
-  if (config.zero == 0 || ranks->size() == 1 || config.tensor_parallel > 1) return {};
+StateNeeds needed_state(const distributed::Mesh& mesh, const DistributedConfig& config) {
+  if (!Division(mesh, config).divides_saves()) return {};
   return {.ranges =
-              [ranks, config](const Config& saved) {
-                const std::vector<ParameterRow> rows = parameter_table(saved.model, saved.training.freeze);
-                return own_values(Division(ranks, config, saved.training.optimizer), rows, flat_layout(rows));
+              [mesh, config](const Config& saved) {
+                const Division division(mesh, config, saved.training.optimizer);
+                const std::vector<ParameterRow> rows =
+                    cut(parameter_table(saved.model, saved.training.freeze), saved.model, division.part());
+                return own_values(division, rows, flat_layout(rows));
               },
-          .verifies_all = ranks->is_first()};
+          .verifies_all = mesh.all->is_first()};
 }
 
 namespace {
@@ -82,47 +98,83 @@ void for_spans_in(const std::vector<OwnedSpan>& spans, int64_t begin, int64_t en
   for (; span != spans.end() && span->begin < end; ++span) work(*span);
 }
 
-// Weights that are divided too.
-void capture_values(const Parameters& parameters, int64_t own_rank, const std::vector<OwnedSpan>& spans,
-                    Checkpoint& checkpoint) {
-  checkpoint.model.clear();
-  for (size_t i = 0; i < parameters.rows().size(); ++i) {
-    const ParameterRow& row = parameters.rows()[i];
-    const int64_t begin = parameters.layout().offsets[i], end = begin + row.count();
-    const auto type = at::TensorOptions(at::kMeta).dtype(parameters[i].value().scalar_type());
-    checkpoint.model.emplace_back(row.name, at::empty(row.shape, type));
-    std::vector<TensorPart>& parts = checkpoint.parts["model/" + row.name];
-    for_spans_in(spans, begin, end, [&](const OwnedSpan& span) {
+// The parts of one stage's parameters, of which this process may have some.
+class StageParts {
+ public:
+  // `own`: the parameters, and what this process remembers of them; null where it has another stage.
+  struct Own {
+    const Parameters& parameters;
+    const std::vector<StateStretch>& state;
+    int64_t rank;
+  };
+  StageParts(const StageState& stage, const Own* own, at::ScalarType value_type)
+      : stage_(stage), own_(own), value_type_(value_type) {}
+
+  void add_values(size_t row, Checkpoint& checkpoint) const {
+    const std::string& name = stage_.rows[row].name;
+    const auto type = own_ ? own_->parameters[row].value().scalar_type() : value_type_;
+    checkpoint.model.emplace_back(name, at::empty(stage_.rows[row].shape, at::TensorOptions(at::kMeta).dtype(type)));
+    std::vector<TensorPart>& parts = checkpoint.parts["model/" + name];
+    for_spans_of(row, [&](const OwnedSpan& span, int64_t begin, int64_t end) {
       const FlatSpan common{std::max(begin, span.begin), std::min(end, span.end)};
       parts.push_back({common.begin - begin, common.end - begin, span.rank});
-      if (span.rank == own_rank) parts.back().values = parameters.values_of(common);
+      if (is_own(span)) parts.back().values = own_->parameters.values_of(common);
     });
   }
-}
+
+  void add_state(size_t row, const OptimizerConfig& config, Checkpoint& checkpoint) const {
+    const ParameterRow& of_row = stage_.rows[row];
+    const std::vector<OptimizerSlot> slots = optimizer_slots(state_form(of_row, config));
+    static const std::vector<StateStretch> kNone;
+    for (size_t number = 0; number < slots.size(); ++number) {
+      const OptimizerSlot& slot = slots[number];
+      checkpoint.optimizer.slot(slot.name).emplace_back(of_row.name,
+                                                        at::empty(slot.shape(of_row),
+                                                                  at::TensorOptions(at::kMeta).dtype(slot.dtype)));
+      std::vector<TensorPart>& parts = checkpoint.parts[fmt::format("{}/{}", slot.name, of_row.name)];
+      for_spans_of(row, [&](const OwnedSpan& span, int64_t begin, int64_t end) {
+        parts.push_back(part_in(span, {begin, end, number, slot.values}, own_ ? own_->state : kNone, is_own(span)));
+      });
+    }
+  }
+
+ private:
+  bool is_own(const OwnedSpan& span) const { return own_ && span.rank == own_->rank; }
+
+  template <class Work>
+  void for_spans_of(size_t row, const Work& work) const {
+    const int64_t begin = stage_.layout.offsets[row], end = begin + stage_.rows[row].count();
+    for_spans_in(stage_.spans, begin, end, [&](const OwnedSpan& span) { work(span, begin, end); });
+  }
+
+  const StageState& stage_;
+  const Own* const own_;
+  const at::ScalarType value_type_;
+};
 
 }  // namespace
 
-void capture_parts(const Optimizer& optimizer, const Parameters& parameters, const OptimizerConfig& config,
+void capture_parts(const Optimizer& optimizer, const Parameters& parameters, const Config& config,
                    const Division& division, Checkpoint& checkpoint) {
-  const std::vector<StateStretch>& own = optimizer.stretches();
-  const std::vector<OwnedSpan> spans = all_spans(parameters, division);
-  if (division.divides_weights) capture_values(parameters, division.ranks->rank(), spans, checkpoint);
+  const bool has_values = division.divides_weights || division.has_stages();
+  if (has_values) checkpoint.model.clear();
   checkpoint.optimizer = {};
   checkpoint.optimizer.step_count = optimizer.step_count();
-  for (size_t i = 0; i < parameters.rows().size(); ++i) {
-    const ParameterRow& row = parameters.rows()[i];
-    if (!row.is_trained) continue;
-    const int64_t begin = parameters.layout().offsets[i], end = begin + row.count();
-    const std::vector<OptimizerSlot> slots = optimizer_slots(state_form(row, config));
-    for (size_t number = 0; number < slots.size(); ++number) {
-      const OptimizerSlot& slot = slots[number];
-      checkpoint.optimizer.slot(slot.name).emplace_back(row.name,
-                                                        at::empty(slot.shape(row),
-                                                                  at::TensorOptions(at::kMeta).dtype(slot.dtype)));
-      std::vector<TensorPart>& parts = checkpoint.parts[fmt::format("{}/{}", slot.name, row.name)];
-      for_spans_in(spans, begin, end, [&](const OwnedSpan& span) {
-        parts.push_back(part_in(span, {begin, end, number, slot.values}, own, span.rank == division.ranks->rank()));
-      });
+  const StageParts::Own own{parameters, optimizer.stretches(), division.all->rank()};
+  ModelPart part = division.part();
+  for (int64_t stage = 0; stage < part.stages; ++stage) {
+    const bool is_own = stage == division.part().stage;
+    part.stage = stage;
+    const StageState state =
+        state_of_stage(division,
+                       is_own ? parameters.rows()
+                              : cut(parameter_table(config.model, config.training.freeze), config.model, part),
+                       stage);
+    const StageParts parts(state, is_own ? &own : nullptr, parameters[0].value().scalar_type());
+    for (size_t row = 0; row < state.rows.size(); ++row) {
+      if (stage > 0 && state.rows[row].layer < 0) continue;  // the table of a tied head is the first stage's
+      if (has_values) parts.add_values(row, checkpoint);
+      if (state.rows[row].is_trained) parts.add_state(row, config.training.optimizer, checkpoint);
     }
   }
 }

@@ -70,7 +70,7 @@ double evaluation_steps(const TrainingConfig& training, int64_t block_size, int6
 }
 
 Evaluator::Evaluator(const Corpus& corpus, int64_t batch_size, int64_t block_size, const EvaluationRule& rule,
-                     at::Device device, const Precision& precision, std::shared_ptr<distributed::Communicator> ranks)
+                     at::Device device, const Precision& precision, const distributed::Mesh& mesh)
     : corpus_(corpus),
       windows_(corpus.validation, block_size, device),
       order_(static_cast<uint64_t>(windows_.size()), kOrderKey),
@@ -79,7 +79,8 @@ Evaluator::Evaluator(const Corpus& corpus, int64_t batch_size, int64_t block_siz
       takes_neighbours_(rule.takes_neighbours),
       device_(device),
       autocast_type_(precision.autocast_type()),
-      ranks_(std::move(ranks)) {
+      ranks_(mesh.data),
+      stages_(mesh.pipeline.stages) {
   const auto batches = rule.eval_batches;
   is_settled_ = batches || rule.sequences > 0 || takes_neighbours_;
   if (batches == 0) {
@@ -141,7 +142,9 @@ bool Evaluator::settle(const at::Tensor& sums) {
 
 // Every process computes it, so that all have the same.
 double Evaluator::sum_of_rest(GPT& model) const {
-  return sums(model, windows_.rest_batch()).item<double>();  // sync: once per evaluation of a whole split
+  const at::Tensor sum = sums(model, windows_.rest_batch()).cpu();  // sync: once per evaluation of a whole split
+  stages_->sum(sum);
+  return sum.item<double>();
 }
 
 Evaluation Evaluator::run(GPT& model, const std::function<bool(double share)>& stop) {
@@ -165,7 +168,7 @@ Evaluation Evaluator::run(GPT& model, const std::function<bool(double share)>& s
     }
     // sync: a few times in the first evaluation of a run, once in the others
     at::Tensor drawn = sums.empty() ? at::empty({0}, at::kDouble) : at::cat(sums).cpu();
-    ranks_->sum(drawn);  // of numbers and zeros: nothing is rounded
+    for (const auto& group : {ranks_, stages_}) group->sum(drawn);  // of numbers and zeros: nothing is rounded
     all = at::cat({all, drawn});
   } while (!settle(all));
   const bool has_rest = is_whole() && windows_.rest() > 0;

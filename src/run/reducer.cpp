@@ -27,17 +27,46 @@ at::Tensor cut_blocks(const Parameters& parameters) {
   return blocks;
 }
 
+// All rows of a stage lie one behind the other in the buffer of the whole model too, but for the last one's copy of a tied table, which is
+// the end of its own.
+FlatSpan span_of_stage(const std::vector<ParameterRow>& own, const std::vector<ParameterRow>& all,
+                       const ModelPart& part) {
+  const std::vector<size_t> order = flat_order(own);
+  const auto first = std::find_if(all.begin(), all.end(),
+                                  [&](const ParameterRow& row) { return row.name == own[order.front()].name; });
+  const int64_t begin = flat_layout(all).offsets[static_cast<size_t>(first - all.begin())];
+  int64_t length = 0;
+  for (const ParameterRow& row : own)
+    if (part.is_first_stage() || row.layer >= 0) length += aligned_end(row.count());
+  return {begin, begin + length};
+}
+
+Parameter shared_table(const Parameters& parameters, const Division& division, bool is_tied) {
+  if (!is_tied || division.pipeline.ends->size() == 1) return {};
+  return parameters.weight(ParameterRole::token_embedding, /*layer=*/-1);
+}
+
 }  // namespace
 
-Reducer::Reducer(Parameters parameters, Division division)
+Reducer::Reducer(const ModelConfig& model, Parameters parameters, Division division)
     : parameters_(std::move(parameters)),
       division_(std::move(division)),
       ends_(layer_ends(parameters_.rows(), parameters_.layout())),
       wire_(division_.wire_of(parameters_[0].gradient_type())),
-      spans_(division_.spans(parameters_.rows(), parameters_.layout())) {
+      spans_(division_.spans(parameters_.rows(), parameters_.layout())),
+      of_stage_{0, parameters_.layout().trained_size},
+      whole_size_(parameters_.layout().trained_size),
+      tied_table_(shared_table(parameters_, division_, model.tie_weights)),
+      rounds_table_at_random_(tied_table_.defined() && (division_.optimizer.state_dtype == StateDtype::bfloat16 ||
+                                                        tied_table_.value().scalar_type() != at::kFloat)) {
+  if (division_.has_stages()) {
+    const std::vector<ParameterRow> all = parameter_table(model);
+    of_stage_ = span_of_stage(parameters_.rows(), all, division_.part());
+    whole_size_ = flat_layout(all).trained_size;
+  }
   for (const Segment& segment : division_.segments(parameters_.rows(), parameters_.layout()))
     stretches_.insert(stretches_.end(), segment.begin(), segment.end());
-  if (division_.divides_model()) is_cut_ = cut_blocks(parameters_);
+  if (division_.divides_layers()) is_cut_ = cut_blocks(parameters_);
 }
 
 void Reducer::begin(const std::vector<bool>& has_gradients) {
@@ -59,6 +88,7 @@ void Reducer::complete(int64_t end) {
 }
 
 void Reducer::finish() {
+  add_other_end();
   complete(parameters_.layout().trained_size);
   division_.ranks->finish();
   for (auto lane = static_cast<size_t>(division_.own_lanes()); lane-- > 0;) {
@@ -67,8 +97,15 @@ void Reducer::finish() {
   }
 }
 
+// Before the sum over processes that have the same stage, whose order is then the same at both ends. The table is the last that a backward
+// pass completes, so that none of it is on its way yet.
+void Reducer::add_other_end() const {
+  if (tied_table_.defined()) division_.pipeline.ends->sum(tied_table_.gradient().view({-1}), wire_);
+}
+
 at::Tensor Reducer::norm(const at::Tensor& loss) const {
-  if (division_.divides_model()) return norm_of_parts(block_norms(loss));
+  if (division_.has_stages()) return norm_of_stages(block_norms(loss), loss);
+  if (division_.divides_layers()) return norm_of_parts(block_norms(loss));
   return division_.divides_state ? ops::norm_of_blocks(block_norms(loss))
                                  : ops::flat_norm(parameters_.flat_gradients());
 }
@@ -83,6 +120,18 @@ at::Tensor Reducer::norm_of_parts(const at::Tensor& block_norms) const {
   norms[tensor.rank()].copy_(norm_where(is_cut_));
   tensor.sum(norms);
   norms[tensor.size()].copy_(norm_where(is_cut_.logical_not()));
+  return ops::norm_of_blocks(norms);
+}
+
+// Each adds zeros to what it has not: so the norm is, to the bit, that of the whole buffer.
+at::Tensor Reducer::norm_of_stages(const at::Tensor& block_norms, const at::Tensor& loss) const {
+  const int64_t begin = of_stage_.begin / kParameterAlignment, end = of_stage_.end / kParameterAlignment,
+                blocks = whole_size_ / kParameterAlignment;
+  const at::Tensor sent = at::zeros({blocks + 1}, block_norms.options()), norms = sent.slice(0, 0, blocks);
+  norms.slice(0, begin, end).copy_(block_norms.slice(0, 0, end - begin));
+  sent[blocks].copy_(loss);
+  division_.pipeline.stages->sum(sent);
+  loss.copy_(sent[blocks]);
   return ops::norm_of_blocks(norms);
 }
 
@@ -101,12 +150,15 @@ at::Tensor Reducer::block_norms(const at::Tensor& loss) const {
 }
 
 void Reducer::gather_values() {
-  if (!division_.divides_state || division_.divides_weights) return;
-  const at::Tensor values = parameters_.flat_values().detach();
-  for (const Stretch& stretch : stretches_)
-    division_.ranks->begin_gather(values.slice(0, stretch.begin, stretch.end), stretch.owner);
-  division_.ranks->finish();
-  parameters_.round_values();
+  const bool is_divided = division_.divides_state && !division_.divides_weights;
+  if (is_divided) {
+    const at::Tensor values = parameters_.flat_values().detach();
+    for (const Stretch& stretch : stretches_)
+      division_.ranks->begin_gather(values.slice(0, stretch.begin, stretch.end), stretch.owner);
+    division_.ranks->finish();
+  }
+  if (rounds_table_at_random_) division_.pipeline.ends->broadcast(tied_table_.value().detach());
+  if (is_divided || rounds_table_at_random_) parameters_.round_values();
 }
 
 void Reducer::sum(const Stretch& stretch) {

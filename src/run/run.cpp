@@ -38,7 +38,15 @@ bool is_equal_in_all(distributed::Communicator& ranks, const std::string& text) 
 }
 
 // As CUDA graphs, within which processes cannot speak to each other.
-bool may_record(const Division& division) { return !division.divides_gradients && !division.divides_model(); }
+bool may_record(const Division& division) {
+  return !division.divides_gradients && !division.divides_layers() && !division.has_stages();
+}
+
+// What keeps it from doing so, as the configuration names it.
+std::string divided_by(const Division& division, const DistributedConfig& config) {
+  if (division.divides_layers()) return "tensor_parallel";
+  return division.has_stages() ? "pipeline_parallel" : fmt::format("zero: {}", config.zero);
+}
 
 // With Muon each process computes the whole update, unless they divide it, in many products, whose last bits depend on all of this.
 void require_equal_processes(const Setup& setup) {
@@ -55,10 +63,12 @@ void require_equal_processes(const Setup& setup) {
 }
 
 // Processors may draw normal numbers with other roundings.
-void make_equal(const distributed::Mesh& mesh, const Parameters& parameters) {
+void make_equal(const distributed::Mesh& mesh, const Parameters& parameters, bool is_tied) {
   if (mesh.all->size() == 1) return;
   if (mesh.data->size() > 1)
     for (const at::Tensor& part : parameters.kept_values()) mesh.data->broadcast(part);
+  if (mesh.pipeline.ends->size() > 1 && is_tied)
+    mesh.pipeline.ends->broadcast(parameters.weight(ParameterRole::token_embedding, -1).value().detach());
   if (mesh.tensor->size() > 1) {
     for (size_t i = 0; i < parameters.rows().size(); ++i)
       if (!parameters.rows()[i].cut) mesh.tensor->broadcast(parameters[i].value().detach());
@@ -98,7 +108,7 @@ Run::Run(const Setup& setup, const Beginning& begins, const MakeRecorder& make_r
   if (state_.model.layer_weights()) {
     state_.model.layer_weights()->values_changed();  // each part is its owner's
   } else {
-    make_equal(setup.mesh, state_.model.parameters());
+    make_equal(setup.mesh, state_.model.parameters(), setup.config.model.tie_weights);
   }
   step_.emplace(make_step(state_, setup, training,
                           make_recorder ? make_recorder(state_.model)
@@ -113,8 +123,7 @@ bool Run::check_operators() {
   if (!may_record(division_of(setup_)) && effective_mode(training, state_.model.config(), setup_.device.device).records)
     log::info(fmt::format(
         "With distributed.{} no CUDA graphs are recorded, because processes speak to each other in every micro-batch",
-        division_of(setup_).divides_model() ? "tensor_parallel"
-                                            : fmt::format("zero: {}", setup_.config.distributed.zero)));
+        divided_by(division_of(setup_), setup_.config.distributed)));
   if (!training.execution.use_compile) {
     (void)compile_model(state_.model, training, setup_.precision);
     return false;
@@ -124,10 +133,11 @@ bool Run::check_operators() {
     reset_memory_peak(setup_.device.device);  // LibTorch's operators took more than a step does
     return true;
   }
-  if (division_of(setup_).divides_model())
-    throw Error(
-        ExitCode::config,
-        "distributed.tensor_parallel needs the operators of use_compile, which failed here or in another process; set it to 1");
+  if (division_of(setup_).divides_layers() || division_of(setup_).has_stages())
+    throw Error(ExitCode::config,
+                fmt::format("distributed.{} needs the operators of use_compile, which failed here or in another "
+                            "process; set it to 1",
+                            divided_by(division_of(setup_), setup_.config.distributed)));
   if (division_of(setup_).divides_gradients)
     throw Error(ExitCode::config,
                 fmt::format("distributed.zero: {} needs the operators of use_compile, which failed here or in another "
@@ -178,7 +188,7 @@ Evaluator& Run::evaluator() {
                        EvaluationRule{.eval_batches = training.cadence.eval_batches,
                                       .sequences = state_.eval_sequences.value_or(0),
                                       .takes_neighbours = !state_.eval_sequences},
-                       setup_.device.device, setup_.precision, setup_.mesh.data);
+                       setup_.device.device, setup_.precision, setup_.mesh);
   }
   return *evaluator_;
 }

@@ -46,8 +46,10 @@ GPT make_model(const Config& config, at::Device device, const ParameterTypes& ty
   const std::vector<std::string>& frozen = config.training.freeze;
   const uint64_t seed = stream_seed(config, kWeights);
   if (!division.divides_weights) {
-    return weights ? GPT(config.model, device, *weights, types, frozen, division.part())
-                   : GPT(config.model, device, seed, types, frozen, division.part());
+    GPT model = weights ? GPT(config.model, device, *weights, types, frozen, division.part())
+                        : GPT(config.model, device, seed, types, frozen, division.part());
+    if (division.has_stages()) model.set_stage_link(std::make_shared<StageLink>(division.pipeline));
+    return model;
   }
   std::vector<ParameterRow> rows = parameter_table(config.model, frozen);
   auto values = division.values(rows, flat_layout(rows));
@@ -113,9 +115,8 @@ State::State(const Config& config, const Corpus& corpus, at::Device device, cons
   model.train(true);
   if (start) restore(*start);
   // LibTorch's own operators draw dropout from the generators, and processes must not draw the same for different sequences.
-  if (division.rank_of_all() > 0)
-    seed_generators(
-        mix64(dropout_seed() + mix64(static_cast<uint64_t>(step)) + static_cast<uint64_t>(division.rank_of_all())));
+  if (const auto rank = static_cast<uint64_t>(division.all->rank()); rank > 0)
+    seed_generators(mix64(dropout_seed() + mix64(static_cast<uint64_t>(step)) + rank));
 }
 
 void State::seed_generators(uint64_t seed) const {
@@ -147,7 +148,7 @@ void State::rewind(const Cursor& cursor) {
 uint64_t State::checkpoint_bytes() const { return checkpoint_file_bytes(config_, corpus_.tokenizer.get()); }
 
 void State::gather() {
-  if (division_.divides_model() && !gathered_)
+  if (division_.divides_layers() && !gathered_)
     gathered_ = gathered_state(*optimizer, model.parameters(), config_.training.optimizer, division_);
 }
 
@@ -159,10 +160,9 @@ Checkpoint State::capture() const {
     saved.model = gathered_->model, saved.optimizer = gathered_->optimizer;
   } else {
     saved.model = model.parameters().values();
-    if (!division_.divides_state) saved.optimizer = optimizer->state();
+    if (!division_.divides_saves()) saved.optimizer = optimizer->state();
   }
-  if (division_.divides_state && !gathered_)
-    capture_parts(*optimizer, model.parameters(), config_.training.optimizer, division_, saved);
+  if (division_.divides_saves()) capture_parts(*optimizer, model.parameters(), config_, division_, saved);
   if (scaler.enabled()) {
     saved.scaler_scale = scaler.scale_value();
     saved.scaler_growth_tracker = scaler.growth_tracker();
@@ -204,6 +204,15 @@ Checkpoint State::capture() const {
   return saved;
 }
 
+// Of a checkpoint, which has that of all stages.
+void State::load_optimizer(const OptimizerState& saved) const {
+  if (!division_.has_stages()) return optimizer->load(saved);
+  OptimizerState own{{}, saved.step_count};
+  for (const auto& [slot, tensors] : saved.slots)
+    own.slots.emplace_back(slot, tensors_named_by(model.parameters().rows(), tensors));
+  optimizer->load(own);
+}
+
 // Where a checkpoint was read for some of the state, that is what this process has.
 void State::require_own_values(const Checkpoint& checkpoint) const {
   if (!checkpoint.read_state) return;
@@ -221,7 +230,7 @@ void State::restore(const StartingPoint& start) {
   const Checkpoint& checkpoint = start.checkpoint;
   require_own_values(checkpoint);
   started_by_ = start.started_by;
-  optimizer->load(checkpoint.optimizer);
+  load_optimizer(checkpoint.optimizer);
   if (scaler.enabled() && checkpoint.scaler_scale.defined()) {
     scaler.load(checkpoint.scaler_scale, checkpoint.scaler_growth_tracker);
   }
@@ -260,9 +269,9 @@ void State::load_window(const Checkpoint& checkpoint) {
 
 void State::go_back(const Checkpoint& checkpoint) {
   require_own_values(checkpoint);
-  Parameters(model.parameters()).copy_from(checkpoint.model);  // a copy shares the memory
+  model.copy_from(checkpoint.model);
   if (model.layer_weights()) model.layer_weights()->values_changed();
-  optimizer->load(checkpoint.optimizer);
+  load_optimizer(checkpoint.optimizer);
   if (scaler.enabled() && checkpoint.scaler_scale.defined())
     scaler.load(checkpoint.scaler_scale, checkpoint.scaler_growth_tracker);
   load_window(checkpoint);

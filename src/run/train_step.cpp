@@ -48,7 +48,7 @@ TrainStep::TrainStep(GPT& model, Optimizer& optimizer, GradScaler& scaler, const
       tunes_products_(effective_mode(config, model.config(), model.device()).tunes),
       recorder_(std::move(recorder)),
       division_(std::move(division)),
-      reducer_(model.parameters(), division_),
+      reducer_(model.config(), model.parameters(), division_),
       // LibTorch's operators do not tell when a layer is done.
       sends_early_(division_.ranks->size() > 1 && config.execution.use_compile),
       has_accumulated_(static_cast<size_t>(division_.own_lanes())),
@@ -60,6 +60,7 @@ TrainStep::TrainStep(GPT& model, Optimizer& optimizer, GradScaler& scaler, const
   for (at::Tensor* scalar : {&learning_rate_, &tokens_, &share_}) *scalar = at::zeros({}, model.device());
   for (size_t i = 0; i < has_accumulated_.size(); ++i) losses_.push_back(at::zeros({}, model.device()));
   if (division_.divides_gradients) divided_.emplace(model.parameters(), division_);
+  if (division_.has_stages()) passes_.emplace(model, division_.pipeline);
   if (model.config().dropout > 0) dropout_place_ = at::zeros({2}, at::TensorOptions(model.device()).dtype(at::kLong));
   reset_memory_peak(model.device());
 }
@@ -74,6 +75,7 @@ void TrainStep::begin(double learning_rate, int64_t tokens, int64_t update) {
 
 const Batch& TrainStep::batch(const BatchShape& shape) {
   attention_window_ = shape.attention_window;
+  if (passes_) batches_.clear();  // the ones before are on their way
   Batch& batch = batches_[{shape.sequences, shape.length}];
   if (!batch.inputs.defined()) {
     const std::array sizes{shape.sequences, shape.length};
@@ -100,6 +102,52 @@ int64_t TrainStep::gradient_bytes() const {
 void TrainStep::set_lane(size_t lane) {
   lane_ = lane;
   if (!divided_) model_.parameters().use_lane(lane);
+}
+
+void TrainStep::come(bool is_first, bool is_last) {
+  passes_->come({.batch = batch_,
+                 .share = share_.clone(),
+                 .dropout_place = dropout_place_.defined() ? dropout_place_.clone() : at::Tensor(),
+                 .attention_window = attention_window_,
+                 .is_first = is_first,
+                 .is_last = is_last});
+}
+
+void TrainStep::take(Pass turn) {
+  if (turn == Pass::forward)
+    return passes_->forward([this](const auto& passing, const auto& in) { return forward(passing, in); });
+  passes_->backward(
+      [this](const auto& passing, const auto& out, const auto& gradient) { backward(passing, out, gradient); });
+}
+
+at::Tensor TrainStep::forward(const PassingBatch& passing, const at::Tensor& in) {
+  has_accumulated_[lane_] = true;
+  if (passing.is_first) model_.parameters().clear_gradients(), losses_[lane_].zero_();
+  const ops::TuneProducts tuning(tunes_products_);
+  LossOptions options = options_of(passing.dropout_place, passing.attention_window);
+  if (passing.is_last && sends_early_) options.layer_done = [this](int64_t layer) { reducer_.layer_done(layer); };
+  at::Tensor out;
+  if (division_.pipeline.is_last()) {
+    options.upstream = scaler_.scale(passing.share);
+    out = model_.loss(in, passing.batch.targets, options);
+    losses_[lane_].add_(out.detach() * passing.share);
+  } else {
+    out = model_.hidden(in, options);
+  }
+  if (has_applied_) kept_bytes_ = std::max(kept_bytes_, tensor_bytes(model_.device()));
+  return out;
+}
+
+void TrainStep::backward(const PassingBatch& passing, const at::Tensor& out, const at::Tensor& gradient) {
+  if (passing.is_last && sends_early_) begin_sums(), add_losses();
+  out.backward(division_.pipeline.is_last() ? scaler_.scale(passing.share) : gradient);
+}
+
+LossOptions TrainStep::options_of(const at::Tensor& dropout_place, std::optional<int64_t> attention_window) const {
+  return {.label_smoothing = label_smoothing_,
+          .chunk_rows = loss_chunk_rows_,
+          .dropout_place = dropout_place,
+          .attention_window = attention_window};
 }
 
 void TrainStep::accumulate(bool is_last) {
@@ -139,14 +187,10 @@ void TrainStep::add_micro_batch(bool is_first, const std::function<void(int64_t 
   at::Tensor loss;
   {
     Autocast autocast(model_.device(), autocast_type_);
-    loss = model_.loss(batch_.inputs, batch_.targets,
-                       {.label_smoothing = label_smoothing_,
-                        .chunk_rows = loss_chunk_rows_,
-                        .teacher = teacher_ ? teacher_->about(batch_.inputs) : ops::Distillation{},
-                        .upstream = upstream,
-                        .dropout_place = dropout_place_,
-                        .attention_window = attention_window_,
-                        .layer_done = layer_done});
+    LossOptions options = options_of(dropout_place_, attention_window_);
+    if (teacher_) options.teacher = teacher_->about(batch_.inputs);
+    options.upstream = upstream, options.layer_done = layer_done;
+    loss = model_.loss(batch_.inputs, batch_.targets, options);
   }
   if (has_applied_) kept_bytes_ = std::max(kept_bytes_, tensor_bytes(model_.device()));
   losses_[lane_].add_(loss.detach() * share_);
@@ -162,6 +206,7 @@ void TrainStep::begin_sums() {
 
 // The sum of all lanes, the processes' too, into the first.
 void TrainStep::sum_up() {
+  if (passes_) passes_->end_update();
   if (divided_) {
     divided_->finish();
     add_losses();
@@ -210,28 +255,69 @@ void TrainStep::update() {
   if (model_.layer_weights()) model_.layer_weights()->values_changed();
 }
 
+namespace {
+
+// The batch that comes next, into the step. `samples`: how many were before it in the update.
+void load_batch(TrainStep& step, DataLoader& loader, int64_t tokens, int64_t samples) {
+  const BatchShape shape = loader.next_shape();
+  {
+    const InPart part(part::kData);
+    loader.next_into(step.batch(shape));
+  }
+  map_faults::require_intact();  // before anything is learned from it
+  step.set_micro_batch(static_cast<double>(shape.sequences * shape.length) / static_cast<double>(tokens), samples);
+}
+
+// Stages take the turns of their schedule; while one computes, what it needs for the next one arrives.
+void take_turns(TrainStep& step, DataLoader& loader, int64_t micro_batches, int64_t tokens) {
+  const Division& division = step.division();
+  const distributed::Communicator &ranks = *division.ranks, &stages = *division.pipeline.stages;
+  const int64_t own = (micro_batches - ranks.rank() + ranks.size() - 1) / ranks.size();
+  int64_t before = 0, samples = 0;  // micro-batches that have come, whichever process computes them, and their samples
+  const auto count_next = [&] {
+    ++before;
+    return std::exchange(samples, samples + loader.next_shape().sequences);
+  };
+  const auto skip_others = [&] {
+    while (before < micro_batches && !loader.next_is_own()) (void)count_next(), loader.skip();
+  };
+  const auto prepare = [&](const Turn& turn) {
+    if (turn.pass == Pass::backward) return step.expect_gradient();
+    skip_others();
+    load_batch(step, loader, tokens, count_next());
+    step.come(/*is_first=*/turn.micro_batch == 0, /*is_last=*/turn.micro_batch == own - 1);
+  };
+  const std::vector<Turn> turns = pipeline_schedule(stages.rank(), stages.size(), own);
+  for (size_t i = 0; i < turns.size(); ++i) {
+    if (i == 0) prepare(turns[i]);
+    if (i + 1 < turns.size()) prepare(turns[i + 1]);
+    step.take(turns[i].pass);
+  }
+  skip_others();
+}
+
+}  // namespace
+
 std::optional<int64_t> run_update(TrainStep& step, DataLoader& loader, int64_t micro_batches, double learning_rate,
                                   int64_t update, const std::function<bool()>& stop) {
   const int64_t tokens = loader.tokens_ahead(micro_batches);
   const Division& division = step.division();
   step.begin(learning_rate, tokens, update);
+  if (division.has_stages()) {
+    take_turns(step, loader, micro_batches, tokens);
+    step.apply();
+    return tokens;
+  }
   int64_t samples = 0;  // of the micro-batches before, whichever process computes them
   for (int64_t i = 0; i < micro_batches; ++i) {
     if (i > 0 && i % division.ranks->size() == 0 && stop()) return step.abandon(), std::nullopt;
-    const BatchShape shape = loader.next_shape();
-    const int64_t first_sample = std::exchange(samples, samples + shape.sequences);
+    const int64_t first_sample = std::exchange(samples, samples + loader.next_shape().sequences);
     if (!loader.next_is_own()) {
       loader.skip();
       continue;
     }
-    {
-      const InPart part(part::kData);
-      loader.next_into(step.batch(shape));
-    }
-    map_faults::require_intact();  // before anything is learned from it
     step.set_lane(division.lane_of(i));
-    step.set_micro_batch(static_cast<double>(shape.sequences * shape.length) / static_cast<double>(tokens),
-                         first_sample);
+    load_batch(step, loader, tokens, first_sample);
     // Not earlier, so that all processes begin to send at the same point of the update.
     const bool is_last = i / division.ranks->size() == (micro_batches - 1) / division.ranks->size();
     step.accumulate(is_last);

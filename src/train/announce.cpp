@@ -118,7 +118,9 @@ void announce_processes(const distributed::Group& group, at::Device device, cons
       "{} processes, started by {}, {} each; they meet {}{}{}", ranks.size, ranks.launcher,
       plural(at::get_num_threads(), "thread"),
       ranks.address.empty() ? "in a file of output_dir" : fmt::format("at {}:{}", ranks.address, ranks.port),
-      asked.tensor_parallel == 1            ? ""
+      asked.pipeline_parallel == ranks.size ? "; each has a stage of the model"
+      : asked.pipeline_parallel > 1 ? fmt::format("; each has one of {} stages of the model", asked.pipeline_parallel)
+      : asked.tensor_parallel == 1  ? ""
       : asked.tensor_parallel == ranks.size ? "; they divide the model"
                                             : fmt::format("; each {} of them divide the model", asked.tensor_parallel),
       asked.zero == 0   ? ""
@@ -139,7 +141,7 @@ void announce_run(const run::Run& run) {
   const std::string padded = m.padded_vocab() > *m.vocab_size ? fmt::format(" (padded to {})", m.padded_vocab()) : "";
   const std::string windows = plan::describe_windows(m);
   log::info(fmt::format("Model: {} parameters, {}, {}, width {}, block {}, vocabulary {}{}{}",
-                        format_count(static_cast<double>(run.state().model.parameters().count())),
+                        format_count(static_cast<double>(parameter_count(run.config().model))),
                         plural(m.n_layer, "layer"), plural(m.heads(), "head"), m.n_embd, m.block_size, *m.vocab_size,
                         padded, windows.empty() ? "" : ", " + windows));
   if (const std::string idle = plan::idle_window(m); !idle.empty()) log::warn(idle);

@@ -56,17 +56,17 @@ CheckpointKeeper::CheckpointKeeper(run::State& state, const run::Folder& folder,
     const bool is_there = *step && std::filesystem::exists(folder.rollback_path(**step), ignored);
     if (!cadence.divergence.goes_back() || !is_there) step->reset();
   }
-  if (const run::Division& division = state.division(); division.divides_state && !division.divides_model()) {
-    together_ = Together{division.ranks->another(), find_writers(folder.path(), *division.ranks)};
+  if (const run::Division& division = state.division(); division.divides_saves()) {
+    together_ = Together{division.all->another(), find_writers(folder.path(), *division.all)};
     if (together_->writers == Writers::first)
       log::info(
           "The processes do not see the same output_dir: the first one writes checkpoints, and gets the parts of the others");
   }
 }
 
-bool CheckpointKeeper::first_says(bool own) { return together_ ? state_.division().ranks->first_says(own) : own; }
+bool CheckpointKeeper::first_says(bool own) { return together_ ? state_.division().all->first_says(own) : own; }
 
-bool CheckpointKeeper::all_can(bool own) { return together_ ? !state_.division().ranks->is_any(!own) : own; }
+bool CheckpointKeeper::all_can(bool own) { return together_ ? !state_.division().all->is_any(!own) : own; }
 
 // What the first process wants: another one may not have learned yet that a file could not be written.
 CheckpointKeeper::Wanted CheckpointKeeper::agreed(Wanted wanted) {
@@ -74,7 +74,7 @@ CheckpointKeeper::Wanted CheckpointKeeper::agreed(Wanted wanted) {
   const at::Tensor said = at::tensor({wanted.best ? 1 : 0, wanted.for_rollback ? 1 : 0, wanted.stable ? 1 : 0,
                                       wanted.last ? 1 : 0, wanted.numbered ? 1 : 0},
                                      at::kLong);
-  state_.division().ranks->broadcast(said);
+  state_.division().all->broadcast(said);
   const auto is_said = [&said](int64_t i) { return said[i].item<int64_t>() != 0; };
   wanted.for_rollback = is_said(1), wanted.stable = is_said(2), wanted.last = is_said(3), wanted.numbered = is_said(4);
   if (is_said(0) != wanted.best.has_value())
@@ -103,7 +103,7 @@ bool CheckpointKeeper::time_has_passed() const {
              plan_.checkpoint_seconds;
 }
 
-bool CheckpointKeeper::is_divided() const { return together_ || state_.division().divides_model(); }
+bool CheckpointKeeper::is_divided() const { return together_ || state_.division().divides_layers(); }
 
 bool CheckpointKeeper::take_time() {
   if (!is_first_ || !is_divided() || !time_has_passed()) return false;
@@ -339,9 +339,10 @@ void CheckpointKeeper::require_folder(bool is_alone) {
   if (!state_.can_capture() || (together_ && is_alone)) {
     throw Error(
         ExitCode::disk,
-        fmt::format("{} is no longer the folder in which this run began ({}): the updates after step {} are lost, "
-                    "because each process has a part of the state (distributed.zero, tensor_parallel)",
-                    folder_.path(), refuge.reason, saved_step_));
+        fmt::format(
+            "{} is no longer the folder in which this run began ({}): the updates after step {} are lost, "
+            "because each process has a part of the state (distributed.zero, tensor_parallel, pipeline_parallel)",
+            folder_.path(), refuge.reason, saved_step_));
   }
   if (together_) together_->writers = Writers::first;
   write(refuge.path + "/" + kLastCheckpoint, captured());
@@ -354,7 +355,7 @@ void CheckpointKeeper::require_folder(bool is_alone) {
 
 // That one says why.
 void CheckpointKeeper::end_with_first() {
-  for (;;) (void)state_.division().ranks->first_says(false);
+  for (;;) (void)state_.division().all->first_says(false);
 }
 
 bool CheckpointKeeper::save(const std::string& path, bool must) {

@@ -137,7 +137,7 @@ ExitCode tell_found_rate(const run::Setup& setup) {
 ExitCode train_as_first(const config::CommandLine& command, const TrainOptions& options, const DeviceChoice& choice,
                         const distributed::Group& group) {
   const Config& asked = command.config;
-  const run::Folder folder(asked.output_dir, run::needed_state(group.communicator(), asked.distributed));
+  const run::Folder folder(asked.output_dir, run::needed_state(group.mesh(), asked.distributed));
   if (options.find_lr) require_new_run(asked);
   run::Beginning begins = run::find_beginning(folder, asked, command.origins, options.restart);
   if (!begins.start) run::announce_choice(asked, command.origins, command.config_path);
@@ -169,7 +169,7 @@ ExitCode train_as_other(const config::CommandLine& command, const TrainOptions& 
                         const distributed::Group& group) {
   const Config& asked = command.config;
   const run::Folder folder =
-      run::Folder::of_first_process(asked.output_dir, run::needed_state(group.communicator(), asked.distributed));
+      run::Folder::of_first_process(asked.output_dir, run::needed_state(group.mesh(), asked.distributed));
   run::SharedBeginning shared = run::hear_beginning(group, asked, command.origins, folder);
   run::Setup setup = plan::resolve_like_first(std::move(shared.config), std::move(shared.corpus), device,
                                               asked.training.precision, group);
@@ -217,12 +217,12 @@ ExitCode train_as(const distributed::Ranks& ranks, const config::CommandLine& co
   DeviceChoice choice =
       select_device_of(ranks, asked.device);  // so that a missing one is reported before a text is prepared
   choice.is_wished = command.origins.count("use_gpu") > 0;
-  distributed::require_mesh(ranks.size, asked.distributed.tensor_parallel);
+  distributed::require_mesh(ranks.size, asked.distributed);
   distributed::Group group(ranks, choice.device, asked.output_dir, asked.distributed.timeout);
   const ForwardedWarnings forwarded(group);
   try {
     run::require_same_command(group, asked);
-    group.arrange(asked.distributed.tensor_parallel);
+    group.arrange(asked.distributed.tensor_parallel, asked.distributed.pipeline_parallel);
     TrainOptions now = options;
     now.restart = options.restart && ranks.restart == 0;  // its launcher starts it again: the older run is set aside
     const ExitCode code = group.is_first() ? train_as_first(command, now, choice, group)
@@ -261,7 +261,7 @@ ExitCode train(const config::CommandLine& command, const TrainOptions& options) 
   }
   DistributedConfig distributed = asked.distributed;
   distributed.processes = plan::count_processes(asked);
-  if (ranks.size == 1) distributed::require_mesh(distributed.processes, distributed.tensor_parallel);
+  if (ranks.size == 1) distributed::require_mesh(distributed.processes, distributed);
   if (ranks.size == 1 && distributed.processes > 1) {
     std::vector<std::string> command{path_of_this_program()};
     command.insert(command.end(), options.arguments.begin(), options.arguments.end());

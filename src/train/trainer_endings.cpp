@@ -27,7 +27,7 @@ std::string stop_signal_name() { return fmt::format("SIG{}", sigabbrev_np(proces
 // When the run ends before it should: the state is whole, and this process has all of it, or all processes come here.
 bool Trainer::may_save(bool all_come) {
   const bool is_to_be_saved = !checkpoints_.is_saved() && !run_.step().is_applying() && state_.can_capture();
-  return all_come ? checkpoints_.first_says(is_to_be_saved) : is_to_be_saved && !state_.division().divides_state;
+  return all_come ? checkpoints_.first_says(is_to_be_saved) : is_to_be_saved && !state_.division().divides_saves();
 }
 
 // The state is that of the last update, unless the loss came while it changed; then the last checkpoint remains.

@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -219,6 +220,60 @@ TEST(Communicator, AllGetWhatTheFirstHasAndTheLargestOfEach) {
     const at::Tensor numbers = at::tensor({rank, -rank, int64_t{5}}, at::kLong);
     group.communicator()->begin_largest(numbers)();
     EXPECT_TRUE(numbers.equal(at::tensor({2, 0, 5}, at::kLong)));
+  });
+}
+
+// Several on their way at once arrive in their order, of any type, also while a sum is under way.
+TEST(Communicator, WhatOneSendsArrivesAtAllOthers) {
+  constexpr int64_t kCount = 5, kFrom = 1;
+  const auto of_number = [](int64_t number, at::ScalarType type) { return of_rank(number, 1000 + number, type); };
+  test::in_ranks(3, [&](const Group& group) {
+    const int64_t rank = group.ranks().rank, before = group.communicator()->bytes_sent();
+    for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kLong}) {
+      std::vector<at::Tensor> values;
+      std::vector<std::function<void()>> waits;
+      for (int64_t i = 0; i < kCount; ++i) {
+        values.push_back(rank == kFrom ? of_number(i, type) : at::zeros_like(of_number(i, type)));
+        waits.push_back(group.communicator()->begin_broadcast(values.back(), kFrom));
+      }
+      for (int64_t i = 0; i < kCount; ++i) {
+        waits[i]();
+        EXPECT_TRUE(values[i].equal(of_number(i, type))) << rank << " " << i;
+      }
+    }
+    const int64_t all = 5 * 1000 + 10;
+    EXPECT_EQ(group.communicator()->bytes_sent() - before, rank == kFrom ? all * (4 + 2 + 8) : 0);
+  });
+}
+
+// Six processes in three stages: what is sent between neighbours goes to the same place in the next stage.
+TEST(Mesh, StagesAreAsFarApartAsTheyCanBe) {
+  test::in_ranks(6, [](Group& group) {
+    group.arrange(1, 3);
+    const int64_t rank = group.ranks().rank, stage = rank / 2, place = rank % 2;
+    const Mesh& mesh = group.mesh();
+    EXPECT_EQ(mesh.all->rank(), rank);
+    EXPECT_EQ(mesh.data->size(), 2);
+    EXPECT_EQ(mesh.data->rank(), place);
+    EXPECT_EQ(mesh.pipeline.stages->size(), 3);
+    EXPECT_EQ(mesh.pipeline.stages->rank(), stage);
+    EXPECT_EQ(mesh.pipeline.ends->size(), stage == 1 ? 1 : 2);
+    const at::Tensor passed = at::full({1}, rank, at::kLong), got = at::full({1}, -1, at::kLong),
+                     returned = at::full({1}, 10 + rank, at::kLong), back = at::full({1}, -1, at::kLong);
+    const auto sent = mesh.pipeline.after.forward->begin_broadcast(passed, 0),
+               received = mesh.pipeline.before.forward->begin_broadcast(got, 0),
+               sent_back = mesh.pipeline.before.backward->begin_broadcast(returned, 1),
+               received_back = mesh.pipeline.after.backward->begin_broadcast(back, 1);
+    for (const auto& wait : {sent, received, sent_back, received_back}) wait();
+    EXPECT_EQ(got.item<int64_t>(), stage == 0 ? -1 : rank - 2);
+    EXPECT_EQ(back.item<int64_t>(), stage == 2 ? -1 : 10 + rank + 2);
+    const at::Tensor sum = at::full({1}, rank, at::kLong);
+    mesh.pipeline.stages->sum(sum);
+    EXPECT_EQ(sum.item<int64_t>(), 6 + 3 * place);
+    if (stage == 1) return;
+    const at::Tensor of_ends = at::full({1}, rank, at::kLong);
+    mesh.pipeline.ends->sum(of_ends);
+    EXPECT_EQ(of_ends.item<int64_t>(), 4 + 2 * place);
   });
 }
 

@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include <cstdlib>
+#include <utility>
 
 namespace gpt::distributed {
 namespace {
@@ -38,6 +39,9 @@ TEST(Launcher, AsManyGoOnUnlessFewerMay) {
   DistributedConfig divided = config_of(4, 2);
   divided.tensor_parallel = 2;
   EXPECT_EQ(processes_after(one_lost, divided), 2);  // 3 do not divide the model
+  DistributedConfig stages = divided;
+  std::swap(stages.tensor_parallel, stages.pipeline_parallel);
+  EXPECT_EQ(processes_after(one_lost, stages), 2);
   divided.min_processes = 3;
   EXPECT_EQ(processes_after(one_lost, divided), std::nullopt);
 }

@@ -25,6 +25,9 @@ class Remembering : public distributed::Communicator {
   void begin_gather(const at::Tensor&, int64_t) override {}
   void finish() override { ++finished; }
   void broadcast(const at::Tensor&) override {}
+  std::function<void()> begin_broadcast(const at::Tensor&, int64_t) override {
+    return [] {};
+  }
   std::function<void()> begin_largest(const at::Tensor&) override {
     return [] {};
   }
@@ -48,7 +51,7 @@ struct ReducerTest : testing::Test {
   std::shared_ptr<Remembering> ranks = std::make_shared<Remembering>();
   const Parameters parameters{parameter_table(layers_of_several_stretches()), at::kCPU};
   const Division division{ranks, {}};
-  Reducer reducer{parameters, division};
+  Reducer reducer{layers_of_several_stretches(), parameters, division};
 
   void contribute() const {
     for (size_t i = 0; i < parameters.rows().size(); ++i)

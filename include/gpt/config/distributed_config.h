@@ -11,9 +11,10 @@ namespace gpt {
 enum class ReduceDtype { float32, bfloat16 };  // how gradients travel from process to process
 
 struct DistributedConfig {
-  int64_t processes = 1;        // that gpt-train starts on this machine; 0 = auto: one for each usable GPU
-  int64_t tensor_parallel = 1;  // how many neighbouring ones of them divide the model itself
-  int64_t lanes = 1;            // partial sums of an update's gradients; a multiple of the processes for equal bits
+  int64_t processes = 1;          // that gpt-train starts on this machine; 0 = auto: one for each usable GPU
+  int64_t tensor_parallel = 1;    // how many neighbouring ones of them divide the model itself
+  int64_t pipeline_parallel = 1;  // how many have its blocks between them, a stage each
+  int64_t lanes = 1;              // partial sums of an update's gradients; a multiple of the processes for equal bits
   ReduceDtype reduce_dtype = ReduceDtype::float32;
   int64_t zero =
       0;  // 1: each process has a part of the optimizer's state; 2: and of the gradients' sums; 3: and of the weights
@@ -22,7 +23,9 @@ struct DistributedConfig {
   std::optional<int64_t> min_processes;  // how few may go on then; auto: as many as before
 
   // Among how many the sequences of an update are divided.
-  int64_t data_processes() const { return std::max<int64_t>(1, processes / tensor_parallel); }
+  int64_t data_processes() const { return std::max<int64_t>(1, processes / model_processes()); }
+  // That have one model between them.
+  int64_t model_processes() const { return tensor_parallel * pipeline_parallel; }
 };
 
 namespace config {

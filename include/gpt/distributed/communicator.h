@@ -61,6 +61,11 @@ class Communicator {
 
   virtual void broadcast(const at::Tensor& x) = 0;  // from the first process, in place; of any type
 
+  // Begins to send x of process `from`, contiguous and of any type, to all others, where it arrives in their x. It is there, and may change
+  // again at the one that sends, once the result has been called, which waits: on a GPU its current stream does. Several may be under way,
+  // also together with sums.
+  virtual std::function<void()> begin_broadcast(const at::Tensor& x, int64_t from) = 0;
+
   // Bytes of each process go to each: `sent` has those for all in their order, to[r] of them for process r, and `received` gets from[r] of
   // process r. All are uint8 (n) in the host's memory.
   virtual void exchange(const at::Tensor& received, const std::vector<int64_t>& from, const at::Tensor& sent,
@@ -79,15 +84,42 @@ class Communicator {
   virtual double seconds_waited() const = 0;  // in finish(), so far
 };
 
-// The processes of a run as rows and columns: neighbours divide every layer among them (tensor parallelism), and processes that have the
-// same part of the model divide the sequences of an update. Each may be a communicator of size one.
-struct Mesh {
-  std::shared_ptr<Communicator> all, data, tensor;
+// For one process.
+std::shared_ptr<Communicator> alone();
 
+// Between two neighbouring stages, of which the earlier one is the first process of each communicator: activations go `forward`, and their
+// gradients come back. They are two, because on a GPU one communicator does what it is told in that order, so that an activation would wait
+// for a gradient that does not exist yet.
+struct Boundary {
+  std::shared_ptr<Communicator> forward = alone(), backward = alone();
+};
+
+// The processes that have the stages of one model between them (pipeline parallelism), in the order of the stages.
+struct Pipeline {
+  std::shared_ptr<Communicator> stages = alone();
+  std::shared_ptr<Communicator> ends =
+      alone();             // at the first stage and the last one: these two, which share a tied table
+  Boundary before, after;  // this stage, where there is another one
+
+  bool is_first() const { return stages->is_first(); }
+  bool is_last() const { return stages->rank() == stages->size() - 1; }
+};
+
+// The processes of a run as a mesh: neighbours divide every layer among them (tensor parallelism), stages the layers (pipeline
+// parallelism), and processes that have the same part of the model the sequences of an update. Each may be a communicator of size one.
+struct Mesh {
+  std::shared_ptr<Communicator> all = alone(), data = all, tensor = alone();
+  Pipeline pipeline = {};
+
+  // Those that have one model between them, in parts of layers or in stages.
+  const std::shared_ptr<Communicator>& model() const { return pipeline.stages->size() > 1 ? pipeline.stages : tensor; }
   int64_t bytes_sent() const;  // by this process, to whomever
   double seconds_waited() const;
+
+ private:
+  std::vector<const Communicator*> communicators() const;
 };
-Mesh no_mesh();  // of one process
+inline Mesh no_mesh() { return {}; }  // of one process
 
 // At most so many bytes of what one process adds up alone travel at a time, from each of the others.
 inline int64_t owned_stretch_bytes(int64_t processes) {
@@ -101,9 +133,6 @@ double bytes_sent_by_sum(double bytes, int64_t processes);
 // copy where they are of another type than the tensor (`is_converted`), and are added in float32 where they have 16 bits (`is_narrow`).
 double memory_of_sum(double bytes, double stretch, bool is_converted, bool is_narrow);
 double memory_of_gather(double bytes, double stretch, int64_t processes);
-
-// For one process.
-std::shared_ptr<Communicator> alone();
 
 // The order in which n parts are added, so that the first becomes their sum: parts i and i + ceil(n / 2) first, then what is left in the
 // same way. A power of two gives a tree whose branches may lie on different processes. add(kept, count) adds parts kept, kept + 1, ... to

@@ -7,13 +7,15 @@
 #include <string>
 #include <vector>
 
+#include "gpt/config/distributed_config.h"
 #include "gpt/distributed/communicator.h"
 #include "gpt/distributed/ranks.h"
 
 namespace gpt::distributed {
 
-// Throws gpt::Error(config), which names the nearest numbers that fit, where so many processes cannot be divided into groups of `tensor`.
-void require_mesh(int64_t processes, int64_t tensor);
+// Throws gpt::Error(config), which names the nearest numbers that fit, where so many processes cannot be divided into groups that have a model
+// between them.
+void require_mesh(int64_t processes, const DistributedConfig& config);
 
 class Group {
  public:
@@ -29,9 +31,9 @@ class Group {
   bool is_first() const { return ranks().is_first(); }
   const std::shared_ptr<Communicator>& communicator() const;  // of all
 
-  // Arranges the processes, all of which call it: each `tensor` neighbours divide the model. Until then all have the whole one. Throws
-  // gpt::Error(config) where `tensor` does not divide their number.
-  void arrange(int64_t tensor);
+  // Arranges the processes, all of which call it: each `tensor` neighbours divide the layers of a model, and its `stages` are as far from each
+  // other as they can be, since they send least. Until then all have a whole one. The product of both must divide their number.
+  void arrange(int64_t tensor, int64_t stages = 1);
   const Mesh& mesh() const;
 
   // What a process says under this name, which is used once. That one does not wait; the others wait for as long as it is there, and throw

@@ -1,6 +1,7 @@
 // Tensor parallelism: which part of every parameter each process of a group has. Heads and the hidden columns of the MLP are dealt out
 // evenly, and the rows of the vocabulary as evenly as they can be; normalizations, learned positions and the biases of products that are
 // added up over the processes are whole in each of them. That sizes can be divided so, config/tensor_parallel.h has made sure.
+// Pipeline parallelism: which parameters a stage has, all of them whole (layout/stages.h).
 #pragma once
 
 #include <cstdint>
@@ -11,15 +12,20 @@
 
 namespace gpt {
 
-// Which of so many parts of a model.
+// Which of so many parts of every layer of a model, and which of its stages.
 struct ModelPart {
   int64_t rank = 0, size = 1;
+  int64_t stage = 0, stages = 1;
+
+  bool is_first_stage() const { return stage == 0; }
+  bool is_last_stage() const { return stage == stages - 1; }
 };
 
 // The rows of the token embedding and of the head that a part has: [begin, end) of `padded` ones.
 FlatSpan vocabulary_rows(int64_t padded, const ModelPart& part);
 
-// The table of a part, from that of the whole model; the order and the names stay.
+// The table of a part, from that of the whole model; the order and the names stay. The token embedding of a tied head is also the last
+// stage's.
 std::vector<ParameterRow> cut(std::vector<ParameterRow> rows, const ModelConfig& model, const ModelPart& part);
 
 // A model of its own whose tensors have the shapes of the largest part: for what a process keeps and computes.

@@ -22,25 +22,14 @@
 #include "gpt/config/model_config.h"
 #include "gpt/config/training_config.h"
 #include "gpt/layout/cut.h"
+#include "gpt/layout/stages.h"
+#include "gpt/model/kv_cache.h"
 #include "gpt/model/layer_weights.h"
+#include "gpt/model/stage_link.h"
 #include "gpt/ops/operators.h"
 #include "gpt/parameters/parameters.h"
 
 namespace gpt {
-
-// Keys and values of past positions of several texts, each in a slot that is filled up to a length of its own: one pair for each layer,
-// (slots, kv heads, capacity, D).
-struct KvCache {
-  std::vector<at::Tensor> keys, values;
-  std::vector<int64_t> lengths;  // of the slots
-  int64_t capacity() const { return keys.empty() ? 0 : keys.front().size(2); }
-};
-
-// What a text goes on with after that which its slot of a cache holds.
-struct NextTokens {
-  int64_t slot;
-  std::span<const int32_t> ids;
-};
 
 struct LossOptions {
   double label_smoothing = 0;      // mixes in the uniform distribution over the V real tokens; 0 to validate
@@ -69,8 +58,8 @@ class GPT {
   // projections scaled by 1/sqrt(2L)), so they are the same on every device.
   // `types`: with a compute type of 16 bits it computes end to end in that. `frozen`: what is not trained, as layout/freeze.h has it;
   // where that is all up to some layer, the backward pass ends there, and nothing is kept for it before.
-  // `part`: that of a process which divides the model with others. It must be given the operators of model/tensor_parallel.h; values, and
-  // what is drawn, are those of the whole model.
+  // `part`: that of a process which divides the model with others. A part of every layer must be given the operators of
+  // model/tensor_parallel.h, a stage what model/stage_link.h has; values, and what is drawn, are those of the whole model.
   GPT(const ModelConfig& config, at::Device device, uint64_t seed, const ParameterTypes& types = {},
       const std::vector<std::string>& frozen = {}, const ModelPart& part = {});
   // With these weights. Throws gpt::Error(checkpoint) naming the first missing, extra or misshapen one.
@@ -83,14 +72,18 @@ class GPT {
 
   // Logits (B, T, V) of ids (B, T) int64; only the real vocabulary.
   at::Tensor forward(const at::Tensor& ids) const;
-  // What the head takes instead, (B, T, C).
-  at::Tensor hidden(const at::Tensor& ids, const LossOptions& options = {}) const;
+  // What the head takes instead, (B, T, C). A stage of a model, except the first one, takes what the one before gives, (B, T, C) in the type
+  // in which the model computes; and except the last one, it gives what the next one takes.
+  at::Tensor hidden(const at::Tensor& in, const LossOptions& options = {}) const;
+  at::Tensor stage_input(at::IntArrayRef sizes) const;  // of this shape, to be filled
 
   // Mean cross entropy over all B*T targets, a float32 scalar on the device, with the part of a teacher, where there is one. Vocabulary
-  // padding takes no part in it.
-  at::Tensor loss(const at::Tensor& ids, const at::Tensor& targets, const LossOptions& options = {}) const;
+  // padding takes no part in it. Of the last stage, which takes what the one before gives.
+  at::Tensor loss(const at::Tensor& in, const at::Tensor& targets, const LossOptions& options = {}) const;
 
-  // The cross entropy of each target, (B, T) float32, without gradients: to validate.
+  // What follows is computed by all stages of a model together, each of which is called alike.
+
+  // The cross entropy of each target, (B, T) float32, without gradients: to validate. Zeros at all stages but the last, so that none waits.
   at::Tensor token_losses(const at::Tensor& ids, const at::Tensor& targets) const;
 
   // Of single targets (N) int64: the one that follows position t of row b of ids (B, T) has b * T + t in `places` (N) int64. Only these
@@ -112,24 +105,32 @@ class GPT {
   const std::shared_ptr<LayerWeights>& layer_weights() const { return layer_weights_; }
   void set_layer_weights(std::shared_ptr<LayerWeights> weights) { layer_weights_ = std::move(weights); }
 
+  void set_stage_link(std::shared_ptr<StageLink> link) { link_ = std::move(link); }
+  const ModelPart& part() const { return part_; }
+
+  void copy_from(const NamedTensors& values);  // as the constructor does
   const Parameters& parameters() const { return parameters_; }
   const ModelConfig& config() const { return config_; }  // of the whole model
   at::Device device() const { return parameters_.device(); }
-  double flops_per_token() const { return gpt::flops_per_token(config_, parameters_.rows()); }
+  double flops_per_token() const;  // of the whole model
 
  private:
   struct Transformer;
   GPT(const ModelConfig& config, at::Device device, const ParameterTypes& types, const std::vector<std::string>& frozen,
       const ModelPart& part);
   at::Tensor logits(const at::Tensor& rows) const;  // (..., C) -> (..., V)
+  at::Tensor through_stages(const at::Tensor& ids) const;
+  at::Tensor shared(const at::Tensor& found, at::IntArrayRef sizes) const;
 
   ModelConfig config_;
   ModelPart part_;
+  LayerSpan layers_;  // of this stage
   Parameters parameters_;
   int64_t first_trained_;  // layer
   std::unique_ptr<const Transformer> transformer_;
   ops::SharedOperators operators_;
   std::shared_ptr<LayerWeights> layer_weights_;
+  std::shared_ptr<StageLink> link_;  // of a stage
   bool training_ = false;
   GradientCheckpointing gradient_checkpointing_ = GradientCheckpointing::none;
 };

@@ -126,7 +126,9 @@ class Parameters {
   Parameters(std::vector<ParameterRow> rows, const std::vector<at::Tensor>& values);
 
   // Initial values, drawn on the CPU, so that they are the same on every device. Where rows are cut, they are drawn whole.
-  void draw(uint64_t seed);
+  void draw(uint64_t seed) { draw(seed, rows_); }
+  // The same where these are some of a model's rows, all of which are drawn in their order.
+  void draw(uint64_t seed, const std::vector<ParameterRow>& of_model);
   void copy_from(
       const NamedTensors& values);  // whole tensors; throws gpt::Error(checkpoint), as tensors_of_rows() does
 

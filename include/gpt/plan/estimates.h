@@ -31,6 +31,9 @@ struct ActivationForm {
   int64_t weight_parts = 1;       // and the weights of blocks: distributed.zero 3
   int64_t gradient_lanes = 1;     // of each of them
   int64_t model_parts = 1;        // among how many the model itself is divided: distributed.tensor_parallel
+  int64_t stages = 1;             // or its blocks: distributed.pipeline_parallel
+  std::optional<int64_t> micro_batches =
+      {};  // of an update in each process, which are in flight between stages; nothing: any number
   // In which Muon orthogonalizes: newton_schulz_type().
   at::ScalarType newton_schulz = at::kFloat;
 };
@@ -42,7 +45,7 @@ ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& t
                                const DistributedConfig& distributed, const DeviceInfo& device,
                                const Precision& precision, const std::string& attention);
 
-// What tensors take at the peak of a step, without the tokens. For each parameter, weights take 4 bytes, and 2 more for copies of 16
+// What tensors take at the peak of a step, without the tokens. Of stages, in the process that needs most. For each parameter, weights take 4 bytes, and 2 more for copies of 16
 // bits, or these alone; gradients 4 or 2; AdamW's two moments 8, or with fewer bits 4 or 2. The workspace is what the head takes
 // besides its logits, or the backward pass of one block where that is more. `model.vocab_size` must be set.
 MemoryUse estimate_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form);

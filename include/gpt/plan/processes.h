@@ -30,6 +30,8 @@ struct ProcessesPlan {
   int64_t processes = 1;
   int64_t threads = 0;        // that each computes with, on the CPU that all share; 0: each has a GPU
   int64_t model_parts = 1;    // among so many neighbours the model is divided, and what each computes for a micro-batch
+  int64_t stages = 1;         // or so many have its blocks between them,
+  double slowest_stage = 1;   // of whose computing the slowest has this share
   int64_t micro_batches = 1;  // of an update
   double memory = 0, sent = 0;    // bytes that each takes, and sends in an update
   bool may_send_less = false;     // distributed.reduce_dtype may be bfloat16
@@ -38,9 +40,10 @@ struct ProcessesPlan {
   std::string computing_source = {}, sending_source = {};
 
   int64_t most_micro_batches() const {  // of a process
-    const int64_t groups = processes / model_parts;
+    const int64_t groups = processes / (model_parts * stages);
     return (micro_batches + groups - 1) / groups;
   }
+  double bubble() const;  // the share of computing for which a stage waits, at the beginning and the end of an update
   double seconds() const { return computing + sending; }
   double gain() const { return one / seconds(); }  // in tokens/s
 };

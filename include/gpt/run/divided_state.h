@@ -1,8 +1,6 @@
 // An optimizer's state, and weights, that processes have divided among them, as checkpoints describe them.
 #pragma once
 
-#include <memory>
-
 #include "gpt/checkpoint/checkpoint.h"
 #include "gpt/optim/optimizer.h"
 #include "gpt/parameters/parameters.h"
@@ -10,15 +8,16 @@
 
 namespace gpt::run {
 
-// Makes checkpoint.optimizer the state of all parameters, whose tensors are on the meta device, and adds to checkpoint.parts which process
-// has what of them; with Division::divides_weights the model too. The values of this one are views of the memory that the optimizer uses.
-void capture_parts(const Optimizer& optimizer, const Parameters& parameters, const OptimizerConfig& config,
+// Makes checkpoint.optimizer the state of all parameters, whose tensors are on the meta device, and adds to checkpoint.parts which of
+// Division::all has what of them; with Division::divides_weights, and of stages, the model too. The values of this one are views of the
+// memory that the optimizer uses.
+void capture_parts(const Optimizer& optimizer, const Parameters& parameters, const Config& config,
                    const Division& division, Checkpoint& checkpoint);
 
 // The values whose state is in this process's spans.
 ValueRanges own_values(const Division& division, const std::vector<ParameterRow>& rows, const FlatLayout& layout);
 
 // What of a checkpoint's state this process needs.
-StateNeeds needed_state(const std::shared_ptr<distributed::Communicator>& ranks, const DistributedConfig& config);
+StateNeeds needed_state(const distributed::Mesh& mesh, const DistributedConfig& config);
 
 }  // namespace gpt::run

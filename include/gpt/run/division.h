@@ -51,8 +51,11 @@ struct Division {
   bool divides_state = false;        // ZeRO: each process updates and remembers its spans of the flat buffer alone
   bool divides_gradients = false;    // ZeRO 2: and keeps sums of gradients of those alone
   bool divides_weights = false;      // ZeRO 3: and the values of blocks
-  // Those that divide the model itself (layout/cut.h): each has a flat buffer of its own part, to which all of the above applies.
+  // Those that divide the model itself (layout/cut.h): each has a flat buffer of its own part, or of its stage, to which all of the above
+  // applies.
   std::shared_ptr<distributed::Communicator> tensor = distributed::alone();
+  distributed::Pipeline pipeline = {};
+  std::shared_ptr<distributed::Communicator> all = ranks;
   OptimizerConfig optimizer = {};  // Muon's matrices are not divided, but each belongs to one process
 
   Division() = default;
@@ -67,13 +70,15 @@ struct Division {
         optimizer(std::move(updates_by)) {}
   Division(const distributed::Mesh& mesh, const DistributedConfig& config, OptimizerConfig updates_by = {})
       : Division(mesh.data, config, std::move(updates_by)) {
-    tensor = mesh.tensor;
+    tensor = mesh.tensor, pipeline = mesh.pipeline, all = mesh.all;
   }
 
-  ModelPart part() const { return {tensor->rank(), tensor->size()}; }
-  bool divides_model() const { return tensor->size() > 1; }
-  int64_t processes() const { return ranks->size() * tensor->size(); }
-  int64_t rank_of_all() const { return ranks->rank() * tensor->size() + tensor->rank(); }
+  ModelPart part() const { return {tensor->rank(), tensor->size(), pipeline.stages->rank(), pipeline.stages->size()}; }
+  bool divides_layers() const { return tensor->size() > 1; }  // each of them
+  bool has_stages() const { return pipeline.stages->size() > 1; }
+  // Each process has some of the state, and is the only one that has it, in the form in which checkpoints are written.
+  bool divides_saves() const { return (divides_state || has_stages()) && !divides_layers(); }
+  int64_t processes() const { return all->size(); }
   int64_t own_lanes() const { return lanes_of_each(lanes, ranks->size()); }
   // Which of this process's lanes a micro-batch of its own belongs to.
   size_t lane_of(int64_t micro_batch) const { return static_cast<size_t>(micro_batch % lanes / ranks->size()); }

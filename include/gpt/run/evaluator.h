@@ -54,9 +54,9 @@ double evaluation_steps(const TrainingConfig& training, int64_t block_size, int6
 
 class Evaluator {
  public:
-  // The corpus must outlive it. Each of the processes computes its share of the batches.
+  // The corpus must outlive it. Each of the processes computes its share of the batches, or a stage of the model for them.
   Evaluator(const Corpus& corpus, int64_t batch_size, int64_t block_size, const EvaluationRule& rule, at::Device device,
-            const Precision& precision, std::shared_ptr<distributed::Communicator> ranks = distributed::alone());
+            const Precision& precision, const distributed::Mesh& mesh = distributed::no_mesh());
 
   bool empty() const { return windows_.targets() == 0; }
   bool knows_bytes() const;
@@ -84,7 +84,7 @@ class Evaluator {
   std::optional<double> bytes_;  // once it is settled
   at::Device device_;
   at::ScalarType autocast_type_;
-  std::shared_ptr<distributed::Communicator> ranks_;
+  std::shared_ptr<distributed::Communicator> ranks_, stages_;
 };
 
 }  // namespace gpt::run

@@ -13,7 +13,8 @@ namespace gpt::run {
 // while it computes others.
 class Reducer {
  public:
-  Reducer(Parameters parameters, Division division);
+  // `model`: the whole one.
+  Reducer(const ModelConfig& model, Parameters parameters, Division division);
 
   // A sum begins. A lane without gradients, by number, counts as zeros. All others are complete but for the one in use, of which
   // layer_done() will tell. Until finish() nobody may touch what is complete.
@@ -22,15 +23,19 @@ class Reducer {
   // All are done. Then the first lane, which is in use, has the sum; of what Division::spans() says, where that is not all.
   void finish();
 
-  // Of the sum: a float32 scalar on the device. With Division::divides_state processes exchange norms of blocks, with which `loss` travels:
-  // that of each, a float32 scalar too, becomes the sum of all. Where the model is divided, what all processes have counts once.
+  // Of the sum: a float32 scalar on the device. With Division::divides_state, and between stages, processes exchange norms of blocks, with
+  // which `loss` travels: that of each, a float32 scalar too, becomes the sum of all. Where the model is divided, what several processes have
+  // counts once.
   at::Tensor norm(const at::Tensor& loss) const;
   // Each process's spans of the parameters, once it has changed them, to all; not where Division::divides_weights, as LayerWeights does it.
+  // And a tied table, where both stages that have it might have rounded it differently.
   void gather_values();
 
  private:
   at::Tensor block_norms(const at::Tensor& loss) const;
   at::Tensor norm_of_parts(const at::Tensor& block_norms) const;
+  at::Tensor norm_of_stages(const at::Tensor& block_norms, const at::Tensor& loss) const;
+  void add_other_end() const;
   void complete(int64_t end);  // of the flat buffer, from its beginning
   void sum(const Stretch& stretch);
 
@@ -40,8 +45,12 @@ class Reducer {
   at::ScalarType wire_;        // the type in which they travel
   std::vector<Stretch> stretches_;
   std::vector<FlatSpan> spans_;
-  at::Tensor is_cut_;  // bool, for each block of the flat buffer; undefined where the model is not divided
-  size_t summed_ = 0;  // so many stretches' sums have begun
+  at::Tensor is_cut_;  // bool, for each block of the flat buffer; undefined where layers are not divided
+  FlatSpan of_stage_;  // the flat buffer of this stage within that of the whole model, which ends at whole_size_
+  int64_t whole_size_;
+  Parameter tied_table_;         // which another stage has too; empty where there is none
+  bool rounds_table_at_random_;  // by its place in the buffer, which is another one there
+  size_t summed_ = 0;            // so many stretches' sums have begun
 };
 
 }  // namespace gpt::run

@@ -41,11 +41,11 @@ class State {
   State(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision,
         const StartingPoint* start = nullptr, const NamedTensors* initial = nullptr, const Division& division = {});
 
-  // Views of the memory in use. Where processes have divided the optimizer's state, or weights, their tensors are in parts
-  // (Checkpoint::parts), of which this process has its own. Where they have divided the model, gather() comes first, in all of them; it lasts
-  // until discard().
+  // Views of the memory in use. Where processes have divided the optimizer's state, or weights, or are stages of the model, their tensors are
+  // in parts (Checkpoint::parts), of which this process has its own. Where they have divided layers, gather() comes first, in all of them; it
+  // lasts until discard().
   Checkpoint capture() const;
-  bool can_capture() const { return !division_.divides_model() || gathered_.has_value(); }
+  bool can_capture() const { return !division_.divides_layers() || gathered_.has_value(); }
   void gather();
   void discard() { gathered_.reset(); }
   const Division& division() const { return division_; }
@@ -101,6 +101,7 @@ class State {
 
  private:
   void restore(const StartingPoint& start);  // all but the weights
+  void load_optimizer(const OptimizerState& saved) const;
   void require_own_values(const Checkpoint& checkpoint) const;
   void seed_generators(uint64_t seed) const;
   std::map<std::string, at::Tensor> random_state() const;

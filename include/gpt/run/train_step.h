@@ -22,8 +22,10 @@
 #include "gpt/optim/optimizer.h"
 #include "gpt/run/divided_gradients.h"
 #include "gpt/run/division.h"
+#include "gpt/run/pipeline_schedule.h"
 #include "gpt/run/recorder.h"
 #include "gpt/run/reducer.h"
+#include "gpt/run/stage_passes.h"
 #include "gpt/run/teacher.h"
 
 namespace gpt::run {
@@ -40,11 +42,16 @@ class TrainStep {
 
   // An update of so many tokens begins: nothing is accumulated yet. `update`: its number in the run.
   void begin(double learning_rate, int64_t tokens, int64_t update);
-  // The tensors (B, T) that the next accumulate() reads, for the caller to fill.
+  // The tensors (B, T) that the next accumulate() reads, or come() takes, for the caller to fill.
   const Batch& batch(const BatchShape& shape);
   // Of the micro-batch: its share in the tokens of the update, and the number in the update of its first sample.
   void set_micro_batch(double share, int64_t first_sample);
   void set_lane(size_t lane);  // in which it is added up
+  // Where this process has a stage of the model, micro-batches take turns instead of accumulate(). What is set above is this one's, which
+  // takes its forward turn after the next one or sooner. `is_first`, `is_last`: of the update in this process.
+  void come(bool is_first, bool is_last);
+  void expect_gradient() { passes_->expect_gradient(); }  // for the next backward turn
+  void take(Pass turn);
 
   // Forward and backward of one micro-batch. `is_last`: of this process, while the others compute their last ones, so that gradients can be
   // sent as they are completed.
@@ -72,7 +79,10 @@ class TrainStep {
   std::optional<ops::Spike> spike() const { return ops::spike_of(verdict_); }  // sync: reads the device
 
  private:
+  LossOptions options_of(const at::Tensor& dropout_place, std::optional<int64_t> attention_window) const;
   void add_micro_batch(bool is_first, const std::function<void(int64_t layer)>& layer_done);
+  at::Tensor forward(const PassingBatch& passing, const at::Tensor& in);
+  void backward(const PassingBatch& passing, const at::Tensor& out, const at::Tensor& gradient);
   void begin_sums();
   void add_losses();
   void sum_up();
@@ -93,6 +103,7 @@ class TrainStep {
   Division division_;
   Reducer reducer_;
   std::optional<DividedGradients> divided_;  // ZeRO 2
+  std::optional<StagePasses> passes_;        // of a stage
   bool sends_early_;                         // gradients, while later ones are computed
   bool is_summing_ = false;
   size_t lane_ = 0;
@@ -115,9 +126,9 @@ class TrainStep {
 
 // The update of this number, of `micro_batches` batches from `loader`, of which this process computes its own, each weighted by its share
 // of the update's tokens, whose number is returned. `stop` is called between micro-batches, or where several processes compute them at the
-// same time, between those; it must answer the same in all processes. When it returns true the gradients are dropped and there is no
-// result: the caller puts loader and random state back to where the update began. Throws gpt::Error(data) if the token file was truncated
-// in the meantime.
+// same time, between those; not where these are stages of the model, which are at different ones. It must answer the same in all processes.
+// When it returns true the gradients are dropped and there is no result: the caller puts loader and random state back to where the update
+// began. Throws gpt::Error(data) if the token file was truncated in the meantime.
 std::optional<int64_t> run_update(TrainStep& step, DataLoader& loader, int64_t micro_batches, double learning_rate,
                                   int64_t update, const std::function<bool()>& stop);
 

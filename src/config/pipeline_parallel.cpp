@@ -1,0 +1,60 @@
+#include "gpt/config/pipeline_parallel.h"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+
+#include "gpt/core/format.h"
+
+namespace gpt::config {
+namespace {
+
+// What else of the processes' settings it excludes.
+std::string obstacle_of_processes(const DistributedConfig& distributed) {
+  if (distributed.tensor_parallel > 1)
+    return fmt::format("pipeline_parallel {} and tensor_parallel {} both divide the model; set one of them to 1",
+                       distributed.pipeline_parallel, distributed.tensor_parallel);
+  if (distributed.zero > 1)
+    return fmt::format(
+        "pipeline_parallel goes with zero 0 and 1, because zero {} sends gradients in every micro-batch; set zero to 1, "
+        "or pipeline_parallel to 1",
+        distributed.zero);
+  if (distributed.lanes > 1)
+    return "pipeline_parallel adds gradients in one lane; leave lanes out, or set pipeline_parallel to 1";
+  return "";
+}
+
+std::string obstacle_of_training(const TrainingConfig& training) {
+  if (!training.execution.use_compile)
+    return "pipeline_parallel needs use_compile's operators, whose dropout masks are those of the whole model; set "
+           "pipeline_parallel to 1, or use_compile to true";
+  if (training.precision.amp_mode == AmpMode::autocast && training.precision.use_amp)
+    return "pipeline_parallel does not go with amp_mode autocast, which keeps a copy of all weights for each micro-batch on its way; "
+           "set amp_mode to end_to_end, use_amp to false, or pipeline_parallel to 1";
+  if (training.optimizer.has_muon())
+    return "pipeline_parallel goes with adamw only; set optimizer to adamw, or pipeline_parallel to 1";
+  if (!training.freeze.empty())
+    return "pipeline_parallel trains all parameters of every stage; leave freeze out, or set pipeline_parallel to 1";
+  if (!training.distillation.from.empty())
+    return "distill_from needs all of a teacher beside the head, which only the last stage has; set pipeline_parallel to 1, or leave "
+           "distill_from out";
+  return "";
+}
+
+}  // namespace
+
+std::string pipeline_parallel_obstacle(const Config& config) {
+  const int64_t stages = config.distributed.pipeline_parallel, processes = config.distributed.processes;
+  if (stages == 1) return "";
+  if (processes > 1 && processes % stages != 0)
+    return fmt::format("pipeline_parallel {} does not divide {} processes; set processes to {}", stages, processes,
+                       nearest_multiples(processes, stages));
+  if (stages > config.model.n_layer)
+    return fmt::format(
+        "pipeline_parallel {} is more than the {} of the model, and each stage needs one; set it to {} or less", stages,
+        plural(config.model.n_layer, "layer"), config.model.n_layer);
+  if (std::string why = obstacle_of_processes(config.distributed); !why.empty()) return why;
+  return obstacle_of_training(config.training);
+}
+
+}  // namespace gpt::config

@@ -1,0 +1,63 @@
+#include "gpt/run/stage_passes.h"
+
+#include <utility>
+
+namespace gpt::run {
+namespace {
+
+// The two processes of a boundary.
+constexpr int64_t kEarlier = 0, kLater = 1;
+
+}  // namespace
+
+at::Tensor StagePasses::activations_of(const Travelling& batch) const {
+  const at::Tensor& ids = batch.passing.batch.inputs;
+  return model_.stage_input({ids.size(0), ids.size(1), model_.config().n_embd});
+}
+
+void StagePasses::come(PassingBatch next) {
+  Travelling& coming = on_their_way_.emplace_back(std::move(next));
+  if (pipeline_.is_first()) return;
+  coming.in = activations_of(coming);
+  coming.in_is_there = pipeline_.before.forward->begin_broadcast(coming.in, kEarlier);
+}
+
+void StagePasses::forward(const Forward& compute) {
+  Travelling& passing = on_their_way_.at(forward_++);
+  if (pipeline_.is_first()) {
+    passing.out = compute(passing.passing, passing.passing.batch.inputs);
+  } else {
+    passing.in_is_there();
+    passing.out = compute(passing.passing, passing.in.requires_grad_());
+  }
+  if (!pipeline_.is_last())
+    passing.out_is_sent = pipeline_.after.forward->begin_broadcast(passing.out.detach(), kEarlier);
+}
+
+void StagePasses::expect_gradient() {
+  Travelling& expecting = on_their_way_.at(expected_++);
+  if (pipeline_.is_last()) return;
+  expecting.gradient = activations_of(expecting);
+  expecting.gradient_is_there = pipeline_.after.backward->begin_broadcast(expecting.gradient, kLater);
+}
+
+void StagePasses::backward(const Backward& compute) {
+  Travelling passing = std::move(on_their_way_.front());
+  on_their_way_.pop_front();
+  --forward_, --expected_;
+  if (!pipeline_.is_last()) {
+    passing.out_is_sent();
+    passing.gradient_is_there();
+  }
+  compute(passing.passing, passing.out, passing.gradient);
+  if (pipeline_.is_first()) return;
+  if (gradient_is_sent_) gradient_is_sent_();
+  gradient_is_sent_ = pipeline_.before.backward->begin_broadcast(passing.in.grad().contiguous(), kLater);
+}
+
+void StagePasses::end_update() {
+  TORCH_CHECK(on_their_way_.empty(), "StagePasses: ", on_their_way_.size(), " micro-batches are still on their way");
+  if (const auto wait = std::exchange(gradient_is_sent_, nullptr)) wait();
+}
+
+}  // namespace gpt::run

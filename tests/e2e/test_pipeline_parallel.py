@@ -1,0 +1,139 @@
+"""Processes that have a stage of the model each: the run, the folder and the checkpoint of one process; and what cannot be divided so."""
+
+import os
+import pathlib
+import re
+import signal
+import tempfile
+import unittest
+
+import torch
+
+import programs
+import ranks
+
+TASK = programs.SOURCE / "tests/fixtures/eval/piqa.jsonl"
+
+# An untied head, so that the order of all additions is that of one process.
+RUN = {"model.n_layer": 4, "model.tie_weights": "false", "training.batch_size": 3, "training.gradient_accumulation_steps": 4,
+       "training.lr_schedule": "constant", "training.warmup_steps": 2, "training.sample_interval": 12, "training.sample_tokens": 30}
+GPT2 = {"model.norm": "layernorm", "model.mlp": "gelu", "model.position": "learned", "model.bias": "true"}
+
+
+def mesh(processes, stages, **more):
+    return {"distributed.processes": processes, "distributed.pipeline_parallel": stages, **more}
+
+
+class TestPipelineParallel(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = pathlib.Path(scratch.name)
+        self.text = programs.write_text(self.folder)
+
+    def train(self, name, check_code=0, **options):
+        return programs.train(self.folder / name, self.text, check_code=check_code, **{**RUN, **options})
+
+    def state(self, name):
+        return torch.load(self.folder / name / "ckpt.pt", weights_only=True)
+
+    def assert_same_run(self, one, other):
+        self.assertEqual(programs.losses(self.folder / one), programs.losses(self.folder / other))
+        self.assert_same_state(one, other)
+
+    def assert_same_state(self, one, other):
+        a, b = self.state(one), self.state(other)
+        self.assertEqual(a["model"].keys(), b["model"].keys())
+        for name in a["model"]:
+            self.assertTrue(torch.equal(a["model"][name], b["model"][name]), name)
+        for name, state in a["optimizer"]["state"].items():
+            for slot, value in state.items():
+                self.assertTrue(torch.equal(value, b["optimizer"]["state"][name][slot]), f"{name} {slot}")
+
+    def test_stages_compute_the_run_of_one_process_to_the_bit(self):
+        for family in ({}, GPT2):
+            name = family.get("model.norm", "llama")
+            tasks = {"training.eval_tasks": f"piqa:{TASK}", "training.eval_task_limit": 2, "model.block_size": 96,
+                     "data.tokenizer": "byte"}
+            self.train(name, **family, **tasks)
+            for processes in (2, 4):
+                done = self.train(f"{name} {processes}", **family, **tasks, **mesh(processes, processes))
+                self.assertIn("each has a stage of the model", done.stderr)
+                self.assert_same_run(name, f"{name} {processes}")
+                files = lambda folder: sorted(path.name for path in (self.folder / folder).iterdir())
+                self.assertEqual(files(name), files(f"{name} {processes}"))
+                samples = lambda folder: [p.read_text() for p in sorted((self.folder / folder / "samples").glob("*"))]
+                self.assertEqual(samples(name), samples(f"{name} {processes}"))
+                scores = lambda folder: [m["metrics"] for m in programs.metrics(self.folder / folder) if "task" in m]
+                self.assertEqual(scores(name), scores(f"{name} {processes}"))
+
+    def test_groups_of_stages_compute_the_run_of_as_many_processes(self):
+        options = {**mesh(2, 1), "distributed.zero": 1}
+        self.train("whole", **options)
+        done = self.train("stages", **{**options, **mesh(4, 2)})
+        self.assertIn("each has one of 2 stages of the model", done.stderr)
+        self.assert_same_run("whole", "stages")
+
+    def test_a_run_goes_on_with_another_arrangement(self):
+        self.train("straight", training__max_steps=24)
+        for step, of in ((6, mesh(4, 4)), (12, mesh(1, 1)), (18, mesh(3, 3)), (24, mesh(2, 2))):
+            self.train("changed", training__max_steps=step, **of)
+        self.assert_same_state("straight", "changed")
+
+    def test_it_goes_on_to_the_bit_after_a_signal(self):
+        options = {**mesh(2, 2), "model.tie_weights": "true", "training.eval_interval": 0, "training.checkpoint_interval": 5,
+                   "training.max_steps": 60, "training.sample_interval": 0}
+        self.train("undisturbed", **options)
+        run = ranks.begin(self, self.folder / "run", self.text, **{**RUN, **options})
+        pids = ranks.await_checkpoint(self, self.folder / "run", run)
+        os.kill(pids[1], signal.SIGINT)
+        _, errors = run.communicate(timeout=programs.HANGS)
+        self.assertEqual(run.returncode, 130, errors)
+        self.assertRegex(errors, r"Stopped by SIGINT after step \d+: saved")
+        self.train("run", **options)
+        self.assert_same_state("undisturbed", "run")
+
+    def test_a_killed_process_ends_the_run_with_its_name(self):
+        options = {**RUN, **mesh(2, 2), "training.max_steps": 100000, "training.checkpoint_interval": 5, "training.sample_interval": 0}
+        run = ranks.begin(self, self.folder / "run", self.text, **options)
+        pids = ranks.await_checkpoint(self, self.folder / "run", run)
+        os.kill(pids[1], signal.SIGKILL)
+        _, errors = run.communicate(timeout=programs.HANGS)
+        self.assertEqual(run.returncode, 6, errors)
+        self.assertRegex(errors, rf"error: rank 1 \(PID {pids[1]} on .*\) has gone: its connection closed")
+        programs.run("gpt-diagnose", "--checkpoint", self.folder / "run" / "ckpt.pt", "--no-probe", check_code=0)
+
+    def test_what_cannot_be_divided_is_refused_by_name(self):
+        for options, words in (
+                ({**mesh(3, 2)}, "pipeline_parallel 2 does not divide 3 processes; set processes to 2 or 4"),
+                ({**mesh(1, 2)}, "distributed.pipeline_parallel: 2 does not divide one process; start 2 processes"),
+                ({**mesh(5, 5)}, "pipeline_parallel 5 is more than the 4 layers of the model, and each stage needs one; set it to 4 or less"),
+                ({**mesh(4, 2), "distributed.tensor_parallel": 2}, "pipeline_parallel 2 and tensor_parallel 2 both divide the model"),
+                ({**mesh(4, 2), "distributed.zero": 2}, "pipeline_parallel goes with zero 0 and 1"),
+                ({**mesh(4, 2), "distributed.lanes": 2}, "pipeline_parallel adds gradients in one lane"),
+                ({**mesh(2, 2), "training.use_compile": "false"}, "pipeline_parallel needs use_compile's operators"),
+                ({**mesh(2, 2), "training.use_amp": "true", "training.dtype": "bfloat16", "training.amp_mode": "autocast"},
+                 "pipeline_parallel does not go with amp_mode autocast"),
+                ({**mesh(2, 2), "training.optimizer": "muon"}, "pipeline_parallel goes with adamw only"),
+                ({**mesh(2, 2), "training.freeze": "wte"}, "pipeline_parallel trains all parameters of every stage")):
+            done = self.train("x", check_code=2, **options)
+            self.assertIn(words, done.stderr)
+            self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+
+    def test_the_plan_knows_what_each_process_takes_and_sends(self):
+        words = programs.flags({**programs.TINY, **RUN, "data.text": self.text, "model.n_embd": 256, "model.block_size": 64,
+                                "training.gradient_accumulation_steps": 6, "output_dir": self.folder / "x"})
+        one = programs.checks(*words, "--no-probe")["memory of the run"]["values"]
+        report = programs.checks(*words, *programs.flags(mesh(4, 2)), "--no-probe")
+        two, several = report["memory of the run"]["values"], report["processes"]["values"]
+        for part in ("weights_bytes", "gradients_bytes", "optimizer_bytes"):
+            self.assertLess(two[part], 0.6 * one[part], part)
+        self.assertEqual(several["most_micro_batches"], 3)
+        self.assertAlmostEqual(several["bubble"], 1 / 4)
+        activations = 3 * (3 * 64) * 256 * 4
+        self.assertAlmostEqual(several["bytes_sent_per_update"], activations + two["gradients_bytes"], delta=0.02 * activations)
+        self.assertIn("one of 2 stages of the model for 3 of the 6 micro-batches", report["processes"]["detail"])
+
+
+if __name__ == "__main__":
+    unittest.main()
