@@ -217,6 +217,19 @@ TEST(CheckProcesses, NamesWhatCostsMost) {
       check_processes(plan).answer.text.ends_with("limited by the update of the weights, which each computes whole"));
 }
 
+TEST(CheckProcesses, StagesWaitAtBothEndsOfAnUpdate) {
+  ProcessesPlan plan = four();
+  plan.stages = 4, plan.computing = 0.4, plan.sending = 0.01;
+  EXPECT_EQ(plan.most_micro_batches(), 8);
+  EXPECT_DOUBLE_EQ(plan.bubble(), 3.0 / 11);
+  const Check check = check_processes(plan);
+  EXPECT_NE(check.detail.find("one of 4 stages of the model for 8 of the 8 micro-batches"), std::string::npos);
+  EXPECT_NE(check.detail.find("each waits for 27 % of an update"), std::string::npos) << check.detail;
+  EXPECT_NE(check.answer.text.find("limited by stages that wait for each other for 27 % of the time"),
+            std::string::npos)
+      << check.answer.text;
+}
+
 TEST(CheckProcesses, OnACpuTheGainIsAnUpperBound) {
   ProcessesPlan plan = four();
   plan.threads = 1, plan.may_send_less = false;
