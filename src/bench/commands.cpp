@@ -20,6 +20,7 @@
 #include "gpt/bench/results.h"
 #include "gpt/bench/rung.h"
 #include "gpt/bench/savers.h"
+#include "gpt/bench/scaling.h"
 #include "gpt/bench/status.h"
 #include "gpt/bench/step_profile.h"
 #include "gpt/config/arguments.h"
@@ -35,6 +36,7 @@
 #include "gpt/core/terminal.h"
 #include "gpt/core/text_table.h"
 #include "gpt/core/version.h"
+#include "gpt/device/cards.h"
 #include "gpt/device/cpu_allocator.h"
 #include "gpt/device/cpu_threads.h"
 #include "gpt/device/device.h"
@@ -54,6 +56,7 @@ struct Options {
   int64_t evaluations = 8;             // for `learn`
   std::string result;                  // for `measure`, `machine` and `learn`
   std::string names, command;          // the names for `combo`; the command as it was typed
+  ScalingOptions scaling;
 };
 
 // The run that is measured where none is named: the one that gpt-train chooses for this machine and the installed text.
@@ -165,6 +168,10 @@ Found compare_savers(const Context& context) {
   return savings.rows.empty() ? Found() : findings(savings);
 }
 
+Found simulate_devices(const Context& context) {
+  return findings(simulate_scaling(context.config, context.options.scaling));
+}
+
 Found profile_run(const Context& context) {
   return findings(profile_steps(context.config, context.seconds, context.progress()));
 }
@@ -222,6 +229,9 @@ const Verb kVerbs[] = {
     {"ops", "each operator of the model beside LibTorch's and beside what the machine can do", 1, true,
      measure_operators_of},
     {"profile", "where the time of a step goes, and which settings to change", 0.25, true, profile_run},
+    {"scaling",
+     "how fast the run would be on many devices, of which one is measured here, or is a card that is not here", 0, true,
+     simulate_devices},
     // One process of the above.
     {"measure", "one configuration: time of a step, tokens/s, memory and loss, as JSON", 0, true, nullptr, measure_one},
     {"machine", nullptr, 0, true, nullptr, measure_machine_of},
@@ -232,6 +242,8 @@ const Verb kVerbs[] = {
 int run_verb(const Verb& verb, const Config& config, const Options& options) {
   if (verb.run_one) return put_result(verb.run_one(config, options), options);
   BenchResults results = results_for(config, verb.name, options);
+  if (const std::string& card = options.scaling.gpu; !card.empty())
+    results.device = require_card("--gpu", card).describe();
   const Found found = verb.find({config, results.device, options, 60 * options.minutes});
   if (!found) return static_cast<int>(process::stop_code());
   results.findings = *found;
@@ -262,7 +274,7 @@ std::string usage(int columns) {
     if (!verb.help) continue;
     usages += fmt::format("{} gpt-bench {}{} [--config FILE] [--KEY VALUE ...]\n", usages.empty() ? "Usage:" : "      ",
                           verb.name, verb.find == climb_named_rungs ? " NAME+NAME..." : "");
-    if (verb.find) minutes += fmt::format("{}{} {}", minutes.empty() ? "" : ", ", verb.name, verb.minutes);
+    if (verb.minutes > 0) minutes += fmt::format("{}{} {}", minutes.empty() ? "" : ", ", verb.name, verb.minutes);
   }
   return fmt::format(
       "{}\nMeasures what each optimization is worth on this machine: whole steps on real data, with a check that the losses "
@@ -277,7 +289,8 @@ std::string usage(int columns) {
 
 // What `gpt-bench VERB --help` begins with.
 std::string description_of(const Verb& verb) {
-  std::string text = fmt::format("Measures {}.\n{}", verb.help ? verb.help : verb.name, kWithoutConfig);
+  std::string text = fmt::format("{} {}.\n{}", verb.find == simulate_devices ? "Simulates" : "Measures",
+                                 verb.help ? verb.help : verb.name, kWithoutConfig);
   if (verb.find != climb_named_rungs) return text;
   text += "\n\nTheir names come first, joined by +, as in gpt-bench combo bfloat16+adamw+compile:\n\n";
   TextTable list{.columns = {{TextColumn::left, 10}, {}}, .before = "  "};
@@ -325,6 +338,14 @@ std::vector<config::Option> options_of(const std::string& verb, Options& options
                       .min = 1,
                       .max = 1e6});
     }
+    return list;
+  }
+  if (verb == "scaling") {
+    list = bench::options(options.scaling);
+    list.push_back({.name = "results",
+                    .target = &options.results,
+                    .help = "the folder for table, JSON and chart",
+                    .is_path = true});
     return list;
   }
   const char* const minutes_help =
@@ -425,12 +446,15 @@ int run_command(int argc, char** argv) {
   if (command.handled) return 0;
   if (is_combo && options.names.empty())
     throw Error(ExitCode::config, "gpt-bench combo: name the optimizations, such as compile+adamw");
+  const bool simulates = verb.find == simulate_devices;
+  if (simulates) complete_scaling(options.scaling, command);
   process::watch_signals();
   if (verb.is_here) {
     use_cpu_threads(command.config.threads);
     use_cpu_allocator();
   }
-  return run_verb(verb, with_batch_size(command.config), options);
+  // The batch of many devices follows from their memory.
+  return run_verb(verb, simulates ? command.config : with_batch_size(command.config), options);
 }
 
 }  // namespace gpt::bench

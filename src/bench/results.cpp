@@ -58,7 +58,8 @@ nlohmann::ordered_json json_of(const Machine& machine) {
 std::string title_of(const BenchResults& results) { return "gpt-bench " + results.title; }
 
 std::string machine_of(const BenchResults& results) {
-  return fmt::format("{}, {}", results.device.name, plural(results.findings.threads, "thread"));
+  const int64_t threads = results.findings.threads;
+  return threads > 0 ? fmt::format("{}, {}", results.device.name, plural(threads, "thread")) : results.device.name;
 }
 
 std::string model_of(const BenchResults& results) {
@@ -70,8 +71,9 @@ std::string model_of(const BenchResults& results) {
 // The facts, and what was found out.
 Document document_of(const BenchResults& results) {
   Document text{fmt::format("`{}`, {}", results.command, results.date),
-                fmt::format("{}; {}", machine_of(results), model_of(results)), in_words(results.machine),
-                versions(results.machine)};
+                fmt::format("{}; {}", machine_of(results), model_of(results))};
+  if (results.findings.threads > 0) text.push_back(in_words(results.machine));
+  text.push_back(versions(results.machine));
   if (!results.findings.complete) text.push_back("Stopped before it was complete.");
   text.insert(text.end(), results.findings.text.begin(), results.findings.text.end());
   return text;

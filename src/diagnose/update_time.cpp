@@ -11,6 +11,8 @@
 #include "gpt/diagnose/speed_check.h"
 #include "gpt/distributed/sum_speed.h"
 #include "gpt/plan/card_estimate.h"
+#include "gpt/plan/network.h"
+#include "gpt/plan/step_schedule.h"
 #include "gpt/plan/trial.h"
 
 namespace gpt {
@@ -26,22 +28,37 @@ std::optional<plan::Trial> try_update(const UpdateFacts& facts, const Config& co
                          kTrialSeconds);
 }
 
-// The step is what the busiest process computes so far, of the whole model. `one`: seconds of an update of one process, or 0.
-void add_processes(double one, const std::string& source, const plan::Transfer& transfer, int64_t cores,
+// Seconds of an update of one process, or 0, and what one of several computes of its micro-batches, with where both are known from.
+struct Computing {
+  double one = 0;
+  plan::StepParts parts;
+  std::string source;
+};
+
+void add_processes(const UpdateFacts& facts, const Computing& computing, const plan::Network& network,
                    plan::ProcessesPlan& several, plan::StepTime& step) {
-  several.one = one;
-  const double of_part = step.seconds * several.slowest_stage / static_cast<double>(several.model_parts);
-  several.computing =
-      plan::seconds_together(of_part, several.processes, several.threads, cores) / (1 - several.bubble());
-  several.sending = several.sent / transfer.bytes_per_second;
+  const plan::MeshTime time = plan::schedule_update(facts.config, {facts.precision.end_to_end, facts.form.is_recorded},
+                                                    computing.parts, network);
+  several.one = computing.one;
+  several.computing = time.computing;
+  several.sending = time.sending;
   several.computing_source =
-      several.stages > 1 ? fmt::format("{} as a whole; this is the slowest stage's part, and its waiting", source)
-      : several.model_parts == 1 ? source
-                                 : fmt::format("{}, and divided by {}", source, several.model_parts);
-  several.sending_source = transfer.source;
+      several.stages > 1
+          ? fmt::format("{} as a whole; this is the slowest stage's part, and its waiting", computing.source)
+      : several.model_parts == 1 ? computing.source
+                                 : fmt::format("{}, and divided by {}", computing.source, several.model_parts);
+  several.sending_source = network.source;
   step.seconds = several.seconds();
   step.source += fmt::format(", with {} of sending between {} processes", format_short_duration(several.sending),
                              several.processes);
+}
+
+plan::Network measured_network(const UpdateFacts& facts) {
+  const DistributedConfig& distributed = facts.config.distributed;
+  const bool is_narrowed = distributed.reduce_dtype == ReduceDtype::bfloat16;
+  const distributed::SumSpeed speed =
+      distributed::measure_sum_speed(distributed.processes, is_narrowed ? at::kBFloat16 : at::kFloat);
+  return plan::join_cpus({speed.latency, speed.bytes_per_second}, distributed.processes);
 }
 
 }  // namespace
@@ -65,32 +82,34 @@ std::optional<UpdateTime> time_update(const UpdateFacts& facts) {
 }
 
 void compare_with_one(const UpdateFacts& facts, plan::ProcessesPlan& several, plan::StepTime& step) {
-  const bool is_cpu = facts.device.device.is_cpu(),
-             is_narrowed = facts.config.distributed.reduce_dtype == ReduceDtype::bfloat16;
-  const plan::Transfer transfer =
-      is_cpu
-          ? plan::Transfer{distributed::measure_sum_speed(several.processes, is_narrowed ? at::kBFloat16 : at::kFloat),
-                           "measured over the loopback"}
-          : plan::estimate_transfer(facts.device);
+  const bool is_cpu = facts.device.device.is_cpu();
+  const plan::Network network = is_cpu ? measured_network(facts) : plan::join_cards(facts.device, several.processes);
   Config undivided = facts.config;
   undivided.training = facts.undivided;
   use_cpu_threads(undivided.threads);
   const auto one = try_update(facts, undivided);
   use_cpu_threads(undivided.threads, several.processes);
-  add_processes(one ? one->step_seconds : 0, is_cpu ? "tried without the others beside it" : "tried on one GPU",
-                transfer, facts.cores, several, step);
+  const double computing = plan::seconds_together(step.seconds / static_cast<double>(several.model_parts),
+                                                  several.processes, several.threads, facts.cores);
+  add_processes(facts,
+                {.one = one ? one->step_seconds : 0,
+                 .parts = {.micro_batch = computing / static_cast<double>(several.most_micro_batches())},
+                 .source = is_cpu ? "tried without the others beside it" : "tried on one GPU"},
+                network, several, step);
 }
 
 UpdateTime estimate_update(const UpdateFacts& facts, const Card& card, plan::ProcessesPlan& several) {
-  const auto estimate = [&](const TrainingConfig& training) {
-    return plan::estimate_step(facts.config.model, training, facts.form, card, facts.precision.dtype);
-  };
+  const ModelConfig& model = facts.config.model;
+  const Dtype dtype = facts.precision.dtype;
   const Config part = plan::part_of_busiest(facts.config, facts.config.distributed.data_processes());
-  const plan::StepEstimate of_part = estimate(part.training);
+  const plan::StepEstimate of_part = plan::estimate_step(model, part.training, facts.form, card, dtype);
   plan::StepTime step{of_part.total(), plan::tokens_per_step(facts.config), describe(of_part)};
-  if (several.processes > 1)
-    add_processes(estimate(facts.undivided).total(), "estimated", plan::estimate_transfer(facts.device), facts.cores,
-                  several, step);
+  if (several.processes > 1) {
+    const Computing computing{.one = plan::estimate_step(model, facts.undivided, facts.form, card, dtype).total(),
+                              .parts = plan::estimate_parts(model, part.training, facts.form, card, dtype),
+                              .source = "estimated"};
+    add_processes(facts, computing, plan::join_cards(facts.device, several.processes), several, step);
+  }
   return {step};
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "gpt/core/format.h"
 #include "gpt/layout/freeze.h"
@@ -102,6 +103,18 @@ StepEstimate estimate_step(const ModelConfig& model, const TrainingConfig& train
                       (form.is_recorded ? kReplay : kLaunch);
   estimate.is_recorded = form.is_recorded;
   return estimate;
+}
+
+StepParts estimate_parts(const ModelConfig& model, TrainingConfig training, ActivationForm form, const Card& card,
+                         Dtype dtype) {
+  const auto parts = static_cast<double>(std::exchange(form.model_parts, 1));
+  const int64_t few = std::min<int64_t>(2, training.gradient_accumulation_steps);  // one may have smaller gradients
+  const auto seconds = [&](int64_t micro_batches) {
+    training.gradient_accumulation_steps = micro_batches;
+    return estimate_step(model, training, form, card, dtype).total();
+  };
+  const double micro_batch = seconds(3) - seconds(2), update = seconds(few) - static_cast<double>(few) * micro_batch;
+  return {micro_batch / parts, update / parts};
 }
 
 std::string describe(const StepEstimate& estimate) {

@@ -3,12 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
-#include <vector>
 
 #include "gpt/core/format.h"
-#include "gpt/device/cards.h"
-#include "gpt/layout/stages.h"
 #include "gpt/plan/estimates.h"
 #include "gpt/plan/sent_bytes.h"
 #include "gpt/run/division.h"
@@ -77,31 +73,11 @@ double seconds_together(double alone, int64_t processes, int64_t threads, int64_
 
 double ProcessesPlan::bubble() const { return stages == 1 ? 0 : run::bubble(stages, most_micro_batches()); }
 
-Transfer estimate_transfer(const DeviceInfo& gpu) {
-  // Sums of all GPUs of a machine reach three quarters of NVLink and more in what NVIDIA publishes of NCCL; PCIe without copies between
-  // the cards is further from its data sheet.
-  constexpr double kShare = 0.6;
-  const CardLink link = link_of(gpu);
-  return {kShare * link.bandwidth * 1e9, fmt::format("computed, not measured: {:.0f} % of the {:g} GB/s of {}",
-                                                     100 * kShare, link.bandwidth, link.name)};
-}
-
-namespace {
-
-double slowest_share(const ModelConfig& model, int64_t stages) {
-  if (stages == 1) return 1;
-  const std::vector<double> costs = stage_costs(model, stages_of(model, stages));
-  return *std::max_element(costs.begin(), costs.end()) / std::accumulate(costs.begin(), costs.end(), 0.0);
-}
-
-}  // namespace
-
 ProcessesPlan plan_processes(const Config& config, bool end_to_end) {
   const DistributedConfig& distributed = config.distributed;
   return {.processes = distributed.processes,
           .model_parts = distributed.tensor_parallel,
           .stages = distributed.pipeline_parallel,
-          .slowest_stage = slowest_share(config.model, distributed.pipeline_parallel),
           .micro_batches = config.training.gradient_accumulation_steps,
           .sent = sent_bytes(config, end_to_end, distributed.processes),
           .may_send_less = distributed.reduce_dtype == ReduceDtype::float32 && distributed.lanes == 1 &&
@@ -125,7 +101,8 @@ Check check_processes(const ProcessesPlan& plan) {
         fmt::format("; a step is {} of computing ({})", format_short_duration(plan.computing), plan.computing_source);
   }
   if (plan.sending > 0)
-    detail += fmt::format(" and {} of sending ({})", format_short_duration(plan.sending), plan.sending_source);
+    detail +=
+        fmt::format(" and {} of sending beyond it ({})", format_short_duration(plan.sending), plan.sending_source);
   const bool is_compared = plan.one > 0 && plan.sending > 0;
   Check check = is_compared && plan.gain() < 1
                     ? warned("processes", detail, "set distributed.processes: 1, which is faster")

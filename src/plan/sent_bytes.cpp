@@ -1,52 +1,24 @@
 #include "gpt/plan/sent_bytes.h"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include "block_values.h"
-#include "gpt/layout/cut.h"
-#include "gpt/layout/freeze.h"
-#include "gpt/model/tensor_parallel.h"
 #include "gpt/ops/kept_bytes.h"
 #include "gpt/plan/estimates.h"
 #include "gpt/run/division.h"
+#include "sent_values.h"
 
 namespace gpt::plan {
 namespace {
 
 using ops::kFloatBytes;
 
-// Of a stage, in the process with the largest part of it.
-std::vector<ParameterRow> rows_of_stage(const Config& config, int64_t stage) {
-  const ModelConfig part = largest_part(config.model, config.distributed.tensor_parallel);
-  return cut(parameter_table(part, config.training.freeze), part,
-             {.stage = stage, .stages = config.distributed.pipeline_parallel});
-}
-
 double trained_values(const std::vector<ParameterRow>& rows) {
   return static_cast<double>(flat_layout(rows).trained_size);
-}
-
-// Of the process with the largest part of the model.
-std::vector<ParameterRow> rows_of_process(const Config& config) {
-  std::vector<ParameterRow> largest = rows_of_stage(config, 0);
-  for (int64_t stage = 1; stage < config.distributed.pipeline_parallel; ++stage)
-    if (std::vector<ParameterRow> rows = rows_of_stage(config, stage); trained_values(rows) > trained_values(largest))
-      largest = std::move(rows);
-  return largest;
-}
-
-double tokens_at_once(const Config& config) {
-  return static_cast<double>(config.training.batch_size * config.model.block_size);
-}
-
-// As Precision says once dtype is resolved.
-StreamBytes bytes_of_stream(const Config& config, bool end_to_end) {
-  const PrecisionConfig& precision = config.training.precision;
-  const bool is_narrow = precision.use_amp && (precision.dtype == Dtype::bfloat16 || precision.dtype == Dtype::float16);
-  return {.product = is_narrow || end_to_end ? 2 : kFloatBytes, .stream = end_to_end ? 2 : kFloatBytes};
 }
 
 // What sums over those that divide the model take: beside the sum itself a gradient that is copied for it.
@@ -62,28 +34,13 @@ double memory_of_tensor_sums(const Config& config, bool end_to_end) {
 double sent_within_model(const Config& config, bool end_to_end) {
   const double of_micro_batch =
       bytes_of_tensor_sums(config.model, config.distributed.tensor_parallel, tokens_at_once(config),
-                           bytes_of_stream(config, end_to_end),
-                           config.training.execution.gradient_checkpointing >= GradientCheckpointing::selective);
+                           bytes_of_stream(config, end_to_end), recomputes_attention_out(config));
   return of_micro_batch * static_cast<double>(at::divup(config.training.gradient_accumulation_steps,
                                                         config.distributed.data_processes()));
 }
 
 double gradient_bytes(const Config& config, bool end_to_end, const std::vector<ParameterRow>& rows) {
   return trained_values(rows) * static_cast<double>(c10::elementSize(gradient_type(config.training, end_to_end)));
-}
-
-// As they travel.
-bool is_narrowed(const Config& config, bool end_to_end) {
-  return config.distributed.reduce_dtype == ReduceDtype::bfloat16 &&
-         gradient_type(config.training, end_to_end) == at::kFloat;
-}
-
-// Of a table that the first stage and the last one have, whose gradients they add up.
-double bytes_of_tied_table(const Config& config, bool end_to_end) {
-  if (config.distributed.pipeline_parallel == 1 || !config.model.tie_weights) return 0;
-  return static_cast<double>(config.model.padded_vocab() * config.model.n_embd) *
-         static_cast<double>(c10::elementSize(gradient_type(config.training, end_to_end))) /
-         (is_narrowed(config, end_to_end) ? 2 : 1);
 }
 
 // What a stage sends to others: the activations of each micro-batch forward and their gradients back, the tied table's gradient, and at the
@@ -101,12 +58,6 @@ double sent_between_stages(const Config& config, bool end_to_end, int64_t proces
          distributed::bytes_sent_by_sum(blocks * sizeof(float), stages);
 }
 
-// Of a value as it is kept, and as a model computes with it that keeps no more of its weights than that.
-double kept_bytes(const Config& config) {
-  return static_cast<double>(c10::elementSize(kept_weight_type(config.training.precision)));
-}
-double compute_bytes(bool end_to_end) { return end_to_end ? 2 : kFloatBytes; }
-
 // What a process sends of weights in an update with ZeRO 3: those of each block for each forward and backward pass, unless they are there
 // still, as the last one's between the two, and the first one's until the next forward pass; what lies outside blocks once; and vectors
 // that are read in float32, as a sum.
@@ -116,9 +67,9 @@ double gathered_bytes(const Config& config, bool end_to_end, int64_t processes, 
   const BlockValues values = block_values(rows, layout);
   const double times = 1 + 2.0 * static_cast<double>(rounds * (values.layers - 1)),
                of_blocks = times * static_cast<double>(values.blocks) / static_cast<double>(values.layers),
-               outside = static_cast<double>(layout.size - values.blocks), size = compute_bytes(end_to_end);
+               outside = static_cast<double>(layout.size - values.blocks), size = bytes_of_computing_weight(end_to_end);
   return distributed::bytes_sent_by_sum((of_blocks + outside) * size, processes) / 2 +
-         (size == kept_bytes(config)
+         (size == bytes_of_kept_weight(config)
               ? 0
               : distributed::bytes_sent_by_sum(static_cast<double>(values.norms) * kFloatBytes, processes));
 }
@@ -131,7 +82,7 @@ double exchange_bytes(const Config& config, bool end_to_end, int64_t all_process
   const double of_table = bytes_of_tied_table(config, end_to_end),
                within_model = memory_of_tensor_sums(config, end_to_end) +
                               distributed::memory_of_sum(of_table, distributed::kStretchBytes,
-                                                         is_narrowed(config, end_to_end), /*is_narrow=*/false);
+                                                         narrows_gradients(config, end_to_end), /*is_narrow=*/false);
   const bool divides_gradients = distributed.zero > 1 && processes > 1;
   const int64_t lanes = divides_gradients ? 1 : run::lanes_of_each(distributed.lanes, processes);
   const std::vector<ParameterRow> rows = rows_of_process(config);
@@ -145,10 +96,10 @@ double exchange_bytes(const Config& config, bool end_to_end, int64_t all_process
   }
   const int64_t gathered = distributed.zero > 2 ? longest : layout.trained_size;  // at a time
   const at::ScalarType gradient = gradient_type(config.training, end_to_end);
-  const bool is_converted = distributed.reduce_dtype == ReduceDtype::bfloat16 && gradient == at::kFloat,
-             is_narrow = is_converted || gradient != at::kFloat;
-  const double of_value = is_narrow ? 2 : kFloatBytes,
-               of_gathered = distributed.zero > 2 ? compute_bytes(end_to_end) : kept_bytes(config);
+  const bool is_converted = narrows_gradients(config, end_to_end), is_narrow = is_converted || gradient != at::kFloat;
+  const double of_value = is_narrow ? 2 : kFloatBytes, of_gathered = distributed.zero > 2
+                                                                         ? bytes_of_computing_weight(end_to_end)
+                                                                         : bytes_of_kept_weight(config);
   auto stretch = static_cast<double>(run::stretch_values(layout.trained_size, processes));
   if (distributed.zero > 0 && config.training.optimizer.has_muon())  // what a matrix's owner gets of all
     stretch =
@@ -166,9 +117,8 @@ namespace {
 // Of a stage, to those that have the same one.
 double sent_for_gradients(const Config& config, bool end_to_end, int64_t processes,
                           const std::vector<ParameterRow>& rows) {
-  const double sums = distributed::bytes_sent_by_sum(gradient_bytes(config, end_to_end, rows) /
-                                                         (is_narrowed(config, end_to_end) ? 2 : 1),
-                                                     processes);
+  const double sums =
+      distributed::bytes_sent_by_sum(trained_values(rows) * bytes_of_sent_gradient(config, end_to_end), processes);
   if (config.distributed.zero == 0) return sums;
   // Instead of the sums it sends values back, and norms of blocks.
   const double values = trained_values(rows);
@@ -176,7 +126,7 @@ double sent_for_gradients(const Config& config, bool end_to_end, int64_t process
                 rounds = config.distributed.zero > 1 ? at::divup(micro_batches, processes) : 1;
   const double sent_values = config.distributed.zero > 2
                                  ? gathered_bytes(config, end_to_end, processes, rounds)
-                                 : distributed::bytes_sent_by_sum(values * kept_bytes(config), processes) / 2;
+                                 : distributed::bytes_sent_by_sum(values * bytes_of_kept_weight(config), processes) / 2;
   return sums / 2 * static_cast<double>(rounds) + sent_values +
          distributed::bytes_sent_by_sum(values / kParameterAlignment * sizeof(float), processes);
 }

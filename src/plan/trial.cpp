@@ -71,13 +71,16 @@ Trial time_updates(const TrainingConfig& training, int64_t batch_size, int64_t w
   };
   const Measured one = measure_updates_of(1);
   const bool is_whole = batch_size == training.batch_size && training.gradient_accumulation_steps == 1;
-  if (is_whole) return Trial{one.seconds, one.updates, batch_size};
+  if (is_whole) return Trial{.step_seconds = one.seconds, .updates = one.updates, .batch_size = batch_size};
   // What a second micro-step adds is the forward and backward pass; the rest is the optimizer's.
   const Measured two = measure_updates_of(2);
   const double micro_step = std::clamp(two.seconds - one.seconds, one.seconds / 4, one.seconds);
   const auto sequences = static_cast<double>(training.batch_size * training.gradient_accumulation_steps);
-  return Trial{one.seconds - micro_step + micro_step * sequences / static_cast<double>(batch_size),
-               one.updates + two.updates, batch_size};
+  const double rest = one.seconds - micro_step;
+  return Trial{.step_seconds = rest + micro_step * sequences / static_cast<double>(batch_size),
+               .update_seconds = rest,
+               .updates = one.updates + two.updates,
+               .batch_size = batch_size};
 }
 
 }  // namespace gpt::plan

@@ -118,6 +118,31 @@ class Bench(unittest.TestCase):
         self.assertEqual(self.files(".md")[0].read_text(), done.stdout)
         xml.etree.ElementTree.parse(self.files(".svg")[0])
 
+    def test_scaling_is_simulated_for_a_card_that_is_not_here(self):
+        words = ("--preset", "gpt2_small", "--vocab-size", 50257, "--batch-size", 16, "--results", self.root / "results")
+        done = programs.run("gpt-bench", "scaling", "--gpu", "H100 SXM", *words, check_code=0)
+        report = json.loads(self.files(".json")[0].read_text())
+        self.assertEqual([row["devices"] for row in report["rows"]], [1, 8, 64, 512, 4096])
+        self.assertEqual([row["tokens"] for row in report["rows"]], [16 * 1024 * count for count in (1, 8, 64, 512, 4096)])
+        self.assertIn("\n\nSimulated, not measured: ", done.stdout)
+        self.assertIn("\nH100 SXM; 12 layers", done.stdout)
+        self.assertEqual(self.files(".md")[0].read_text(), done.stdout)
+        done = programs.run("gpt-bench", "scaling", "--gpu", "H100 SXM", "--devices", "8,x", *words, check_code=2)
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+
+    def test_scaling_follows_from_a_step_that_is_tried_here(self):
+        words = ("--devices", "1,2", "--link", 0.01, *self.flags)
+        programs.run("gpt-bench", "scaling", *words, "--results", self.root / "results", check_code=0)
+        one, two = json.loads(self.files(".json")[0].read_text())["rows"]
+        self.assertGreater(one["computing_seconds"], 0)
+        self.assertEqual(one["sending_seconds"], 0)
+        # Each of two sends half of the gradients and half of the sum, at nineteen twentieths of 10 Mbit/s.
+        self.assertGreater(two["step_seconds"], 0.95 * 4 * 26_000 / (0.95 * 0.01e9 / 8))
+        self.assertEqual((two["data_parallel"], two["tensor_parallel"]), (2, 1))
+        programs.run("gpt-bench", "scaling", *words, "--seconds-per-step", 5, "--results", self.root / "given", check_code=0)
+        report = json.loads(next((self.root / "given").glob("*.json")).read_text())
+        self.assertAlmostEqual(report["rows"][0]["computing_seconds"], 5)
+
     def test_the_modes_are_compared(self):
         done = programs.run("gpt-bench", "modes", "--epochs", 2, "--iterations", 3, *self.options, check_code=0)
         report = json.loads(self.files(".json")[0].read_text())

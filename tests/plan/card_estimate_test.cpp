@@ -87,6 +87,23 @@ TEST(EstimateStep, FollowsTheCardAndTheRun) {
   EXPECT_NEAR(step("RTX 4090", model, training, float32, Dtype::float32).products / one.products, 2, 1e-2);
 }
 
+TEST(EstimateParts, MakeUpTheStep) {
+  const ModelConfig model = gpt2(12, 12, 768);
+  TrainingConfig training;
+  training.batch_size = 16;
+  const Card& card = *find_card("H100 SXM");
+  for (const int64_t micro_batches : {1, 2, 5}) {
+    training.gradient_accumulation_steps = micro_batches;
+    const StepParts parts = estimate_parts(model, training, kBfloat16, card, Dtype::bfloat16);
+    EXPECT_NEAR(static_cast<double>(micro_batches) * parts.micro_batch + parts.update,
+                step("H100 SXM", model, training).total(), 1e-12);
+    EXPECT_GT(parts.update, 0);
+    ActivationForm half = kBfloat16;
+    half.model_parts = 2;
+    EXPECT_DOUBLE_EQ(estimate_parts(model, training, half, card, Dtype::bfloat16).micro_batch, parts.micro_batch / 2);
+  }
+}
+
 TEST(EstimateStep, ASmallModelWaitsForItsLaunches) {
   TrainingConfig training;
   training.batch_size = 4;

@@ -53,10 +53,12 @@ TEST(TimeOfAnUpdate, IsThatOfAllItsSequences) {
   TrainingConfig training;
   training.batch_size = 8;
   EXPECT_DOUBLE_EQ(time_made_up_updates(training, 8, 0.5).step_seconds, 0.75);
+  EXPECT_EQ(time_made_up_updates(training, 8, 0.5).update_seconds, 0) << "which is not known";
   training.gradient_accumulation_steps = 5;  // 0.25 s once, and ten times two micro-batches of 2
   EXPECT_DOUBLE_EQ(time_made_up_updates(training, 2, 0.5).step_seconds, 0.25 + 5 * 4 * 0.5);
   EXPECT_DOUBLE_EQ(time_made_up_updates(training, 8, 0.5).step_seconds, 0.25 + 5 * 0.5);
   EXPECT_EQ(time_made_up_updates(training, 2, 0.5).batch_size, 2);
+  EXPECT_DOUBLE_EQ(time_made_up_updates(training, 2, 0.5).update_seconds, 0.25);
 }
 
 TEST_F(TryingSteps, MemoryAndTimeLimitTheBatch) {

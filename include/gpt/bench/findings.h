@@ -20,7 +20,7 @@ struct Findings {
   std::string json;  // an object
   std::string chart_title;
   std::vector<Bar> bars = {};
-  int64_t threads = 0;    // CPU threads that were used
+  int64_t threads = 0;    // CPU threads that were used; 0: nothing was measured on this machine
   bool complete = false;  // not stopped by a signal
 };
 

@@ -9,6 +9,7 @@
 #include "gpt/plan/check.h"
 #include "gpt/plan/estimates.h"
 #include "gpt/plan/model_checks.h"
+#include "gpt/plan/step_schedule.h"
 
 namespace gpt::plan {
 
@@ -29,6 +30,11 @@ struct StepEstimate {
 // `model.vocab_size` must be set, and `training.batch_size` is the one that batches really have.
 StepEstimate estimate_step(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form,
                            const Card& card, Dtype dtype);
+
+// The same step as what a micro-batch of `training` takes, and what the update does. `form` may be that of a part of the model, of which each
+// process is taken to compute an even share.
+StepParts estimate_parts(const ModelConfig& model, TrainingConfig training, ActivationForm form, const Card& card,
+                         Dtype dtype);
 
 // Its parts in words: "estimated from the data sheet, ... (products 310 ms, ...)".
 std::string describe(const StepEstimate& estimate);

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "gpt/config/config.h"
-#include "gpt/device/device.h"
 #include "gpt/plan/check.h"
 
 namespace gpt::plan {
@@ -18,25 +17,17 @@ Config part_of_busiest(Config config, int64_t processes);
 // threads than cores.
 double seconds_together(double alone, int64_t processes, int64_t threads, int64_t cores);
 
-// How fast processes send, and where that is known from.
-struct Transfer {
-  double bytes_per_second = 0;
-  std::string source;  // "measured over the loopback"
-};
-Transfer estimate_transfer(const DeviceInfo& gpu);  // between cards of its kind in one machine, from data sheets
-
 // A run in several processes. Times are seconds of an update; 0: not known. Both parts of a step are known, or neither is.
 struct ProcessesPlan {
   int64_t processes = 1;
   int64_t threads = 0;        // that each computes with, on the CPU that all share; 0: each has a GPU
   int64_t model_parts = 1;    // among so many neighbours the model is divided, and what each computes for a micro-batch
-  int64_t stages = 1;         // or so many have its blocks between them,
-  double slowest_stage = 1;   // of whose computing the slowest has this share
+  int64_t stages = 1;         // or so many have its blocks between them
   int64_t micro_batches = 1;  // of an update
   double memory = 0, sent = 0;    // bytes that each takes, and sends in an update
   bool may_send_less = false;     // distributed.reduce_dtype may be bfloat16
   double one = 0, computing = 0;  // computed by one process that has all of the CPU; by the busiest of several
-  double sending = 0;             // what follows
+  double sending = 0;             // beyond that: what computing waits for, or does not hide
   std::string computing_source = {}, sending_source = {};
 
   int64_t most_micro_batches() const {  // of a process

@@ -11,8 +11,9 @@
 namespace gpt::plan {
 
 struct Trial {
-  double step_seconds = 0;  // the time of one update of the configuration, all its micro-steps included
-  int64_t updates = 0;      // updates that were timed
+  double step_seconds = 0;    // the time of one update of the configuration, all its micro-steps included
+  double update_seconds = 0;  // of these, what one update takes that does not grow with its micro-steps; 0: not known
+  int64_t updates = 0;        // updates that were timed
   // Sequences per micro-step of the trial; fewer than the configuration's where those would take long.
   int64_t batch_size = 0;
 };

@@ -1,0 +1,65 @@
+#include "sent_values.h"
+
+#include <utility>
+
+#include "gpt/device/precision.h"
+#include "gpt/layout/cut.h"
+#include "gpt/layout/freeze.h"
+#include "gpt/ops/kept_bytes.h"
+
+namespace gpt::plan {
+
+using ops::kFloatBytes;
+
+std::vector<ParameterRow> rows_of_stage(const Config& config, int64_t stage) {
+  const ModelConfig part = largest_part(config.model, config.distributed.tensor_parallel);
+  return cut(parameter_table(part, config.training.freeze), part,
+             {.stage = stage, .stages = config.distributed.pipeline_parallel});
+}
+
+std::vector<ParameterRow> rows_of_process(const Config& config) {
+  std::vector<ParameterRow> largest = rows_of_stage(config, 0);
+  for (int64_t stage = 1; stage < config.distributed.pipeline_parallel; ++stage)
+    if (std::vector<ParameterRow> rows = rows_of_stage(config, stage);
+        flat_layout(rows).trained_size > flat_layout(largest).trained_size)
+      largest = std::move(rows);
+  return largest;
+}
+
+double tokens_at_once(const Config& config) {
+  return static_cast<double>(config.training.batch_size * config.model.block_size);
+}
+
+StreamBytes bytes_of_stream(const Config& config, bool end_to_end) {
+  const PrecisionConfig& precision = config.training.precision;
+  const bool is_narrow = precision.use_amp && (precision.dtype == Dtype::bfloat16 || precision.dtype == Dtype::float16);
+  return {.product = is_narrow || end_to_end ? 2 : kFloatBytes, .stream = end_to_end ? 2 : kFloatBytes};
+}
+
+bool recomputes_attention_out(const Config& config) {
+  return config.training.execution.gradient_checkpointing >= GradientCheckpointing::selective;
+}
+
+bool narrows_gradients(const Config& config, bool end_to_end) {
+  return config.distributed.reduce_dtype == ReduceDtype::bfloat16 &&
+         gradient_type(config.training, end_to_end) == at::kFloat;
+}
+
+double bytes_of_sent_gradient(const Config& config, bool end_to_end) {
+  return static_cast<double>(c10::elementSize(gradient_type(config.training, end_to_end))) /
+         (narrows_gradients(config, end_to_end) ? 2 : 1);
+}
+
+double bytes_of_tied_table(const Config& config, bool end_to_end) {
+  if (config.distributed.pipeline_parallel == 1 || !config.model.tie_weights) return 0;
+  return static_cast<double>(config.model.padded_vocab() * config.model.n_embd) *
+         bytes_of_sent_gradient(config, end_to_end);
+}
+
+double bytes_of_kept_weight(const Config& config) {
+  return static_cast<double>(c10::elementSize(kept_weight_type(config.training.precision)));
+}
+
+double bytes_of_computing_weight(bool end_to_end) { return end_to_end ? 2 : kFloatBytes; }
+
+}  // namespace gpt::plan

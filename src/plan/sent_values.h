@@ -1,0 +1,31 @@
+// Which values the processes of a run send, and how large they are, for the plan.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "gpt/config/config.h"
+#include "gpt/layout/parameter_table.h"
+#include "gpt/model/tensor_parallel.h"
+
+namespace gpt::plan {
+
+// Of a stage, in the process with the largest part of it; and of the process with the largest part of the model.
+std::vector<ParameterRow> rows_of_stage(const Config& config, int64_t stage);
+std::vector<ParameterRow> rows_of_process(const Config& config);
+
+double tokens_at_once(const Config& config);
+// As Precision says once dtype is resolved.
+StreamBytes bytes_of_stream(const Config& config, bool end_to_end);
+bool recomputes_attention_out(const Config& config);  // whose sum is then made twice
+
+// Whether gradients travel in fewer bits than they have.
+bool narrows_gradients(const Config& config, bool end_to_end);
+// Bytes of the gradient of a table that the first stage and the last one have, and add up.
+double bytes_of_tied_table(const Config& config, bool end_to_end);
+// Bytes of a gradient as it travels; of a weight as it is kept, and as a model computes with it that keeps no more of it than that.
+double bytes_of_sent_gradient(const Config& config, bool end_to_end);
+double bytes_of_kept_weight(const Config& config);
+double bytes_of_computing_weight(bool end_to_end);
+
+}  // namespace gpt::plan

@@ -1,0 +1,142 @@
+// The time of an update, against what follows from the bytes that it sends, and from which of them computing hides.
+#include "gpt/plan/step_schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "gpt/layout/layer_ends.h"
+#include "gpt/plan/sent_bytes.h"
+#include "gpt/run/division.h"
+#include "plan/gpt2.h"
+
+namespace gpt::plan {
+namespace {
+
+constexpr double kSpeed = 1e9;
+constexpr StepForm kFloat32{}, kRecorded{.is_recorded = true};
+constexpr StepParts kNothing{}, kLong{.micro_batch = 1000, .update = 7};
+
+// All on one machine, without latencies.
+Network fast_network(int64_t processes) { return {.of_machine = processes, .within = {0, kSpeed}}; }
+
+Config run_of(int64_t processes, int64_t zero, int64_t micro_batches, int64_t tensor = 1) {
+  Config config = gpt2_small_run(2, micro_batches);
+  config.distributed.processes = processes, config.distributed.zero = zero;
+  config.distributed.tensor_parallel = tensor;
+  return config;
+}
+
+double sending(const Config& config, const StepForm& form, const StepParts& parts) {
+  return schedule_update(config, form, parts, fast_network(config.distributed.processes)).sending;
+}
+
+// Where nothing is computed, what remains is the time of the bytes that sent_bytes() counts by formulas of its own.
+TEST(ScheduleUpdate, SendsTheBytesOfThePlan) {
+  for (const int64_t zero : {0, 1, 2, 3}) {
+    for (const int64_t micro_batches : {4, 10}) {
+      for (const bool end_to_end : {false, true}) {
+        Config config = run_of(4, zero, micro_batches);
+        config.training.precision.gradient_dtype = GradientDtype::float32;
+        const double bytes = sent_bytes(config, end_to_end, 4);
+        EXPECT_NEAR(sending(config, {.end_to_end = end_to_end}, kNothing) * kSpeed / bytes, 1, 1e-6)
+            << "zero " << zero << ", " << micro_batches << " micro-batches, end to end: " << end_to_end;
+      }
+    }
+  }
+  Config narrow = run_of(4, 1, 4);
+  narrow.distributed.reduce_dtype = ReduceDtype::bfloat16;
+  EXPECT_NEAR(sending(narrow, kFloat32, kNothing) * kSpeed / sent_bytes(narrow, false, 4), 1, 1e-6);
+}
+
+// But for four numbers for each token, which are sent beside the sums of 768 values and counted with them.
+TEST(ScheduleUpdate, SendsWhatADividedModelAddsUp) {
+  for (const GradientCheckpointing level : {GradientCheckpointing::none, GradientCheckpointing::selective}) {
+    Config config = run_of(4, 0, 6, /*tensor=*/2);
+    config.training.execution.gradient_checkpointing = level;
+    EXPECT_NEAR(sending(config, kRecorded, kNothing) * kSpeed / sent_bytes(config, false, 4), 1, 1e-6);
+  }
+}
+
+TEST(ScheduleUpdate, OneProcessComputesAllMicroBatches) {
+  const MeshTime time = schedule_update(run_of(1, 2, 5), kFloat32, {.micro_batch = 2, .update = 3}, fast_network(1));
+  EXPECT_NEAR(time.computing, 5 * 2 + 3, 1e-9);
+  EXPECT_NEAR(time.sending, 0, 1e-9);
+}
+
+TEST(ScheduleUpdate, TheBusiestProcessCounts) {
+  const MeshTime time = schedule_update(run_of(4, 0, 5), kFloat32, {.micro_batch = 2, .update = 3}, fast_network(4));
+  EXPECT_NEAR(time.computing, 2 * 2 + 3, 1e-9) << "two of the five micro-batches";
+}
+
+// Of the flat buffer, the stretches that only the first block and the embeddings complete, after which a backward pass computes nothing.
+double completed_last(const Config& config) {
+  const std::vector<ParameterRow> rows = parameter_table(config.model);
+  const FlatLayout layout = flat_layout(rows);
+  const int64_t step = run::stretch_values(layout.trained_size, config.distributed.processes),
+                before = layer_ends(rows, layout)[1] / step * step;
+  return static_cast<double>(layout.trained_size - before);
+}
+
+// A backward pass that takes long hides all but what its end completes; a recorded one, or LibTorch's operators, hide nothing.
+TEST(ScheduleUpdate, ABackwardPassHidesWhatItHasCompleted) {
+  constexpr double kThreeQuarters = 0.75, kBytes = 4;
+  Config config = run_of(4, 0, 4);
+  const double all = 2 * kThreeQuarters * kBytes * 124'475'904 / kSpeed,
+               last = 2 * kThreeQuarters * kBytes * completed_last(config) / kSpeed;
+  EXPECT_NEAR(sending(config, kFloat32, kLong), last, 1e-6);
+  EXPECT_LT(last, 0.5 * all);
+  EXPECT_NEAR(sending(config, kRecorded, kLong), all, 1e-6);
+  config.training.execution.use_compile = false;
+  EXPECT_NEAR(sending(config, kFloat32, kLong), all, 1e-6);
+}
+
+// Only the last micro-batch's backward pass hides anything of the sums of ZeRO 0 and 1, whose new weights nothing hides; ZeRO 2 sends in
+// every round.
+TEST(ScheduleUpdate, StagesDifferInWhatTheyHide) {
+  constexpr double kThreeQuarters = 0.75, kBytes = 4, kParameters = 124'475'904;
+  const double norms = 2 * kThreeQuarters * kBytes * (kParameters / 256 + 1) / kSpeed,
+               weights = kThreeQuarters * kBytes * kParameters / kSpeed;
+  const Config one = run_of(4, 1, 8);
+  EXPECT_NEAR(sending(one, kFloat32, kLong), kThreeQuarters * kBytes * completed_last(one) / kSpeed + norms + weights,
+              1e-6);
+  const std::vector<ParameterRow> rows = parameter_table(one.model);
+  const std::vector<int64_t> segments = run::segment_ends(2, rows, flat_layout(rows));
+  // Each of the two rounds waits at its end for the first layer's gradients and then for the embeddings'.
+  const auto waited = static_cast<double>(segments.back() - segments[segments.size() - 3]);
+  EXPECT_NEAR(sending(run_of(4, 2, 8), kFloat32, kLong),
+              2 * kThreeQuarters * kBytes * waited / kSpeed + norms + weights, 1e-6);
+}
+
+// The first block's weights at the beginning of an update, and at the end of its backward pass its gradients and those of the
+// embeddings; then what lies outside blocks, as new weights.
+TEST(ScheduleUpdate, ZeroThreeFetchesWeightsAhead) {
+  constexpr double kThreeQuarters = 0.75, kBytes = 4, kParameters = 124'475'904, kBlock = 7'087'872,
+                   kFinalNorm = 2 * 768;
+  const double outside = kParameters - 12 * kBlock, norms = 2 * (kParameters / 256 + 1);
+  EXPECT_NEAR(sending(run_of(4, 3, 4), kFloat32, kLong),
+              kThreeQuarters * kBytes * (2 * kBlock + outside - kFinalNorm + norms + outside) / kSpeed, 1e-6);
+}
+
+TEST(ScheduleUpdate, WhatTakesTheCoresIsNotHidden) {
+  const Config config = run_of(4, 0, 4);
+  const Network loopback = join_cpus({/*latency=*/0, kSpeed}, 4);
+  const MeshTime time = schedule_update(config, kFloat32, kLong, loopback);
+  EXPECT_NEAR(time.sending, sent_bytes(config, false, 4) / kSpeed, 1e-6);
+  EXPECT_NEAR(time.computing, 1007, 1e-9);
+}
+
+// Every stretch has messages to the three others: at the same time on the way there, one after the other on the way back.
+TEST(ScheduleUpdate, EachStretchHasItsMessages) {
+  constexpr double kLatency = 1e-3;
+  const Config config = run_of(4, 0, 4);
+  Network network = fast_network(4);
+  network.within = {kLatency};
+  const int64_t step = run::stretch_values(124'475'904, 4), stretches = (124'475'904 + step - 1) / step;
+  EXPECT_NEAR(schedule_update(config, kRecorded, kNothing, network).sending,
+              static_cast<double>(stretches + 1) * (1 + 3) * kLatency, 1e-9)
+      << "and those of the loss";
+}
+
+}  // namespace
+}  // namespace gpt::plan
