@@ -4,10 +4,10 @@
 usage: sudo scripts/compare_links.py FILE [gpt-train flags...]
 
 What the prediction knows is fitted on the loopback alone: what a message and a byte take, as `gpt-bench scaling` measures it, and how long
-a process computes, from a run of two processes on this machine. Of the line it is told the rate, and nothing else. The runs that it is
-compared with are those of one process on each of two machines, which are two network namespaces (tests/e2e/two_machines.py); they and the
-run on the loopback take turns. Prints the medians over all rounds. Sending takes the cores, so other programs disturb it: look at the
-spread between rounds.
+a process computes, from a run of two processes on this machine. Of the line it is told the rate, and nothing else; but that a connection
+carries bytes one way at a time, which the model knows, was found with the counters of such a line. It is compared with runs of one process
+on each of two machines, which are two network namespaces (tests/e2e/two_machines.py); they and the run on the loopback take turns. Prints
+the medians over all rounds. Sending takes the cores, so other programs disturb it: look at the spread between rounds.
 RATES ("1000 100") are in Mbit/s, ROUNDS (5) says how often each is run, SECONDS_EACH (15) for about how long.
 """
 import json

@@ -82,6 +82,12 @@ std::vector<Option> options(DataConfig& c) {
                                   {"simpler_first", DataOrder::simpler_first}}),
        .help =
            "order of the first epoch: random, by length of the document, or by how well a sequence compresses; later epochs are random"},
+      {.name = "document_mask",
+       .target = &c.document_mask,
+       .help =
+           "a token sees only tokens of its own document, which begins with the end-of-text token before it, in training and "
+           "validation (on a CPU)",
+       .aliases = {{"reset_attention_mask"}}},
       {.name = "num_workers",
        .target = &c.num_workers,
        .help =

@@ -325,6 +325,8 @@ class Examination {
     add(plan::check_tokens(corpus, *config_.model.vocab_size));
     if (*config_.model.vocab_size < corpus.vocab_size) return;
     if (!config_.training.distillation.from.empty()) add(plan::check_teacher(config_, corpus));
+    if (config_.data.document_mask)
+      add(plan::check_documents(config_.data, corpus, device_ && device_->device.is_cuda()));
     if (corpus.validation.size() > 0) add(plan::check_overlap(corpus));
     if (config_.training.cadence.sample_interval.count > 0 && corpus.tokenizer)
       add(plan::check_sample_prompt(config_.training.cadence, corpus));
@@ -343,11 +345,8 @@ class Examination {
     undivided_ = plan::with_real_batch(undivided_, facts);
     add(plan::check_dataset(config_.data, config_.model.block_size, facts));
     add(plan::check_batch(config_.training, facts));
-    if (config_.data.stages.empty()) {
-      add(plan::check_length(config_, facts, *plan_));
-    } else {
-      for (const std::string& stage : describe_stages(config_, corpus)) add(plan::passed("stage", stage));
-    }
+    if (config_.data.stages.empty()) add(plan::check_length(config_, facts, *plan_));
+    for (const std::string& stage : describe_stages(config_, corpus)) add(plan::passed("stage", stage));
     add(plan::check_learning_rate(config_.training.schedule, *plan_));
     add(plan::check_validation(config_, facts, *plan_));
     if (!card_) add(plan::check_workers(config_.data, facts.resident, device_ && device_->device.is_cuda(), cores_));

@@ -23,6 +23,7 @@
 #include "gpt/model/recompute.h"
 #include "gpt/ops/aten.h"
 #include "gpt/ops/classifier.h"
+#include "gpt/ops/document_starts.h"
 #include "gpt/ops/fused.h"
 #include "gpt/ops/part.h"
 #include "gpt/ops/rotary.h"
@@ -37,7 +38,8 @@ struct Pass {
   at::Tensor dropout_place;            // as ops::DropoutSpec has it
   std::optional<int64_t> window = {};  // of windowed layers, instead of their own
   GradientCheckpointing checkpointing = GradientCheckpointing::none;
-  BodyRun run = BodyRun::first;  // the run of what is recomputed
+  BodyRun run = BodyRun::first;     // the run of what is recomputed
+  at::Tensor document_starts = {};  // as ops::AttentionSpec has it
 
   ops::DropoutSpec dropout(const ops::DropoutSpec& of_model) const {
     if (!training) return {};
@@ -108,7 +110,7 @@ struct Attention {
   at::Tensor attend(at::Tensor qkv, const ops::RotaryTables& rotary, const Pass& pass) const {
     const InPart part(part::kAttention);
     ops::AttentionSpec of_pass = spec;
-    of_pass.dropout = pass.dropout(spec.dropout);
+    of_pass.dropout = pass.dropout(spec.dropout), of_pass.document_starts = pass.document_starts;
     if (spec.window > 0) of_pass.window = pass.window.value_or(spec.window);
     return pass.ops->attention(std::move(qkv), of_pass, rotary);
   }
@@ -337,7 +339,8 @@ at::Tensor GPT::hidden(const at::Tensor& in, const LossOptions& options) const {
               "GPT: ids must be (B, T), and what goes from stage to stage (B, T, C), with T <= block_size ",
               config_.block_size, ", got ", in.sizes());
   const auto rotary = transformer_->rotary_to(in.size(1));
-  const Pass pass{operators_, training_, options.dropout_place, options.attention_window, gradient_checkpointing_};
+  Pass pass{operators_, training_, options.dropout_place, options.attention_window, gradient_checkpointing_};
+  if (document_separator_) pass.document_starts = ops::document_starts(in, *document_separator_);
   const bool draws =
       training_ && recomputing_draws(gradient_checkpointing_, config_, operators_->draws(device(), config_.n_embd));
   const auto done = layer_weights_ ? layer_weights_->in_backward(options.layer_done) : options.layer_done;

@@ -6,6 +6,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_flash_attention_forward.h>
 #include <ATen/ops/_fused_sdp_choice.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/embedding.h>
@@ -151,6 +152,16 @@ class AtenOperators : public SeparateProducts<Operators> {
   Draws draws(at::Device, int64_t) const override { return {.attention = true, .others = true}; }
 };
 
+// What a mask hides beyond causality: undefined where that is nothing; (T, T), or (B, 1, T, T) with documents.
+at::Tensor mask_of(const AttentionSpec& spec, int64_t T, at::Device device) {
+  const at::Tensor& starts = spec.document_starts;
+  const bool is_windowed = spec.window > 0 && spec.window < T;
+  if (!is_windowed && !starts.defined()) return {};
+  const at::Tensor visible = visible_positions(T, 0, spec.window, device);
+  if (!starts.defined()) return visible;
+  return visible.logical_and(at::arange(T, starts.options()) >= starts.unsqueeze(-1)).unsqueeze(1);
+}
+
 }  // namespace
 
 at::Tensor aten_attention(const Heads& heads, const AttentionSpec& spec) {
@@ -158,7 +169,7 @@ at::Tensor aten_attention(const Heads& heads, const AttentionSpec& spec) {
   const int64_t T = q.size(1);
   const double dropout = spec.dropout.probability;
   const bool is_windowed = spec.window > 0 && spec.window < T;
-  if (is_windowed && skips_windows(heads, dropout)) {
+  if (is_windowed && !spec.document_starts.defined() && skips_windows(heads, dropout)) {
     const at::Tensor output =
         std::get<0>(at::_flash_attention_forward(q, k, v, /*cum_seq_q=*/{}, /*cum_seq_k=*/{}, T, T, dropout,
                                                  /*is_causal=*/true, /*return_debug_mask=*/false,
@@ -166,11 +177,12 @@ at::Tensor aten_attention(const Heads& heads, const AttentionSpec& spec) {
                                                  /*window_size_right=*/0));  // (B, T, H, D)
     return output.flatten(2);
   }
-  const auto mask = is_windowed ? std::optional(visible_positions(T, 0, spec.window, q.device())) : std::nullopt;
+  const at::Tensor mask = mask_of(spec, T, q.device());
   const OnlySdpBackends backends(exact_for_dropout(dropout));
   const at::Tensor output =
-      at::scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), mask, dropout,
-                                       /*is_causal=*/!is_windowed, /*scale=*/std::nullopt,
+      at::scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2),
+                                       mask.defined() ? std::optional(mask) : std::nullopt, dropout,
+                                       /*is_causal=*/!mask.defined(), /*scale=*/std::nullopt,
                                        /*enable_gqa=*/k.size(2) < q.size(2));
   return output.transpose(1, 2).flatten(2);
 }

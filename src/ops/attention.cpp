@@ -4,7 +4,6 @@
 #include <ATen/ops/empty_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <optional>
 #include <utility>
 
 #include "attention_shape.h"
@@ -20,41 +19,29 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-void set_tables(cpu::AttentionShape& shape, const at::Tensor& cos, const at::Tensor& sin) {
-  if (!cos.defined()) return;
-  shape.cos = cos.const_data_ptr<float>();
-  shape.sin = sin.const_data_ptr<float>();
-}
+struct AttentionCall {
+  cpu::AttentionShape shape;
+  at::Tensor cos, sin, document_starts;  // contiguous; the shape points into them
+};
 
 struct Attention : torch::autograd::Function<Attention> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& qkv, cpu::AttentionShape shape,
-                            const std::optional<at::Tensor>& cos, const std::optional<at::Tensor>& sin) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& qkv, const AttentionCall& call) {
+    const cpu::AttentionShape& shape = call.shape;
     at::Tensor output = at::empty({shape.B, shape.T, shape.H * shape.D}, qkv.options());
     at::Tensor log_sum = at::empty({shape.B, shape.H, shape.T}, qkv.options().dtype(at::kFloat));
     cpu::attention(shape, qkv, output, log_sum);
-    context->save_for_backward({qkv, output, log_sum, cos.value_or(at::Tensor()), sin.value_or(at::Tensor())});
-    keep(*context, shape.dropout);
-    context->saved_data["H"] = shape.H;
-    context->saved_data["KV"] = shape.KV;
-    context->saved_data["window"] = shape.window;
+    context->save_for_backward({qkv, output, log_sum});
+    keep(*context, call);
     return output;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
     const at::Tensor &qkv = saved[0], &output = saved[1], &log_sum = saved[2];
-    cpu::AttentionShape shape = shape_of(qkv, context->saved_data["H"].toInt(), context->saved_data["KV"].toInt());
-    shape.dropout = kept<cpu::DropoutMask>(*context);
-    shape.window = context->saved_data["window"].toInt();
-    set_tables(shape, saved[3], saved[4]);
     at::Tensor gradient = at::empty_like(qkv);
-    cpu::attention_backward(shape, qkv, output, log_sum, gradients[0].contiguous(), gradient);
-    return {gradient, at::Tensor(), at::Tensor(), at::Tensor()};
-  }
-
-  static cpu::AttentionShape shape_of(const at::Tensor& qkv, int64_t n_head, int64_t n_kv_head) {
-    return {
-        .B = qkv.size(0), .T = qkv.size(1), .H = n_head, .KV = n_kv_head, .D = qkv.size(2) / (n_head + 2 * n_kv_head)};
+    cpu::attention_backward(kept<AttentionCall>(*context).shape, qkv, output, log_sum, gradients[0].contiguous(),
+                            gradient);
+    return {gradient, at::Tensor()};
   }
 };
 
@@ -62,16 +49,22 @@ at::Tensor attention_on_cpu(const at::Tensor& qkv, const AttentionSpec& spec, co
   TORCH_CHECK(qkv.is_contiguous() && (qkv.scalar_type() == at::kFloat || qkv.scalar_type() == at::kBFloat16),
               "attention: qkv must be contiguous and float32 or bfloat16 on a CPU, got ", qkv.scalar_type(),
               " with strides ", qkv.strides());
-  cpu::AttentionShape shape = Attention::shape_of(qkv, spec.heads, spec.kv_heads);
-  shape.dropout = mask_on_cpu(dropout_of(spec.dropout, qkv, shape.H));
+  const int64_t D = qkv.size(2) / (spec.heads + 2 * spec.kv_heads);
+  if (rotary.cos.defined()) check_rotary(rotary, qkv, D);
+  AttentionCall call{{.B = qkv.size(0), .T = qkv.size(1), .H = spec.heads, .KV = spec.kv_heads, .D = D},
+                     rotary.cos,
+                     rotary.sin,
+                     spec.document_starts};
+  cpu::AttentionShape& shape = call.shape;
   shape.window = spec.window;
+  shape.dropout = mask_on_cpu(dropout_of(spec.dropout, qkv, shape.H));
   TORCH_CHECK(shape.dropout.first + shape.B * shape.dropout.of_sample <= int64_t{1} << 32,
               "attention: the dropout of an update numbers 2^32 heads of samples at most");
-  if (!rotary.cos.defined()) return Attention::apply(qkv, shape, std::nullopt, std::nullopt);
-  check_rotary(rotary, qkv, shape.D);
-  const at::Tensor cos = rotary.cos.contiguous(), sin = rotary.sin.contiguous();
-  set_tables(shape, cos, sin);
-  return Attention::apply(qkv, shape, std::optional(cos), std::optional(sin));
+  for (at::Tensor* table : {&call.cos, &call.sin, &call.document_starts})
+    if (table->defined()) *table = table->contiguous();
+  if (call.cos.defined()) shape.cos = call.cos.const_data_ptr<float>(), shape.sin = call.sin.const_data_ptr<float>();
+  if (call.document_starts.defined()) shape.document_starts = call.document_starts.const_data_ptr<int32_t>();
+  return Attention::apply(qkv, call);
 }
 
 }  // namespace
@@ -83,6 +76,9 @@ at::Tensor attention(at::Tensor qkv, const AttentionSpec& spec, const RotaryTabl
   TORCH_CHECK(spec.window >= 0, "attention: a window has at least one position, got ", spec.window);
   TORCH_CHECK(qkv.dim() == 3 && qkv.size(2) % heads == 0 && qkv.numel() > 0, "attention: qkv must be (B, T, ", heads,
               " D), got ", qkv.sizes());
+  const at::Tensor& starts = spec.document_starts;
+  TORCH_CHECK(!starts.defined() || (starts.sizes() == qkv.sizes().slice(0, 2) && starts.scalar_type() == at::kInt),
+              "attention: document_starts must be (B, T) int32 for qkv ", qkv.sizes(), ", got ", starts.sizes());
   return qkv.is_cpu() ? attention_on_cpu(qkv, spec, rotary)
                       : aten_attention(split_heads(std::move(qkv), spec, rotary), spec);
 }

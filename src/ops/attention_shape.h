@@ -14,6 +14,8 @@ struct AttentionShape {
   const float *cos = nullptr, *sin = nullptr;  // (T, D/2): rotate queries and keys; null: do not
   DropoutMask dropout = {};                    // mask of the attention weights
   int64_t window = 0;                          // position t sees t - window + 1 ... t; 0: all up to t
+  // (B, T): where in its sequence the document of each position begins, and it sees nothing before; null: all are of one document
+  const int32_t* document_starts = nullptr;
 
   // Queries and keys are taken in blocks of this many rows.
   static constexpr int64_t kBlock = 64;
@@ -23,9 +25,14 @@ struct AttentionShape {
   int64_t blocks() const { return (T + kBlock - 1) / kBlock; }
   // The width that a head's rows have in scratch memory: whole vectors, for every kind of processor.
   int64_t padded_width() const { return (D + 15) / 16 * 16; }
+  // The first position that a query sees; the last one is its own. Of later queries it is never an earlier one.
+  int64_t first_key(int64_t batch, int64_t query) const {
+    const int64_t in_window = window > 0 ? std::max<int64_t>(0, query - window + 1) : 0;
+    return document_starts ? std::max<int64_t>(in_window, document_starts[batch * T + query]) : in_window;
+  }
   // The first block of keys that some query of a block sees; the last one is the queries' own.
-  int64_t first_key_block(int64_t query_block) const {
-    return window > 0 ? std::max<int64_t>(0, query_block * kBlock - window + 1) / kBlock : 0;
+  int64_t first_key_block(int64_t batch, int64_t query_block) const {
+    return first_key(batch, query_block * kBlock) / kBlock;
   }
   // The contributions of a part's keys to the gradients of the queries: (group, blocks * kBlock, padded width).
   int64_t query_sums() const { return group() * blocks() * kBlock * padded_width(); }

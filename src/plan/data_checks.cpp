@@ -11,11 +11,13 @@
 #include "gpt/config/automatic.h"
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
+#include "gpt/data/document_mask.h"
 #include "gpt/data/overlap.h"
 #include "gpt/generate/prompt.h"
 #include "gpt/layout/parameter_table.h"
 #include "gpt/optim/lr_schedule.h"
 #include "gpt/run/evaluator.h"
+#include "gpt/run/setup.h"
 
 namespace gpt::plan {
 namespace {
@@ -67,6 +69,16 @@ Check check_tokens(const Corpus& corpus, int64_t vocab_size) {
   return passed("tokens", fmt::format("{} ids of {} bits ({}), all below the vocabulary of {}; sizes and hashes agree",
                                       count(tokens), 8 * corpus.train.width(), format_bytes(static_cast<double>(bytes)),
                                       with_commas(corpus.vocab_size)));
+}
+
+Check check_documents(const DataConfig& data, const Corpus& corpus, bool cuda) {
+  try {
+    run::require_document_mask(data, corpus, cuda ? at::kCUDA : at::kCPU);
+  } catch (const Error& error) { return failed("documents", error.what(), ""); }
+  const int32_t separator = *document_separator(data, corpus);
+  if (const std::string idle = idle_document_mask(corpus, separator); !idle.empty())
+    return warned("documents", idle, "set data.document_mask: false");
+  return passed("documents", describe_documents(corpus, separator));
 }
 
 Check check_overlap(const Corpus& corpus) {

@@ -118,7 +118,8 @@ class Update {
     const double activations = tokens_at_once(config) * static_cast<double>(config.model.n_embd) *
                                bytes_of_stream(config, form.end_to_end).stream;
     hop_ = time_of_gather(2 * activations, boundary_, network);
-    if (work_.stage == 0 || work_.has_head) of_table_ = bytes_of_tied_table(config, form.end_to_end);
+    neighbours_ = (work_.stage > 0 ? 1 : 0) + (work_.has_head ? 0 : 1);
+    if (neighbours_ == 1) of_table_ = bytes_of_tied_table(config, form.end_to_end);
   }
 
   MeshTime run() {
@@ -161,7 +162,7 @@ class Update {
       compute_layer(times_.backward);
       passed(layer, sends);
     }
-    if (stages_ > 1) timeline_.begin(hop_), timeline_.begin(hop_);  // forward, and the gradients back
+    for (int64_t neighbour = 0; neighbour < neighbours_; ++neighbour) timeline_.begin(hop_);
     if (zero_ < 2) return;
     send_until(layout_.trained_size);
     timeline_.finish();
@@ -239,10 +240,10 @@ class Update {
     timeline_.finish();
   }
 
-  // Of each 256 gradients of the whole model, among its stages.
+  // Of each 256 gradients of the whole model, among its stages, and the loss.
   SendingTime time_of_norms() const {
     const auto blocks =
-        static_cast<double>(flat_layout(parameter_table(config_.model)).trained_size / kParameterAlignment);
+        static_cast<double>(flat_layout(parameter_table(config_.model)).trained_size / kParameterAlignment + 1);
     return time_of_sum(blocks * sizeof(float), {stages_, boundary_.of_machine > 1 ? stages_ : 1}, network_);
   }
 
@@ -271,6 +272,7 @@ class Update {
   SendingTime within_layer_;  // of a pass
   Members boundary_;          // two neighbouring stages
   SendingTime hop_;           // of the activations of a micro-batch between them
+  int64_t neighbours_ = 0;    // to which a stage sends activations, or their gradients
   double of_table_ = 0;       // bytes
   Timeline timeline_;
   size_t sent_ = 0;                        // segments

@@ -2,12 +2,21 @@
 
 #include <utility>
 
+#include "gpt/core/error.h"
+#include "gpt/data/document_mask.h"
 #include "gpt/device/memory.h"
 
 namespace gpt::run {
 
+void require_document_mask(const DataConfig& config, const Corpus& corpus, at::Device device) {
+  if (!document_separator(config, corpus) || device.is_cpu()) return;
+  throw Error(ExitCode::config,
+              "data.document_mask: true is computed on a CPU alone so far; set it to false, or device: cpu");
+}
+
 Setup set_up(Config config, Corpus corpus, at::Device device, const PrecisionConfig& asked) {
   config.model.vocab_size = vocabulary_for(corpus, config.model.vocab_size);
+  require_document_mask(config.data, corpus, device);
   configure_memory(config.training, device);
   const DeviceInfo info = describe_device(device);
   const std::string change = choose_again_if_missing(config.training.precision, asked, info);

@@ -11,6 +11,7 @@
 #include "gpt/core/log.h"
 #include "gpt/core/seeds.h"
 #include "gpt/core/version.h"
+#include "gpt/data/document_mask.h"
 #include "gpt/data/stages.h"
 #include "gpt/device/device.h"
 #include "gpt/device/random_state.h"
@@ -112,6 +113,7 @@ State::State(const Config& config, const Corpus& corpus, at::Device device, cons
   model.set_operators(
       tensor_parallel(select_operators(config.training.execution, device), division.tensor, config.model));
   model.set_gradient_checkpointing(config.training.execution.gradient_checkpointing);
+  model.set_document_separator(document_separator(config.data, corpus));
   model.train(true);
   if (start) restore(*start);
   // LibTorch's own operators draw dropout from the generators, and processes must not draw the same for different sequences.

@@ -13,6 +13,7 @@
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
 #include "gpt/core/hash.h"
+#include "gpt/data/document_mask.h"
 #include "gpt/exchange/import.h"
 #include "gpt/model/compile.h"
 #include "gpt/run/initial_weights.h"
@@ -137,8 +138,9 @@ Teacher::Loaded Teacher::load(const Config& config, const Corpus& corpus, at::De
   Parameters parameters(std::move(rows), device,
                         {.compute = precision.weight_type(), .has_master = config.training.precision.master_weights});
   parameters.copy_from(values);
-  return {hash_of(values),
-          GPT(teacher.model, std::move(parameters), select_operators(config.training.execution, device))};
+  GPT model(teacher.model, std::move(parameters), select_operators(config.training.execution, device));
+  model.set_document_separator(document_separator(config.data, corpus));  // it sees what the one that learns sees
+  return {hash_of(values), std::move(model)};
 }
 
 Teacher::Teacher(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision)

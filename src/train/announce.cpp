@@ -9,6 +9,7 @@
 #include "gpt/config/output_folder.h"
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
+#include "gpt/data/document_mask.h"
 #include "gpt/data/stages.h"
 #include "gpt/device/memory.h"
 #include "gpt/exchange/hugging_face.h"
@@ -152,6 +153,10 @@ void announce_run(const run::Run& run) {
   log::info(fmt::format("Data: {}: {} training and {} validation tokens, {}", corpus.source,
                         with_commas(corpus.train.size()), with_commas(corpus.validation.size()),
                         run.state().loader.resident() ? "resident" : "streamed"));
+  if (const auto separator = document_separator(config.data, corpus)) {
+    const std::string idle = idle_document_mask(corpus, *separator);
+    idle.empty() ? log::info("Documents: " + describe_documents(corpus, *separator)) : log::warn(idle);
+  }
   if (run.teacher()) log::info(run::describe_teacher(*run.teacher(), config.training.distillation));
   const TrainingConfig& t = config.training;
   const int64_t sequences = t.batch_size * t.gradient_accumulation_steps;

@@ -136,6 +136,7 @@ TEST(Difference, WhatChangesTheDataOrTheShapeIsNotSafe) {
                                           "data.max_chars",
                                           "data.stages",
                                           "data.order",
+                                          "data.document_mask",
                                           "data.schedule",
                                           "training.amp_mode",
                                           "training.batch_size",

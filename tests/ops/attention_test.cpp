@@ -3,6 +3,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/eye.h>
@@ -21,6 +22,7 @@
 #include <iterator>
 #include <limits>
 #include <ostream>
+#include <random>
 #include <tuple>
 #include <vector>
 
@@ -40,9 +42,36 @@ struct AttentionCase {
   int64_t B, T, H, KV, D;
   bool rope = false;
   int64_t window = 0;
+  int64_t document = 0;  // documents have 1 to 2 document - 1 tokens, others in each sequence; 0: a sequence is one
 
-  AttentionSpec spec(const DropoutSpec& dropout = {}) const {
-    return {.heads = H, .kv_heads = KV, .dropout = dropout, .window = window};
+  // (B, T) int32
+  at::Tensor document_starts() const {
+    at::Tensor starts = at::zeros({B, T}, at::kInt);
+    std::mt19937 random(static_cast<unsigned>(T + document));
+    for (int64_t b = 0; b < B; ++b) {
+      for (int64_t t = 0; t < T;) {
+        const int64_t length = std::min<int64_t>(T - t, 1 + static_cast<int64_t>(random() % (2 * document - 1)));
+        starts[b].narrow(0, t, length).fill_(t);
+        t += length;
+      }
+    }
+    return starts;
+  }
+  AttentionSpec spec(const DropoutSpec& dropout = {}, at::Device device = at::kCPU) const {
+    return {.heads = H,
+            .kv_heads = KV,
+            .dropout = dropout,
+            .window = window,
+            .document_starts = document > 0 ? document_starts().to(device) : at::Tensor()};
+  }
+  // (B, 1, T, T) bool: which keys each query does not see.
+  at::Tensor hidden() const {
+    const at::Tensor positions = at::arange(T), query = positions.unsqueeze(1), key = positions.unsqueeze(0);
+    at::Tensor result = (key > query).expand({B, 1, T, T});
+    if (window > 0) result = result.logical_or(key <= query - window);
+    if (document == 0) return result;
+    const at::Tensor number = (document_starts() == positions).cumsum(1);  // of the document
+    return result.logical_or((number.unsqueeze(1) != number.unsqueeze(2)).unsqueeze(1));
   }
   int64_t width() const { return (H + 2 * KV) * D; }
   RotaryTables tables(at::Device device) const { return rope ? rotary_tables(T, D, 10000.0, device) : RotaryTables{}; }
@@ -52,6 +81,7 @@ struct AttentionCase {
 void PrintTo(const AttentionCase& c, std::ostream* out) {
   *out << c.B << " x " << c.T << ", " << c.H << " and " << c.KV << " heads of " << c.D << (c.rope ? " rotated" : "");
   if (c.window > 0) *out << ", window " << c.window;
+  if (c.document > 0) *out << ", documents of " << c.document;
 }
 
 // One position; less than a vector and than a block; whole blocks; blocks and a rest; several parts for one sequence.
@@ -68,6 +98,15 @@ const AttentionCase kWindowCases[] = {
     {2, 321, 4, 2, 64, true, 100},  {1, 450, 1, 1, 16, false, 128},  {1, 330, 1, 1, 16, false, 250},
     {1, 129, 2, 1, 16, true, 129},  {1, 1300, 1, 1, 8, false, 70},   {1, 1200, 2, 1, 8, true, 200},
     {2, 600, 4, 2, 16, false, 130}, {1, 1111, 1, 1, 16, false, 700},
+};
+
+// Documents of one token; of less than a vector, a tile and a block; of blocks and more; longer than the sequence at times; and windows in
+// them, shorter and longer.
+const AttentionCase kDocumentCases[] = {
+    {2, 70, 2, 1, 8, false, 0, 1},      {3, 64, 2, 2, 16, true, 0, 3},      {2, 130, 4, 2, 20, true, 0, 9},
+    {2, 257, 2, 2, 33, false, 0, 30},   {3, 321, 2, 1, 64, true, 0, 64},    {1, 500, 2, 2, 16, false, 0, 100},
+    {2, 1300, 1, 1, 8, false, 0, 200},  {4, 300, 2, 1, 24, true, 0, 290},   {2, 450, 2, 1, 16, true, 40, 60},
+    {2, 600, 1, 1, 32, false, 130, 90}, {1, 1111, 2, 2, 8, true, 300, 250},
 };
 
 at::Tensor draw(at::IntArrayRef sizes, at::Generator& generator, at::ScalarType type) {
@@ -89,10 +128,8 @@ at::Tensor attention_reference(const at::Tensor& qkv, const AttentionCase& c, co
   const at::Tensor q = rotated(parts[0], tables).transpose(1, 2);
   const at::Tensor k = rotated(parts[1], tables).transpose(1, 2).repeat_interleave(c.H / c.KV, 1);
   const at::Tensor v = parts[2].transpose(1, 2).repeat_interleave(c.H / c.KV, 1);
-  at::Tensor hidden = at::ones({c.T, c.T}, at::kBool).triu(1);
-  if (c.window > 0) hidden = hidden.logical_or(at::ones({c.T, c.T}, at::kBool).tril(-c.window));
   const at::Tensor scores = q.matmul(k.transpose(2, 3)) / std::sqrt(static_cast<double>(c.D));
-  at::Tensor weights = scores.masked_fill(hidden, -std::numeric_limits<double>::infinity()).softmax(-1);
+  at::Tensor weights = scores.masked_fill(c.hidden(), -std::numeric_limits<double>::infinity()).softmax(-1);
   if (factors.defined()) weights = weights * factors;
   return weights.matmul(v).transpose(1, 2).reshape({c.B, c.T, c.H * c.D});
 }
@@ -145,8 +182,9 @@ TEST_P(AttentionTest, EqualsFloat64) {
   const AttentionCase& c = shape();
   for (const auto type : types_on(device())) {
     SCOPED_TRACE(c10::toString(type));
-    expect_float64_results(c, device(), type, 1, {},
-                           [&](const at::Tensor& qkv) { return attention(qkv, c.spec(), c.tables(device())); });
+    expect_float64_results(c, device(), type, 1, {}, [&](const at::Tensor& qkv) {
+      return attention(qkv, c.spec({}, device()), c.tables(device()));
+    });
   }
 }
 
@@ -171,12 +209,10 @@ at::Tensor dropout_factors_of(const AttentionCase& c, at::Device device, double 
         .copy_(at::eye(count).view({1, count, 1, count}));
     // A leaf of autograd, for which a GPU may choose another kernel.
     qkv = qkv.view({c.B, c.T, c.width()}).to(device, type).requires_grad_();
-    const at::Tensor y = attention(qkv, c.spec(seeded_dropout(device, dropout, seed))).detach();
+    const at::Tensor y = attention(qkv, c.spec(seeded_dropout(device, dropout, seed), device)).detach();
     columns.push_back(y.cpu().view({c.B, c.T, c.H, c.D}).transpose(1, 2).narrow(3, 0, count));
   }
-  at::Tensor factors = at::cat(columns, -1).to(at::kDouble);
-  for (int64_t i = 0; i < c.T; ++i) factors.select(2, i).mul_(c.window > 0 ? std::min(i + 1, c.window) : i + 1);
-  return factors;
+  return at::cat(columns, -1).to(at::kDouble) * c.hidden().logical_not().sum(-1, /*keepdim=*/true);
 }
 
 // On a GPU each type has a kernel of its own, which draws in an order of its own. Its factors, 0 or 1 / (1 - dropout), come back
@@ -192,7 +228,7 @@ TEST_P(AttentionTest, DropsTheSameWeightsInBothPasses) {
         has_own_mask ? (dropout_factors_of(c, device(), dropout, 5, type) != 0).to(at::kDouble) / (1 - dropout)
                      : of_float32;
     expect_float64_results(c, device(), type, 1, factors, [&](const at::Tensor& qkv) {
-      return attention(qkv, c.spec(seeded_dropout(device(), dropout, 5)), c.tables(device()));
+      return attention(qkv, c.spec(seeded_dropout(device(), dropout, 5), device()), c.tables(device()));
     });
   }
 }
@@ -203,13 +239,16 @@ TEST_P(AttentionTest, IsThatOfLibTorchsOperators) {
   for (const auto type : types_on(device())) {
     SCOPED_TRACE(c10::toString(type));
     expect_float64_results(c, device(), type, 1, {}, [&](const at::Tensor& qkv) {
-      return aten_operators()->attention(qkv, c.spec(), c.tables(device()));
+      return aten_operators()->attention(qkv, c.spec({}, device()), c.tables(device()));
     });
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Windows, AttentionTest,
                          testing::Combine(testing::ValuesIn(kDevices), testing::ValuesIn(kWindowCases)),
+                         index_and_device);
+INSTANTIATE_TEST_SUITE_P(Documents, AttentionTest,
+                         testing::Combine(testing::ValuesIn(kDevices), testing::ValuesIn(kDocumentCases)),
                          index_and_device);
 INSTANTIATE_TEST_SUITE_P(Devices, AttentionTest,
                          testing::Combine(testing::ValuesIn(kDevices), testing::ValuesIn(kAttentionCases)),
@@ -272,10 +311,15 @@ struct AttentionResults {
   at::Tensor output, gradient;
 };
 
-AttentionResults results(const AttentionCase& c, at::ScalarType type, double dropout) {
+// negated (B, T) bool: of these positions all that goes in.
+AttentionResults results(const AttentionCase& c, at::ScalarType type, double dropout, const at::Tensor& negated = {}) {
   at::Generator generator = at::detail::createCPUGenerator(3);
-  const at::Tensor qkv = draw({c.B, c.T, c.width()}, generator, type).requires_grad_();
-  const at::Tensor upstream = draw({c.B, c.T, c.H * c.D}, generator, type);
+  at::Tensor qkv = draw({c.B, c.T, c.width()}, generator, type);
+  at::Tensor upstream = draw({c.B, c.T, c.H * c.D}, generator, type);
+  if (negated.defined()) {
+    for (at::Tensor* x : {&qkv, &upstream}) *x = at::where(negated.unsqueeze(-1), -*x, *x);
+  }
+  qkv.requires_grad_();
   const at::Tensor y = attention(qkv, c.spec({dropout}), c.tables(at::kCPU));
   y.backward(upstream);
   return {y.detach(), qkv.grad()};
@@ -283,8 +327,9 @@ AttentionResults results(const AttentionCase& c, at::ScalarType type, double dro
 
 TEST(Attention, IsTheSameToTheBitForEveryNumberOfThreads) {
   const int before = at::get_num_threads();
-  for (const AttentionCase& c : {AttentionCase{1, 300, 2, 1, 32, true}, AttentionCase{3, 70, 4, 4, 16},
-                                 AttentionCase{1, 700, 1, 1, 8}, AttentionCase{1, 1300, 1, 1, 8, false, 150}}) {
+  for (const AttentionCase& c :
+       {AttentionCase{1, 300, 2, 1, 32, true}, AttentionCase{3, 70, 4, 4, 16}, AttentionCase{1, 700, 1, 1, 8},
+        AttentionCase{1, 1300, 1, 1, 8, false, 150}, AttentionCase{1, 1300, 1, 1, 8, false, 0, 150}}) {
     for (const auto type : {at::kFloat, at::kBFloat16}) {
       at::set_num_threads(1);
       const AttentionResults one = results(c, type, 0.1);
@@ -303,7 +348,8 @@ TEST(Attention, DoesNotDependOnWhatItsMemoryContained) {
   // Odd numbers of positions and a rest of a block, for pairs and vectors that are not whole.
   for (const AttentionCase& c :
        {AttentionCase{1, 97, 2, 1, 64}, AttentionCase{2, 33, 2, 2, 33}, AttentionCase{1, 65, 1, 1, 20, true},
-        AttentionCase{1, 350, 1, 1, 20, false, 75}, AttentionCase{1, 1300, 1, 1, 8, false, 20}}) {
+        AttentionCase{1, 350, 1, 1, 20, false, 75}, AttentionCase{1, 1300, 1, 1, 8, false, 20},
+        AttentionCase{2, 333, 2, 1, 20, true, 0, 40}, AttentionCase{1, 1300, 1, 1, 8, false, 90, 150}}) {
     for (const auto type : {at::kFloat, at::kBFloat16}) {
       std::vector<at::Tensor> memory;  // fills the gaps that what follows will be given
       for (int i = 0; i < 300; ++i) {
@@ -324,6 +370,7 @@ TEST(Attention, KernelsWithAndWithoutDotProductsEqualFloat64) {
     const cpu::WithCapability with(capability);
     std::vector<AttentionCase> cases(std::begin(kAttentionCases), std::end(kAttentionCases));
     cases.insert(cases.end(), std::begin(kWindowCases), std::end(kWindowCases));
+    cases.insert(cases.end(), std::begin(kDocumentCases), std::end(kDocumentCases));
     for (const AttentionCase& c : cases) {
       expect_float64_results(c, at::kCPU, at::kBFloat16, 1, {},
                              [&](const at::Tensor& qkv) { return attention(qkv, c.spec(), c.tables(at::kCPU)); });
@@ -369,11 +416,60 @@ TEST(Attention, BlocksThatTheWindowHidesAreNotComputed) {
   EXPECT_TRUE(qkv.grad()[0].narrow(0, 2 * first, c.T - 2 * first).isfinite().all().item<bool>());
 }
 
+// Not even bits of what attention and its backward pass make of one document follow from what is in another.
+TEST(Attention, DocumentsDoNotReachEachOther) {
+  for (const AttentionCase& c :
+       {AttentionCase{2, 333, 4, 2, 20, true, 0, 40}, AttentionCase{1, 1300, 1, 1, 16, false, 90, 150}}) {
+    for (const auto type : {at::kFloat, at::kBFloat16}) {
+      const AttentionResults before = results(c, type, 0.1);
+      const at::Tensor starts = c.document_starts(),
+                       changed = starts == starts.select(1, c.T / 2).unsqueeze(1);  // (B, T)
+      const AttentionResults after = results(c, type, 0.1, changed);
+      const at::Tensor others = changed.logical_not().unsqueeze(-1);
+      EXPECT_TRUE(others.any().item<bool>());
+      EXPECT_TRUE(at::equal(before.output.masked_select(others), after.output.masked_select(others)));
+      EXPECT_TRUE(at::equal(before.gradient.masked_select(others), after.gradient.masked_select(others)));
+      EXPECT_FALSE(at::equal(before.output, after.output));
+    }
+  }
+}
+
+TEST(Attention, OneDocumentChangesNoBit) {
+  for (const AttentionCase& c : {AttentionCase{1, 300, 2, 1, 32, true}, AttentionCase{2, 600, 1, 1, 16, false, 130}}) {
+    AttentionCase one = c;
+    one.document = 100 * c.T;  // whose length is drawn, and is more than c.T here
+    ASSERT_EQ(one.document_starts().max().item<int64_t>(), 0);
+    const AttentionResults without = results(c, at::kFloat, 0.1), with = results(one, at::kFloat, 0.1);
+    EXPECT_TRUE(at::equal(without.output, with.output));
+    EXPECT_TRUE(at::equal(without.gradient, with.gradient));
+  }
+}
+
+// If they were computed and hidden, 0 times what is not a number would be seen.
+TEST(Attention, BlocksOfOtherDocumentsAreNotComputed) {
+  const AttentionCase c{1, 640, 1, 1, 16};
+  const int64_t begin = 200;  // within the fourth block, which begins the second document
+  AttentionSpec spec = c.spec();
+  spec.document_starts = at::cat({at::zeros({1, begin}, at::kInt), at::full({1, c.T - begin}, begin, at::kInt)}, 1);
+  at::Tensor qkv = at::randn({c.B, c.T, c.width()});
+  qkv[0].narrow(0, 0, 192).narrow(1, c.D, 2 * c.D).fill_(std::numeric_limits<float>::quiet_NaN());  // keys and values
+  qkv.requires_grad_();
+  const at::Tensor y = attention(qkv, spec);
+  EXPECT_TRUE(y[0].narrow(0, 256, c.T - 256).isfinite().all().item<bool>());
+  EXPECT_TRUE(y[0].narrow(0, 0, 192).isnan().all().item<bool>());
+  at::Tensor upstream = at::zeros_like(y);
+  upstream[0].narrow(0, 256, c.T - 256).fill_(1);
+  y.backward(upstream);
+  EXPECT_TRUE(qkv.grad()[0].narrow(0, 256, c.T - 256).isfinite().all().item<bool>());
+}
+
 TEST(Attention, RejectsWhatDoesNotFit) {
   const at::Tensor qkv = at::randn({2, 3, 24});
   EXPECT_THROW(attention(qkv, {3, 2}), c10::Error);
   EXPECT_THROW(attention(qkv, {0, 1}), c10::Error);
   EXPECT_THROW(attention(qkv, {.heads = 2, .kv_heads = 1, .window = -1}), c10::Error);
+  for (const at::Tensor& starts : {at::zeros({2, 3}), at::zeros({3, 2}, at::kInt)})
+    EXPECT_THROW(attention(qkv, {.heads = 2, .kv_heads = 1, .document_starts = starts}), c10::Error);
   EXPECT_THROW(attention(qkv, {3, 3}), c10::Error);
   EXPECT_THROW(attention(qkv, {2, 1, {1.0}}), c10::Error);
   EXPECT_THROW(attention(qkv, {2, 1, {-0.1}}), c10::Error);

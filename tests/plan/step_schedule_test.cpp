@@ -3,9 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <numeric>
 #include <vector>
 
 #include "gpt/layout/layer_ends.h"
+#include "gpt/layout/stages.h"
 #include "gpt/plan/sent_bytes.h"
 #include "gpt/run/division.h"
 #include "plan/gpt2.h"
@@ -116,6 +119,33 @@ TEST(ScheduleUpdate, ZeroThreeFetchesWeightsAhead) {
   const double outside = kParameters - 12 * kBlock, norms = 2 * (kParameters / 256 + 1);
   EXPECT_NEAR(sending(run_of(4, 3, 4), kFloat32, kLong),
               kThreeQuarters * kBytes * (2 * kBlock + outside - kFinalNorm + norms + outside) / kSpeed, 1e-6);
+}
+
+Config run_of_stages(int64_t stages, int64_t micro_batches) {
+  Config config = run_of(stages, 0, micro_batches);
+  config.distributed.pipeline_parallel = stages;
+  return config;
+}
+
+TEST(ScheduleUpdate, TheSlowestStageCountsAndWaitsForTheOthers) {
+  const Config config = run_of_stages(4, 6);
+  const std::vector<double> costs = stage_costs(config.model, stages_of(config.model, 4));
+  const double share = *std::max_element(costs.begin(), costs.end()) / std::accumulate(costs.begin(), costs.end(), 0.0);
+  const MeshTime time = schedule_update(config, kFloat32, {.micro_batch = 2, .update = 3}, {.of_machine = 4});
+  EXPECT_NEAR((time.computing - 3) / ((6 + 3) * 2 * share), 1, 1e-3) << "of the embeddings nothing is counted here";
+  EXPECT_NEAR(time.sending, 0, 1e-9);
+}
+
+TEST(ScheduleUpdate, SendsWhatStagesGiveToEachOther) {
+  const Config config = run_of_stages(2, 6);
+  EXPECT_NEAR(sending(config, kFloat32, kNothing) * kSpeed / sent_bytes(config, false, 2), 1, 1e-6);
+}
+
+TEST(ScheduleUpdate, ComputingHidesActivationsButForTheFirstAndTheLast) {
+  Config config = run_of_stages(2, 6);
+  config.model.tie_weights = false;
+  const double hop = 4.0 * 2 * 1024 * 768 / kSpeed, norms = 4.0 * static_cast<double>(163'073'280 / 256 + 1) / kSpeed;
+  EXPECT_NEAR(sending(config, kFloat32, kLong), 2 * hop + norms, 1e-3 * norms);
 }
 
 TEST(ScheduleUpdate, WhatTakesTheCoresIsNotHidden) {

@@ -18,16 +18,16 @@
 namespace gpt::run {
 namespace {
 
-struct RunCase {
+struct TensorCase {
   const char* name;
   std::function<void(Config&)> set;
   std::vector<Shape> shapes = {{4, 2}};
   at::ScalarType type = at::kFloat;  // of the roundings
 };
 
-void PrintTo(const RunCase& run_case, std::ostream* out) { *out << run_case.name; }
+void PrintTo(const TensorCase& run_case, std::ostream* out) { *out << run_case.name; }
 
-const RunCase kRunCases[] = {
+const TensorCase kTensorCases[] = {
     {"llama_tied", [](Config&) {}, {{2, 2}, {4, 2}, {4, 4}}},
     {"llama_with_groups_of_queries_untied",
      [](Config& config) { config.model.n_head = 8, config.model.tie_weights = false; }},
@@ -49,7 +49,7 @@ const RunCase kRunCases[] = {
     {"bfloat16_end_to_end", [](Config& config) { use_bfloat16(config, AmpMode::end_to_end); }, {{2, 2}}, at::kBFloat16},
 };
 
-class TensorParallelRun : public testing::TestWithParam<RunCase> {};
+class TensorParallelRun : public testing::TestWithParam<TensorCase> {};
 
 TEST_P(TensorParallelRun, TwentyUpdatesAreThoseOfOneProcess) {
   constexpr int64_t kAll = 20;
@@ -62,7 +62,7 @@ TEST_P(TensorParallelRun, TwentyUpdatesAreThoseOfOneProcess) {
     expect_close(outcome_on(shape, config, corpus, kAll), one, config, GetParam().type);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, TensorParallelRun, testing::ValuesIn(kRunCases),
+INSTANTIATE_TEST_SUITE_P(All, TensorParallelRun, testing::ValuesIn(kTensorCases),
                          [](const auto& test) { return std::string(test.param.name); });
 
 // Codes are rounded anew, in the blocks of a part and again in those of the whole: neighbouring fractions of a block's largest magnitude

@@ -101,6 +101,9 @@ class GPT {
   const ops::SharedOperators& operators() const { return operators_; }  // our own, unless others are set
   void set_operators(ops::SharedOperators operators) { operators_ = std::move(operators); }
   void set_gradient_checkpointing(GradientCheckpointing level) { gradient_checkpointing_ = level; }
+  // Of sequences that hold several documents, each of which begins with this token: in all but forward_cached(), whose texts are one
+  // document each, no position sees what is before its own document. Positions go on across documents. Nothing: there is one document.
+  void set_document_separator(std::optional<int64_t> token) { document_separator_ = token; }
   // Null, unless the weights of blocks are there only while they compute.
   const std::shared_ptr<LayerWeights>& layer_weights() const { return layer_weights_; }
   void set_layer_weights(std::shared_ptr<LayerWeights> weights) { layer_weights_ = std::move(weights); }
@@ -133,6 +136,7 @@ class GPT {
   std::shared_ptr<StageLink> link_;  // of a stage
   bool training_ = false;
   GradientCheckpointing gradient_checkpointing_ = GradientCheckpointing::none;
+  std::optional<int64_t> document_separator_;
 };
 
 // As LayerWeights::work_apart() has it, whether or not the model has any.

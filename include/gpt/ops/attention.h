@@ -20,7 +20,7 @@ namespace gpt::ops {
 // heads -> (B, T, H D) of the same type. On a GPU one that is moved in is rotated in place, as split_heads() says.
 //
 //   rotary: tables (T, 1, D/2) by which queries and keys are rotated first; undefined: they are not.
-//   spec.window: blocks of 64 x 64 scores that it hides are not computed on a CPU; elsewhere see aten_attention().
+//   spec.window, spec.document_starts: blocks of 64 x 64 scores that they hide are not computed on a CPU; elsewhere see aten_attention().
 //   spec.dropout: of the weights; elsewhere than on a CPU by ATen's kernels. (first sample + B) H must not exceed 2^32.
 //
 // Differentiable once in qkv. The gradient is packed like qkv. On a CPU sums are float32, nothing of size T x T is kept, and

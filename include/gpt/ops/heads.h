@@ -17,6 +17,9 @@ struct AttentionSpec {
   DropoutSpec dropout = {};  // of the weights
   int64_t layer = -1;        // where it is called, for operators that do something else there
   int64_t window = 0;        // position t sees the positions t - window + 1 ... t; 0: all up to t
+  // (B, T) int32, contiguous: the position where the document of each one begins, as ops::document_starts() has it. Nothing before that
+  // is seen. Undefined: a sequence is one document.
+  at::Tensor document_starts = {};
 };
 
 struct Heads {

@@ -10,11 +10,12 @@
 #include "gpt/simd/philox.h"
 #include "gpt/simd/vector_math.h"
 #include "packed_heads.h"
+#include "visible_scores.h"
 
 // Everything is computed in float32 in blocks of 64 x 64 scores that stay in the cache; 16-bit values are converted as they
 // are packed, which is little work beside the products. On processors with dot products of bfloat16 values the factors of the products
-// are rounded to it, as the formula of 16-bit tensors is (pairs.h), and sums stay float32. Blocks that the window hides are skipped whole,
-// and products skip what causality and the window hide of the others, to within a tile.
+// are rounded to it, as the formula of 16-bit tensors is (pairs.h), and sums stay float32. Blocks that the window or other documents hide
+// are skipped whole, and products skip what is hidden of the others, to within a tile.
 //
 // Scores lie transposed, with a row for each key, so that a vector holds scores of neighbouring queries: their maxima and sums
 // are those of vectors, and nothing is ever summed inside one. Only queries, and the gradient of the output, are transposed for
@@ -25,66 +26,12 @@ inline namespace CPU_CAPABILITY {
 namespace {
 
 constexpr int64_t kBlock = AttentionShape::kBlock;
-static_assert(kBlock == kMatrixRows);
 constexpr float kLn2 = 0.69314718f, kInfinity = std::numeric_limits<float>::infinity();
 
 // Of a query that has not seen a key, so that the difference from another score is a number.
 constexpr float kLowestScore = std::numeric_limits<float>::lowest();
 
 float score_factor(const AttentionShape& shape) { return 1.0f / (std::sqrt(static_cast<float>(shape.D)) * kLn2); }
-
-int64_t block_rows(const AttentionShape& shape, int64_t block) { return std::min(kBlock, shape.T - block * kBlock); }
-
-// What products with scores (keys, queries) need. On the diagonal, query i sees the keys up to i; everywhere it sees those from
-// i - reach on.
-struct Causal {
-  bool diagonal;
-  int64_t distance, reach;  // from the first key to the first query; of the window in these blocks, negative behind it
-  int64_t keys, queries, width;  // how many these blocks have; a head's padded width
-
-  Causal(const AttentionShape& shape, int64_t query_block, int64_t key_block)
-      : diagonal(query_block == key_block),
-        distance((query_block - key_block) * kBlock),
-        reach((shape.window > 0 ? shape.window : shape.blocks() * kBlock) - 1 - distance),
-        keys(block_rows(shape, key_block)),
-        queries(block_rows(shape, query_block)),
-        width(shape.padded_width()) {}
-
-  // Scores, from vectors of D.
-  auto scores(int64_t D) const {
-    return [this, D](int64_t first, int64_t last) {
-      return Extent{diagonal ? round_down(first, kColumns) : 0, round_up(end_of_queries(last), kColumns), 0, D};
-    };
-  }
-  // Sums over the keys that queries see.
-  auto over_keys() const {
-    return [this](int64_t first, int64_t last) {
-      return Extent{0, width, round_down(first_key(first), 2), diagonal ? std::min(last, keys) : kBlock};
-    };
-  }
-  // Sums over the queries that see keys.
-  auto over_queries() const {
-    return [this](int64_t first, int64_t last) { return Extent{0, width, diagonal ? first : 0, end_of_queries(last)}; };
-  }
-  // The keys of which the products read a vector of queries: from begin() to before end().
-  int64_t begin(int64_t query) const { return round_down(first_key(query - kTileRows), 2); }
-  int64_t end(int64_t query) const { return diagonal ? std::min(keys, round_up(query + kLanes, kTileRows)) : kBlock; }
-
-  // Those of them that all of a vector of queries see: from first_visible(), if it is before it, to before visible().
-  int64_t first_visible(int64_t query) const { return std::min(first_key(query + kLanes - 1), end(query)); }
-  int64_t visible(int64_t query) const { return diagonal ? std::min(keys, query + 1) : kBlock; }
-
-  // Where neighbouring queries from `query` on see a key.
-  FloatVector sees(int64_t query, int64_t key) const {
-    const FloatVector ago = FloatVector::arange(static_cast<float>(query - key), 1.0f);
-    return (ago >= FloatVector(static_cast<float>(-distance))) & (ago <= FloatVector(static_cast<float>(reach)));
-  }
-
- private:
-  int64_t first_key(int64_t query) const { return std::clamp<int64_t>(query - reach, 0, kBlock); }
-  // Of those that see one of the keys up to before `end`.
-  int64_t end_of_queries(int64_t end) const { return std::clamp<int64_t>(end + reach, 0, queries); }
-};
 
 // What the weights (keys, queries) of a block are multiplied by; null data: nothing.
 class Dropout {
@@ -245,9 +192,10 @@ void forward(const AttentionShape& shape, const AttentionTask& task, const T* qk
       pack(packed.query(g, position), rows, shape, score_factor(shape), position, scratch.sums);
       as_columns(scratch.sums, round_up(rows, kColumns), width, scratch.query_rows, scratch.queries);
       std::fill(running.maximum, running.maximum + kBlock, kLowestScore);
-      const int64_t first = shape.first_key_block(block);
+      const FirstKeys first_keys(shape, task.batch, block);
+      const int64_t first = shape.first_key_block(task.batch, block);
       for (int64_t key_block = first; key_block <= block; ++key_block) {
-        const Causal causal(shape, block, key_block);
+        const Causal causal(shape, first_keys, block, key_block);
         dropout.draw(causal, task.batch, head, block, key_block);
         attend(shape, scratch, causal, key_block, dropout, key_block == first, ahead);
       }
@@ -417,14 +365,15 @@ void backward(const AttentionShape& shape, const AttentionTask& task, const T* q
   for (int64_t g = 0; g < shape.group(); ++g) {
     const int64_t matrix = first_matrix + g, head = task.kv_head * shape.group() + g;
     for (int64_t block = task.part; block < shape.blocks(); ++block) {
-      const int64_t position = block * kBlock, first = task.first_from(shape.first_key_block(block));
+      const int64_t position = block * kBlock, first = task.first_from(shape.first_key_block(task.batch, block));
       if (first > block) continue;
       pack_queries(shape, block, packed.query(g, position), y.query(g, position), dy.query(g, position), scratch);
       const float* log_sums = log_sum + matrix * shape.T + position;
       std::copy(log_sums, log_sums + block_rows(shape, block), scratch.log_sums);
       const Matrix query_gradients{query_sums + (g * shape.blocks() * kBlock + position) * width, width};
+      const FirstKeys first_keys(shape, task.batch, block);
       for (int64_t key_block = first; key_block <= block; key_block += task.parts) {
-        const Causal causal(shape, block, key_block);
+        const Causal causal(shape, first_keys, block, key_block);
         dropout.draw(causal, task.batch, head, block, key_block);
         differentiate(shape, scratch, causal, key_block, dropout, /*add_keys=*/g > 0 || !causal.diagonal,
                       query_gradients, /*add_queries=*/key_block > first, ahead);
@@ -437,7 +386,7 @@ void backward(const AttentionShape& shape, const AttentionTask& task, const T* q
 // Adds up what the keys of all parts contribute to a block of queries, in the place of the first part's. A part of which the queries see no
 // keys has written nothing.
 void add_parts(const AttentionShape& shape, AttentionTask task, int64_t block, float* sum) {
-  const int64_t first = shape.first_key_block(block), count = kBlock * shape.padded_width();
+  const int64_t first = shape.first_key_block(task.batch, block), count = kBlock * shape.padded_width();
   bool is_begun = false;
   for (task.part = 0; task.part < task.parts; ++task.part) {
     if (task.first_from(first) > block) continue;

@@ -1,0 +1,24 @@
+// data.document_mask: which token separates the documents of a run's data, and whether there are any.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "gpt/config/data_config.h"
+#include "gpt/data/corpus.h"
+
+namespace gpt {
+
+// The token that begins each document for attention: the end-of-text token of the data's tokenizer, which gpt-prepare puts behind each
+// document and which therefore stands before the next; of a tokenizer without one, its begin-of-text token. It belongs to the document
+// behind it, as texts begin in gpt-generate and gpt-eval. Nothing where data.document_mask is off. Throws gpt::Error(config) where it
+// is on and the tokenizer is not known or has no such token.
+std::optional<int32_t> document_separator(const DataConfig& config, const Corpus& corpus);
+
+// "attention stays within a document, which begins with <|endoftext|>; one has about 213 tokens". And why a mask changes nothing; empty
+// where it changes something. Of a large source only the beginning is looked at.
+std::string describe_documents(const Corpus& corpus, int32_t separator);
+std::string idle_document_mask(const Corpus& corpus, int32_t separator);
+
+}  // namespace gpt
