@@ -89,11 +89,17 @@ void compare_with_one(const UpdateFacts& facts, plan::ProcessesPlan& several, pl
   use_cpu_threads(undivided.threads);
   const auto one = try_update(facts, undivided);
   use_cpu_threads(undivided.threads, several.processes);
-  const double computing = plan::seconds_together(step.seconds / static_cast<double>(several.model_parts),
-                                                  several.processes, several.threads, facts.cores);
+  const auto together = [&](double alone) {
+    return plan::seconds_together(alone / static_cast<double>(several.model_parts), several.processes, several.threads,
+                                  facts.cores);
+  };
+  const DistributedConfig& distributed = facts.config.distributed;
+  const auto updaters = static_cast<double>(distributed.zero > 0 ? distributed.data_processes() : 1);
   add_processes(facts,
                 {.one = one ? one->step_seconds : 0,
-                 .parts = {.micro_batch = computing / static_cast<double>(several.most_micro_batches())},
+                 .parts = {.micro_batch =
+                               together(step.seconds - step.update) / static_cast<double>(several.most_micro_batches()),
+                           .update = together(step.update) / updaters},
                  .source = is_cpu ? "tried without the others beside it" : "tried on one GPU"},
                 network, several, step);
 }

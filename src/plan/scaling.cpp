@@ -13,6 +13,7 @@
 #include "gpt/core/format.h"
 #include "gpt/plan/resolve.h"
 #include "gpt/plan/sent_bytes.h"
+#include "gpt/run/pipeline_schedule.h"
 
 namespace gpt::plan {
 namespace {
@@ -50,15 +51,16 @@ std::string find_limit(const Scenario& scenario, const MeshPlan& plan, const Act
                 micro_batches = plan.config.training.gradient_accumulation_steps,
                 most = (micro_batches + groups - 1) / groups;
   const double of_even = static_cast<double>(micro_batches) / static_cast<double>(groups),
-               uneven = (static_cast<double>(most) - of_even) * parts.micro_batch;
+               uneven = (static_cast<double>(most) - of_even) * parts.micro_batch,
+               waiting = plan.time.computing * run::bubble(plan.config.distributed.pipeline_parallel, most);
   double least = plan.time.seconds() * (1 - kNoticeable);
   std::string limit = "computing";
-  for (const auto& [name, without] :
-       {std::pair{"bytes between machines", seconds(without_between)},
-        {"bytes within a machine", seconds(without_within)},
-        {"the latency of messages", seconds(without_latency)},
-        {"sending, which takes the cores", seconds(without_cores)},
-        {"micro-batches, of which some devices have fewer", plan.time.seconds() - uneven}}) {
+  for (const auto& [name, without] : {std::pair{"bytes between machines", seconds(without_between)},
+                                      {"bytes within a machine", seconds(without_within)},
+                                      {"the latency of messages", seconds(without_latency)},
+                                      {"sending, which takes the cores", seconds(without_cores)},
+                                      {"micro-batches, of which some devices have fewer", plan.time.seconds() - uneven},
+                                      {"stages, which wait for each other", plan.time.seconds() - waiting}}) {
     if (without >= least) continue;
     least = without;
     limit = fmt::format("{} ({:.0f} %)", name, 100 * (1 - without / plan.time.seconds()));

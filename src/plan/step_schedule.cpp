@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "block_values.h"
+#include "gpt/layout/freeze.h"
 #include "gpt/layout/layer_ends.h"
 #include "gpt/layout/stages.h"
 #include "gpt/model/recompute.h"
@@ -89,6 +90,13 @@ StageWork slowest_stage(const Config& config) {
   return {stage, spans[static_cast<size_t>(stage)], stage == stages - 1};
 }
 
+// Of the parameters.
+double share_of_stage(const Config& config, const FlatLayout& of_stage) {
+  if (config.distributed.pipeline_parallel == 1) return 1;
+  return static_cast<double>(of_stage.trained_size) /
+         static_cast<double>(flat_layout(parameter_table(config.model, config.training.freeze)).trained_size);
+}
+
 class Update {
  public:
   Update(const Config& config, const StepForm& form, const StepParts& parts, const Network& network)
@@ -103,7 +111,7 @@ class Update {
         ends_(layer_ends(rows_, layout_)),
         segments_(sent_segments(config, rows_, layout_)),
         times_(layer_times(config, parts.micro_batch)),
-        update_(parts.update),
+        update_(parts.update * share_of_stage(config, layout_)),
         gradient_(bytes_of_sent_gradient(config, form.end_to_end)),
         kept_(bytes_of_kept_weight(config)),
         computing_(bytes_of_computing_weight(form.end_to_end)),

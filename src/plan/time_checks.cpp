@@ -57,7 +57,7 @@ StepTime step_time(const Trial& trial, const Config& config) {
   std::string source = fmt::format("in a trial of {}", plural(trial.updates, "update"));
   if (trial.batch_size < config.training.batch_size)
     source += fmt::format(" with {} at a time", plural(trial.batch_size, "sequence"));
-  return {trial.step_seconds, tokens_per_step(config), std::move(source)};
+  return {trial.step_seconds, tokens_per_step(config), std::move(source), trial.update_seconds};
 }
 
 TimeLeft time_left(const Config& config, const run::Plan& plan, int64_t steps_done, double step_seconds,

@@ -131,7 +131,7 @@ class Bench(unittest.TestCase):
         self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
 
     def test_scaling_follows_from_a_step_that_is_tried_here(self):
-        words = ("--devices", "1,2", "--link", 0.01, *self.flags)
+        words = ("--devices", "1,2", "--link", 0.01, "--pipeline-parallel", 1, *self.flags)
         programs.run("gpt-bench", "scaling", *words, "--results", self.root / "results", check_code=0)
         one, two = json.loads(self.files(".json")[0].read_text())["rows"]
         self.assertGreater(one["computing_seconds"], 0)
@@ -286,10 +286,10 @@ class Bench(unittest.TestCase):
         usage = programs.run("gpt-bench", "--help", check_code=0).stdout
         self.assertLessEqual(max(map(len, usage.splitlines())), 80)
         verbs = re.findall(r"gpt-bench (\w+) .*\[--config FILE\]", usage)
-        self.assertEqual(len(verbs), 9)
+        self.assertEqual(len(verbs), 10)
         for verb in verbs:
             done = programs.run("gpt-bench", verb, "--help", check_code=0)
-            self.assertTrue(done.stdout.startswith("Measures "), done.stdout)
+            self.assertTrue(done.stdout.startswith("Simulates " if verb == "scaling" else "Measures "), done.stdout)
             self.assertIn(f"\nUsage: gpt-bench {verb} ", done.stdout)
         combo = programs.run("gpt-bench", "combo", "-h", check_code=0).stdout
         self.assertIn("Usage: gpt-bench combo NAME+NAME... [--config FILE]", combo)
@@ -298,7 +298,7 @@ class Bench(unittest.TestCase):
 
     def test_mistakes_are_named(self):
         for words, message in (
-                (["climb"], "gpt-bench: unknown command 'climb'; use one of ladder, combo, modes, architecture, experiments, memory, ops, profile, measure"),
+                (["climb"], "gpt-bench: unknown command 'climb'; use one of ladder, combo, modes, architecture, experiments, memory, ops, profile, scaling, measure"),
                 (["combo"], "gpt-bench combo: name the optimizations, such as compile+adamw"),
                 (["combo", "adam"], "gpt-bench combo: there is no optimization 'adam'; there are tf32, bfloat16, float16, flash, "
                                     "padding, adamw, compile, end_to_end, graph, autotune, cudnn, workers_2, workers, pinned, resident, "

@@ -77,6 +77,9 @@ TEST(FastestMesh, TakesTheArrangementThatIsAskedFor) {
   EXPECT_EQ(asked->config.distributed.tensor_parallel, 4);
   scenario.zero = 1, scenario.tensor_parallel = 1, scenario.pipeline_parallel = 4;
   EXPECT_EQ(fastest_mesh(scenario, 64)->config.distributed.pipeline_parallel, 4);
+  scenario.network.within = scenario.network.between = {};
+  EXPECT_TRUE(fastest_mesh(scenario, 64)->limit.starts_with("stages, which wait for each other ("))
+      << fastest_mesh(scenario, 64)->limit;
   scenario.pipeline_parallel = 1, scenario.tensor_parallel = 5;
   EXPECT_FALSE(fastest_mesh(scenario, 64)) << "5 does not divide 64";
 }

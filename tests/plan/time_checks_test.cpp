@@ -17,7 +17,9 @@ TEST(CheckTime, CountsValidationAndWhatIsLeft) {
   config.model.block_size = 100;
   config.training.batch_size = 10, config.training.schedule.max_steps = 1000, config.training.cadence.eval_batches = 30;
   const run::Plan plan = run::plan_run(config.training, 100);
-  const StepTime step = step_time({.step_seconds = 0.5, .updates = 12, .batch_size = 10}, config);
+  const StepTime step =
+      step_time({.step_seconds = 0.5, .update_seconds = 0.1, .updates = 12, .batch_size = 10}, config);
+  EXPECT_EQ(step.update, 0.1);
   // 1,000 steps of half a second, and two validations of 30 batches, which cost 10 steps each.
   const Check check = check_time(config, plan, 0, step, 1'000'000);
   EXPECT_EQ(check.status, Status::pass);

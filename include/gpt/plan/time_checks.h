@@ -16,6 +16,7 @@ struct StepTime {
   double seconds = 0;  // the time of one update of the configuration, all its micro-steps included
   int64_t tokens = 0;  // tokens of that update; 0 = not known
   std::string source;  // where it comes from: "in a trial of 12 updates"
+  double update = 0;   // of the seconds, those that do not grow with micro-steps; 0: not known
 };
 int64_t tokens_per_step(const Config& config);
 StepTime step_time(const Trial& trial, const Config& config);
