@@ -386,7 +386,7 @@ TEST(Results, NameTheMachineAndTheVersions) {
   EXPECT_EQ(here.driver, "");
 
   BenchResults results;
-  results.findings = {.text = {}, .json = "{}", .chart_title = "", .complete = true};
+  results.findings = {.text = {}, .json = "{}", .chart_title = "", .threads = 4, .complete = true};
   results.machine = {"a CPU", "a system", 32'000'000'000, 4, 8, "580.65.06", "9.15.1"};
   const std::string text = to_markdown(results);
   EXPECT_NE(text.find("a CPU, 4 cores, 8 hardware threads, 32.0 GB of memory; a system\n"), std::string::npos) << text;

@@ -56,7 +56,8 @@ TEST(FastestMesh, WhatDoesNotFitOneDeviceIsDivided) {
   Config config;
   config.model = gpt2(48, 25, 1600);
   config.training.batch_size = 1;
-  const Scenario scenario = on_cards("RTX 4090", config, 100);
+  Scenario scenario = on_cards("RTX 4090", config, 100);
+  scenario.pipeline_parallel = 1;
   const auto one = fastest_mesh(scenario, 1), eight = fastest_mesh(scenario, 8);
   ASSERT_TRUE(one && eight);
   EXPECT_FALSE(one->fits) << "18 bytes for each of 1.5 billion parameters";
@@ -112,7 +113,7 @@ TEST(FastestMesh, AnUpdateThatKeepsItsSequencesHasTooFewForManyDevices) {
 
 TEST(FastestMesh, NamesWhatLimitsIt) {
   Scenario scenario = on_cards("H100 SXM", gpt2_run(8), 1);
-  scenario.zero = 0, scenario.tensor_parallel = 1;
+  scenario.zero = 0, scenario.tensor_parallel = 1, scenario.pipeline_parallel = 1;
   EXPECT_TRUE(fastest_mesh(scenario, 16)->limit.starts_with("bytes between machines ("))
       << fastest_mesh(scenario, 16)->limit;
   scenario.network.between = {1e-3, 1e12};
