@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <chrono>
 #include <cstdlib>
-#include <utility>
+
+#include "gpt/core/log.h"
 
 namespace gpt::distributed {
 namespace {
@@ -63,9 +65,11 @@ TEST(Launcher, AfterAnEarlierRestartTheFewerCount) {
   DistributedConfig config = config_of(2);
   config.timeout = 0.1, config.restarts = 1;
   const std::string script = R"(
-    [ $RANK = 1 ] || { eval "printf '\\1' >&$GPT_TRAIN_MET"; exit 0; }
+    [ $RANK = 1 ] || { printf '\1' > /proc/self/fd/$GPT_TRAIN_MET; exit 0; }
     [ $GPT_TRAIN_RESTART = 1 ] || kill -STOP $$)";
-  std::_Exit(launch({"/bin/sh", "-c", script}, config));
+  const int status = launch({"/bin/sh", "-c", script}, config);
+  while (!log::flush({.patience = std::chrono::seconds(1)})) continue;
+  std::_Exit(status);
 }
 
 TEST(LauncherDeathTest, AProcessThatIsStoppedWhenTheOthersAreDoneIsLost) {
