@@ -7,12 +7,12 @@
 
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 #include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "container/records.h"
+#include "core/scratch_folder.h"
 #include "gpt/checkpoint/checkpoint.h"
 #include "gpt/core/file.h"
 #include "gpt/layout/parameter_table.h"
@@ -41,9 +41,6 @@ NamedTensors drawn(const ModelConfig& model) {
 
 class QuantizedFileTest : public testing::TestWithParam<QuantizedType> {
  protected:
-  QuantizedFileTest() { std::filesystem::create_directories(folder_); }
-  ~QuantizedFileTest() override { std::filesystem::remove_all(folder_); }
-
   static QuantizedFile model() {
     QuantizedFile file{.config = small_config(), .tensors = {}, .tokenizer = make_tokenizer("char", "abc")->to_json()};
     file.tensors = quantize(file.config.model, drawn(file.config.model), GetParam());
@@ -61,7 +58,8 @@ class QuantizedFileTest : public testing::TestWithParam<QuantizedType> {
     test::write_records(path_, records);
   }
 
-  const std::string folder_ = testing::TempDir() + "/quantized_file", path_ = folder_ + "/model.pt";
+  const ScratchFolder folder_;
+  const std::string path_ = folder_ / "model.pt";
 };
 
 TEST_P(QuantizedFileTest, ComesBack) {
@@ -113,8 +111,8 @@ TEST_P(QuantizedFileTest, IsNoCheckpoint) {
   write_quantized(path_, model());
   EXPECT_ERROR((void)load_checkpoint(path_), ExitCode::checkpoint,
                "quantized model, which can be computed with and not trained");
-  EXPECT_FALSE(is_quantized(folder_));
-  EXPECT_FALSE(is_quantized(folder_ + "/absent"));
+  EXPECT_FALSE(is_quantized(folder_.path()));
+  EXPECT_FALSE(is_quantized(folder_ / "absent"));
 }
 
 struct Fault {

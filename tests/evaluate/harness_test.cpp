@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/scratch_folder.h"
 #include "evaluate/fixture_model.h"
 #include "gpt/evaluate/evaluate.h"
 #include "gpt/evaluate/metrics.h"
@@ -110,8 +111,8 @@ TEST_F(HarnessTest, TextsOfAnyLengthAreAsProbable) {
 
 TEST_F(HarnessTest, AStrideIsThatOfHuggingFacesLoop) {
   const nlohmann::json theirs = test::eval_json("strided.json");
-  const std::string file = testing::TempDir() + "strided.txt";
-  std::ofstream(file) << theirs["text"].get<std::string>();
+  const ScratchFolder folder;
+  const std::string file = folder.file("strided.txt", theirs["text"]);
   const int64_t window = theirs["window"];
   const auto source = open_text({file}, "text", Encoding(*fixture_.tokenizer, window), theirs["stride"]);
   const std::vector<Outcome> ours = outcomes(*source);

@@ -180,8 +180,8 @@ TEST(GenerateOptions, TheRunIsTheOneThatWasSavedLast) {
 }
 
 TEST(GenerateOptions, AFolderMeansItsCheckpoint) {
-  const std::string folder = testing::TempDir();
-  EXPECT_EQ(parse({"--checkpoint", folder.c_str()}).model.checkpoint, folder + "/ckpt.pt");
+  const ScratchFolder folder;
+  EXPECT_EQ(parse({"--checkpoint", folder.path().c_str()}).model.checkpoint, folder / "ckpt.pt");
 }
 
 TEST(GenerateOptions, FaultsAreNamed) {
@@ -217,7 +217,8 @@ TEST(GenerateOptions, FaultsAreNamed) {
 
 TEST(ReadPrompt, TakesTheFlagOrTheFile) {
   EXPECT_EQ(read_prompt(parse({"--prompt", "text\n"})), "text\n");
-  const std::string path = testing::TempDir() + "gpt_prompt.txt";
+  const ScratchFolder folder;
+  const std::string path = folder / "prompt.txt";
   std::ofstream(path, std::ios::binary) << "line\n\n";
   EXPECT_EQ(read_prompt(parse({"--prompt-file", path.c_str()})), "line\n");  // one newline less
   std::ofstream(path, std::ios::binary) << "\xEF\xBB\xBFKING.\r\nThe b\r\n";
