@@ -1,8 +1,14 @@
 """A run of several processes that goes on while a test does something to one of them."""
 
+import os
 import pathlib
+import signal
 import subprocess
+import tempfile
 import time
+import unittest
+
+import torch
 
 import programs
 
@@ -38,3 +44,52 @@ def await_checkpoint(test, folder, run):
         test.assertIsNone(run.poll(), run.stderr.read() if run.poll() is not None else "")
         time.sleep(0.05)
     return by_rank(run)
+
+
+class DividedRun(unittest.TestCase):
+    """Tests of runs with the options RUN, whose model several processes have between them."""
+    RUN = {}
+
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = pathlib.Path(scratch.name)
+        self.text = programs.write_text(self.folder)
+
+    def train(self, name, check_code=0, **options):
+        return programs.train(self.folder / name, self.text, check_code=check_code, **{**self.RUN, **options})
+
+    def state(self, name):
+        return torch.load(self.folder / name / "ckpt.pt", weights_only=True)
+
+    def assert_same_files(self, one, other):
+        """In the folder; and the same text in each sample."""
+        files = lambda folder: sorted(path.name for path in (self.folder / folder).iterdir())
+        self.assertEqual(files(one), files(other))
+        samples = lambda folder: [path.read_text() for path in sorted((self.folder / folder / "samples").glob("*"))]
+        self.assertEqual(samples(one), samples(other))
+
+    def send_signal(self, name, number, rank, **options):
+        """To this process of a run that has saved something. Its PID, the run's status, and what the run says."""
+        run = begin(self, self.folder / name, self.text, **{**self.RUN, **options})
+        pid = await_checkpoint(self, self.folder / name, run)[rank]
+        os.kill(pid, number)
+        _, errors = run.communicate(timeout=programs.HANGS)
+        return pid, run.returncode, errors
+
+    def stop(self, name, rank, **options):
+        _, status, errors = self.send_signal(name, signal.SIGINT, rank, **options)
+        self.assertEqual(status, 130, errors)
+        self.assertRegex(errors, r"Stopped by SIGINT after step \d+: saved")
+
+    def assert_a_killed_process_is_named(self, **options):
+        pid, status, errors = self.send_signal("run", signal.SIGKILL, 1, **{"training.max_steps": 100000, "training.checkpoint_interval": 5,
+                                                                            "training.sample_interval": 0, **options})
+        self.assertEqual(status, 6, errors)
+        self.assertRegex(errors, rf"error: rank 1 \(PID {pid} on .*\) has gone: its connection closed")
+        programs.run("gpt-diagnose", "--checkpoint", self.folder / "run" / "ckpt.pt", "--no-probe", check_code=0)
+
+    def assert_refused(self, words, **options):
+        done = self.train("x", check_code=2, **options)
+        self.assertIn(words, done.stderr)
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)

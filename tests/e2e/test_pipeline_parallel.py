@@ -1,10 +1,5 @@
 """Processes that have a stage of the model each: the run, the folder and the checkpoint of one process; and what cannot be divided so."""
 
-import os
-import pathlib
-import re
-import signal
-import tempfile
 import unittest
 
 import torch
@@ -24,18 +19,8 @@ def mesh(processes, stages, **more):
     return {"distributed.processes": processes, "distributed.pipeline_parallel": stages, **more}
 
 
-class TestPipelineParallel(unittest.TestCase):
-    def setUp(self):
-        scratch = tempfile.TemporaryDirectory()
-        self.addCleanup(scratch.cleanup)
-        self.folder = pathlib.Path(scratch.name)
-        self.text = programs.write_text(self.folder)
-
-    def train(self, name, check_code=0, **options):
-        return programs.train(self.folder / name, self.text, check_code=check_code, **{**RUN, **options})
-
-    def state(self, name):
-        return torch.load(self.folder / name / "ckpt.pt", weights_only=True)
+class TestPipelineParallel(ranks.DividedRun):
+    RUN = RUN
 
     def assert_same_run(self, one, other):
         self.assertEqual(programs.losses(self.folder / one), programs.losses(self.folder / other))
@@ -60,10 +45,7 @@ class TestPipelineParallel(unittest.TestCase):
                 done = self.train(f"{name} {processes}", **family, **tasks, **mesh(processes, processes))
                 self.assertIn("each has a stage of the model", done.stderr)
                 self.assert_same_run(name, f"{name} {processes}")
-                files = lambda folder: sorted(path.name for path in (self.folder / folder).iterdir())
-                self.assertEqual(files(name), files(f"{name} {processes}"))
-                samples = lambda folder: [p.read_text() for p in sorted((self.folder / folder / "samples").glob("*"))]
-                self.assertEqual(samples(name), samples(f"{name} {processes}"))
+                self.assert_same_files(name, f"{name} {processes}")
                 scores = lambda folder: [m["metrics"] for m in programs.metrics(self.folder / folder) if "task" in m]
                 self.assertEqual(scores(name), scores(f"{name} {processes}"))
 
@@ -84,24 +66,12 @@ class TestPipelineParallel(unittest.TestCase):
         options = {**mesh(2, 2), "model.tie_weights": "true", "training.eval_interval": 0, "training.checkpoint_interval": 5,
                    "training.max_steps": 60, "training.sample_interval": 0}
         self.train("undisturbed", **options)
-        run = ranks.begin(self, self.folder / "run", self.text, **{**RUN, **options})
-        pids = ranks.await_checkpoint(self, self.folder / "run", run)
-        os.kill(pids[1], signal.SIGINT)
-        _, errors = run.communicate(timeout=programs.HANGS)
-        self.assertEqual(run.returncode, 130, errors)
-        self.assertRegex(errors, r"Stopped by SIGINT after step \d+: saved")
+        self.stop("run", 1, **options)
         self.train("run", **options)
         self.assert_same_state("undisturbed", "run")
 
     def test_a_killed_process_ends_the_run_with_its_name(self):
-        options = {**RUN, **mesh(2, 2), "training.max_steps": 100000, "training.checkpoint_interval": 5, "training.sample_interval": 0}
-        run = ranks.begin(self, self.folder / "run", self.text, **options)
-        pids = ranks.await_checkpoint(self, self.folder / "run", run)
-        os.kill(pids[1], signal.SIGKILL)
-        _, errors = run.communicate(timeout=programs.HANGS)
-        self.assertEqual(run.returncode, 6, errors)
-        self.assertRegex(errors, rf"error: rank 1 \(PID {pids[1]} on .*\) has gone: its connection closed")
-        programs.run("gpt-diagnose", "--checkpoint", self.folder / "run" / "ckpt.pt", "--no-probe", check_code=0)
+        self.assert_a_killed_process_is_named(**mesh(2, 2))
 
     def test_what_cannot_be_divided_is_refused_by_name(self):
         for options, words in (
@@ -116,9 +86,7 @@ class TestPipelineParallel(unittest.TestCase):
                  "pipeline_parallel does not go with amp_mode autocast"),
                 ({**mesh(2, 2), "training.optimizer": "muon"}, "pipeline_parallel goes with adamw only"),
                 ({**mesh(2, 2), "training.freeze": "wte"}, "pipeline_parallel trains all parameters of every stage")):
-            done = self.train("x", check_code=2, **options)
-            self.assertIn(words, done.stderr)
-            self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+            self.assert_refused(words, **options)
 
     def test_the_plan_knows_what_each_process_takes_and_sends(self):
         words = programs.flags({**programs.TINY, **RUN, "data.text": self.text, "model.n_embd": 256, "model.block_size": 64,

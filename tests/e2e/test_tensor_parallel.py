@@ -1,10 +1,6 @@
 """Processes that divide the model: the run, the folder and the checkpoint of one process, on any mesh; and what cannot be divided."""
 
-import os
-import pathlib
 import re
-import signal
-import tempfile
 import unittest
 
 import torch
@@ -24,18 +20,8 @@ def mesh(processes, tensor):
     return {"distributed.processes": processes, "distributed.tensor_parallel": tensor}
 
 
-class TestTensorParallel(unittest.TestCase):
-    def setUp(self):
-        scratch = tempfile.TemporaryDirectory()
-        self.addCleanup(scratch.cleanup)
-        self.folder = pathlib.Path(scratch.name)
-        self.text = programs.write_text(self.folder)
-
-    def train(self, name, check_code=0, **options):
-        return programs.train(self.folder / name, self.text, check_code=check_code, **{**RUN, **options})
-
-    def state(self, name):
-        return torch.load(self.folder / name / "ckpt.pt", weights_only=True)
+class TestTensorParallel(ranks.DividedRun):
+    RUN = RUN
 
     def assert_same_run(self, one, other):
         a, b = programs.losses(self.folder / one), programs.losses(self.folder / other)
@@ -56,10 +42,7 @@ class TestTensorParallel(unittest.TestCase):
                 done = self.train(f"{name} {processes}", **family, **mesh(processes, tensor))
                 self.assertIn("they divide the model" if processes == tensor else "each 2 of them divide the model", done.stderr)
                 self.assert_same_run(name, f"{name} {processes}")
-                files = lambda folder: sorted(path.name for path in (self.folder / folder).iterdir())
-                self.assertEqual(files(name), files(f"{name} {processes}"))
-                samples = lambda folder: [p.read_text() for p in sorted((self.folder / folder / "samples").glob("*"))]
-                self.assertEqual(samples(name), samples(f"{name} {processes}"))
+                self.assert_same_files(name, f"{name} {processes}")
 
     def test_a_run_goes_on_with_another_mesh(self):
         self.train("straight", training__max_steps=24)
@@ -71,26 +54,14 @@ class TestTensorParallel(unittest.TestCase):
         options = {**mesh(4, 2), "distributed.zero": 1, "training.eval_interval": 0,
                    "training.checkpoint_interval": 5, "training.max_steps": 60, "training.sample_interval": 0}
         self.train("undisturbed", **options)
-        run = ranks.begin(self, self.folder / "run", self.text, **{**RUN, **options})
-        pids = ranks.await_checkpoint(self, self.folder / "run", run)
-        os.kill(pids[3], signal.SIGINT)
-        _, errors = run.communicate(timeout=programs.HANGS)
-        self.assertEqual(run.returncode, 130, errors)
-        self.assertRegex(errors, r"Stopped by SIGINT after step \d+: saved")
+        self.stop("run", 3, **options)
         self.train("run", **options)
         a, b = self.state("undisturbed")["model"], self.state("run")["model"]
         for name in a:
             self.assertTrue(torch.equal(a[name], b[name]), name)
 
     def test_a_killed_process_ends_the_run_with_its_name(self):
-        options = {**RUN, **mesh(2, 2), "training.max_steps": 100000, "training.checkpoint_interval": 5, "training.sample_interval": 0}
-        run = ranks.begin(self, self.folder / "run", self.text, **options)
-        pids = ranks.await_checkpoint(self, self.folder / "run", run)
-        os.kill(pids[1], signal.SIGKILL)
-        _, errors = run.communicate(timeout=programs.HANGS)
-        self.assertEqual(run.returncode, 6, errors)
-        self.assertRegex(errors, rf"error: rank 1 \(PID {pids[1]} on .*\) has gone: its connection closed")
-        programs.run("gpt-diagnose", "--checkpoint", self.folder / "run" / "ckpt.pt", "--no-probe", check_code=0)
+        self.assert_a_killed_process_is_named(**mesh(2, 2))
 
     def test_it_goes_back_from_a_spike_as_one_process_does(self):
         options = {"training.on_divergence": "rollback", "training.spike_window": 8, "training.spike_threshold": 2,
@@ -113,9 +84,7 @@ class TestTensorParallel(unittest.TestCase):
                                                        "that it can is 70 or 72"),
                 ({**mesh(2, 2), "training.use_compile": "false"}, "tensor_parallel needs use_compile's operators"),
                 ({**mesh(2, 2), "training.optimizer": "muon"}, "Muon needs whole matrices, and tensor_parallel 2 gives each process")):
-            done = self.train("x", check_code=2, **options)
-            self.assertIn(words, done.stderr)
-            self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+            self.assert_refused(words, **options)
 
     def test_the_plan_knows_what_each_process_takes_and_sends(self):
         words = programs.flags({**programs.TINY, **RUN, "data.text": self.text, "model.n_embd": 256, "model.n_hidden": 1024,
