@@ -55,7 +55,8 @@ std::string pipeline_parallel_obstacle(const Config& config) {
         plural(config.model.n_layer, "layer"), config.model.n_layer);
   if (std::string why = obstacle_of_processes(config.distributed); !why.empty()) return why;
   if (config.data.document_mask)
-    return "document_mask needs the ids of a text, which only the first stage reads; set pipeline_parallel to 1, or document_mask to false";
+    return "document_mask needs the ids of a text, and all stages but the first compute from activations; set pipeline_parallel to 1, or "
+           "document_mask to false";
   return obstacle_of_training(config.training);
 }
 

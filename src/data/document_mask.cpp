@@ -54,19 +54,17 @@ std::optional<int32_t> document_separator(const DataConfig& config, const Corpus
               "data.document_mask: false, or a tokenizer such as bpe:4096 or gpt2");
 }
 
-std::string describe_documents(const Corpus& corpus, int32_t separator) {
+Documents find_documents(const Corpus& corpus, int32_t separator) {
   const Borders borders = borders_in(corpus, separator);
-  const std::string length =
-      borders.count == 0 ? "" : fmt::format("; one has about {}", plural(borders.tokens / borders.count, "token"));
-  return fmt::format("attention stays within a document, which begins with {}{}", separator_text(corpus, separator),
-                     length);
-}
-
-std::string idle_document_mask(const Corpus& corpus, int32_t separator) {
-  const Borders borders = borders_in(corpus, separator);
-  if (borders.count > 0 || !borders.is_all) return "";
-  return fmt::format("data.document_mask changes nothing: the training data is one document, without {} inside",
-                     separator_text(corpus, separator));
+  const std::string text = separator_text(corpus, separator);
+  Documents documents{fmt::format("attention stays within a document, which begins with {}", text), ""};
+  if (borders.count > 0) {
+    documents.description += fmt::format("; one has about {}", plural(borders.tokens / borders.count, "token"));
+  } else if (borders.is_all) {
+    documents.idle =
+        fmt::format("data.document_mask changes nothing: the training data is one document, without {} inside", text);
+  }
+  return documents;
 }
 
 }  // namespace gpt

@@ -75,10 +75,8 @@ Check check_documents(const DataConfig& data, const Corpus& corpus, bool cuda) {
   try {
     run::require_document_mask(data, corpus, cuda ? at::kCUDA : at::kCPU);
   } catch (const Error& error) { return failed("documents", error.what(), ""); }
-  const int32_t separator = *document_separator(data, corpus);
-  if (const std::string idle = idle_document_mask(corpus, separator); !idle.empty())
-    return warned("documents", idle, "set data.document_mask: false");
-  return passed("documents", describe_documents(corpus, separator));
+  const auto [description, idle] = find_documents(corpus, *document_separator(data, corpus));
+  return idle.empty() ? passed("documents", description) : warned("documents", idle, "set data.document_mask: false");
 }
 
 Check check_overlap(const Corpus& corpus) {

@@ -154,8 +154,8 @@ void announce_run(const run::Run& run) {
                         with_commas(corpus.train.size()), with_commas(corpus.validation.size()),
                         run.state().loader.resident() ? "resident" : "streamed"));
   if (const auto separator = document_separator(config.data, corpus)) {
-    const std::string idle = idle_document_mask(corpus, *separator);
-    idle.empty() ? log::info("Documents: " + describe_documents(corpus, *separator)) : log::warn(idle);
+    const auto [description, idle] = find_documents(corpus, *separator);
+    idle.empty() ? log::info("Documents: " + description) : log::warn(idle);
   }
   if (run.teacher()) log::info(run::describe_teacher(*run.teacher(), config.training.distillation));
   const TrainingConfig& t = config.training;

@@ -55,21 +55,21 @@ TEST(DocumentMask, NeedsATokenThatSeparatesDocuments) {
 TEST(DocumentMask, SaysHowLongDocumentsAre) {
   // The last of three is in another source.
   const Corpus corpus = corpus_of({{1, 2, 3, kEnd, 4, 5}, {6, 7, kEnd, 8, 9, 10, 11}});
-  EXPECT_EQ(describe_documents(corpus, end_of(corpus)),
+  EXPECT_EQ(find_documents(corpus, end_of(corpus)).description,
             "attention stays within a document, which begins with <|endoftext|>; one has about 5 tokens");
-  EXPECT_EQ(idle_document_mask(corpus, end_of(corpus)), "");
+  EXPECT_EQ(find_documents(corpus, end_of(corpus)).idle, "");
 }
 
 TEST(DocumentMask, ChangesNothingWhereThereIsOneDocument) {
   // Before the first token there is nothing, and the last one is only predicted.
   for (const std::vector<int32_t>& ids : {std::vector<int32_t>{1, 2, 3, kEnd}, {kEnd, 1, 2, 3}, {1, 2}, {}}) {
     const Corpus corpus = corpus_of({ids});
-    EXPECT_EQ(idle_document_mask(corpus, end_of(corpus)),
+    EXPECT_EQ(find_documents(corpus, end_of(corpus)).idle,
               "data.document_mask changes nothing: the training data is one document, without <|endoftext|> inside");
-    EXPECT_EQ(describe_documents(corpus, end_of(corpus)),
+    EXPECT_EQ(find_documents(corpus, end_of(corpus)).description,
               "attention stays within a document, which begins with <|endoftext|>");
   }
-  EXPECT_NE(idle_document_mask(corpus_of({{1, kEnd, 2}}), 2), "") << "of another token";
+  EXPECT_NE(find_documents(corpus_of({{1, kEnd, 2}}), 2).idle, "") << "of another token";
 }
 
 }  // namespace

@@ -16,9 +16,12 @@ namespace gpt {
 // is on and the tokenizer is not known or has no such token.
 std::optional<int32_t> document_separator(const DataConfig& config, const Corpus& corpus);
 
-// "attention stays within a document, which begins with <|endoftext|>; one has about 213 tokens". And why a mask changes nothing; empty
-// where it changes something. Of a large source only the beginning is looked at.
-std::string describe_documents(const Corpus& corpus, int32_t separator);
-std::string idle_document_mask(const Corpus& corpus, int32_t separator);
+struct Documents {
+  std::string
+      description;   // "attention stays within a document, which begins with <|endoftext|>; one has about 213 tokens"
+  std::string idle;  // why a mask changes nothing; empty where it changes something
+};
+// Of a large source only the beginning is looked at.
+Documents find_documents(const Corpus& corpus, int32_t separator);
 
 }  // namespace gpt
