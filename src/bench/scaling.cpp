@@ -16,7 +16,6 @@
 #include "gpt/core/processors.h"
 #include "gpt/device/cards.h"
 #include "gpt/device/cpu_threads.h"
-#include "gpt/distributed/sum_speed.h"
 #include "gpt/model/compile.h"
 #include "gpt/ops/probe.h"
 #include "gpt/plan/card_estimate.h"
@@ -32,11 +31,6 @@ constexpr double kGigabit = 1e9, kMicrosecond = 1e-6;
 constexpr int64_t kMostDevices = 1'000'000;
 
 [[noreturn]] void refuse_scaling(const std::string& why) { throw Error(ExitCode::config, "gpt-bench scaling: " + why); }
-
-bool is_set(const config::CommandLine& command, const std::string& key) { return command.origins.count(key) > 0; }
-bool is_flag(const config::CommandLine& command, const std::string& key) {
-  return is_set(command, key) && command.origins.at(key).starts_with("--");
-}
 
 int64_t devices_per_machine(const ScalingOptions& options, const DeviceInfo& device) {
   constexpr int64_t kGpus = 8;
@@ -118,15 +112,9 @@ void measure_here(Scaling& scaling, const ScalingOptions& options) {
 
 plan::Network find_network(const plan::Scenario& scenario, const ScalingOptions& options) {
   const int64_t of_machine = devices_per_machine(options, scenario.device);
-  plan::Network network;
-  if (scenario.device.device.is_cuda()) {
-    network = plan::join_cards(scenario.device, of_machine);
-  } else {
-    const bool is_narrowed = scenario.config.distributed.reduce_dtype == ReduceDtype::bfloat16;
-    const auto [latency, bytes_per_second] =
-        distributed::measure_sum_speed(std::max<int64_t>(2, of_machine), is_narrowed ? at::kBFloat16 : at::kFloat);
-    network = plan::join_cpus({latency, bytes_per_second}, of_machine);
-  }
+  plan::Network network = scenario.device.device.is_cuda()
+                              ? plan::join_cards(scenario.device, of_machine)
+                              : plan::measure_cpus(of_machine, scenario.config.distributed.reduce_dtype);
   network.between = link_of_machines(options, scenario.device);
   return network;
 }
@@ -238,17 +226,17 @@ std::vector<config::Option> options(ScalingOptions& scaling) {
 
 void complete_scaling(ScalingOptions& scaling, const config::CommandLine& command) {
   const DistributedConfig& distributed = command.config.distributed;
-  if (is_set(command, "distributed.zero")) scaling.zero = distributed.zero;
-  if (is_set(command, "distributed.tensor_parallel")) scaling.tensor_parallel = distributed.tensor_parallel;
-  if (is_set(command, "distributed.pipeline_parallel")) scaling.pipeline_parallel = distributed.pipeline_parallel;
+  if (command.has("distributed.zero")) scaling.zero = distributed.zero;
+  if (command.has("distributed.tensor_parallel")) scaling.tensor_parallel = distributed.tensor_parallel;
+  if (command.has("distributed.pipeline_parallel")) scaling.pipeline_parallel = distributed.pipeline_parallel;
   if (!scaling.gpu.empty()) {
     (void)require_card("--gpu", scaling.gpu);
     if (scaling.seconds_per_step)
       refuse_scaling("--gpu estimates a step, and --seconds-per-step names its time: give one of them");
-    if (is_flag(command, "device"))
+    if (command.has_flag("device"))
       refuse_scaling("--gpu asks about another machine, --device about this one: give one of them");
   }
-  if (is_flag(command, "distributed.processes"))
+  if (command.has_flag("distributed.processes"))
     refuse_scaling("--devices says how many there are: leave out distributed.processes");
   (void)numbers_of_devices(scaling);
 }

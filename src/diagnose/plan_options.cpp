@@ -26,11 +26,6 @@ std::string first_about_a_run(const PlanOptions& plan) {
   return "";
 }
 
-bool on_command_line(const config::CommandLine& command, const std::string& key) {
-  const auto found = command.origins.find(key);
-  return found != command.origins.end() && found->second.starts_with("--");
-}
-
 void require_time(const PlanOptions& plan) {
   if (plan.seconds_per_step || !plan.gpu.empty()) return;
   if (plan.steps_per_epoch)
@@ -114,7 +109,7 @@ void require_consistent(const PlanOptions& plan, const config::CommandLine& comm
     (void)require_card("--gpu", plan.gpu);
     if (command.config.distributed.processes == 0)
       refuse("--gpu asks about a machine whose GPUs cannot be counted here: give distributed.processes a number");
-    if (on_command_line(command, "device"))
+    if (command.has_flag("device"))
       refuse("--gpu asks about another machine, --device about this one: give one of them");
   }
   (void)plan.memory_bytes();
@@ -123,7 +118,7 @@ void require_consistent(const PlanOptions& plan, const config::CommandLine& comm
   if (plan.budget && !plan.asks_for_cost()) refuse("--budget needs a rate: add --price-per-hour or --units-per-hour");
   if (plan.steps_per_epoch) {
     for (const char* key : {"data.text", "data.bin", "data.dataset"}) {
-      if (on_command_line(command, key))
+      if (command.has_flag(key))
         refuse(fmt::format("--steps-per-epoch is for data that are not here: leave out either it or --{}", key));
     }
   }

@@ -9,7 +9,6 @@
 #include "gpt/core/format.h"
 #include "gpt/device/cpu_threads.h"
 #include "gpt/diagnose/speed_check.h"
-#include "gpt/distributed/sum_speed.h"
 #include "gpt/plan/card_estimate.h"
 #include "gpt/plan/network.h"
 #include "gpt/plan/step_schedule.h"
@@ -53,14 +52,6 @@ void add_processes(const UpdateFacts& facts, const Computing& computing, const p
                              several.processes);
 }
 
-plan::Network measured_network(const UpdateFacts& facts) {
-  const DistributedConfig& distributed = facts.config.distributed;
-  const bool is_narrowed = distributed.reduce_dtype == ReduceDtype::bfloat16;
-  const distributed::SumSpeed speed =
-      distributed::measure_sum_speed(distributed.processes, is_narrowed ? at::kBFloat16 : at::kFloat);
-  return plan::join_cpus({speed.latency, speed.bytes_per_second}, distributed.processes);
-}
-
 }  // namespace
 
 std::optional<UpdateTime> time_update(const UpdateFacts& facts) {
@@ -83,7 +74,8 @@ std::optional<UpdateTime> time_update(const UpdateFacts& facts) {
 
 void compare_with_one(const UpdateFacts& facts, plan::ProcessesPlan& several, plan::StepTime& step) {
   const bool is_cpu = facts.device.device.is_cpu();
-  const plan::Network network = is_cpu ? measured_network(facts) : plan::join_cards(facts.device, several.processes);
+  const plan::Network network = is_cpu ? plan::measure_cpus(several.processes, facts.config.distributed.reduce_dtype)
+                                       : plan::join_cards(facts.device, several.processes);
   Config undivided = facts.config;
   undivided.training = facts.undivided;
   use_cpu_threads(undivided.threads);

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "gpt/device/cards.h"
+#include "gpt/distributed/sum_speed.h"
 
 namespace gpt::plan {
 namespace {
@@ -66,6 +67,13 @@ Network join_cpus(const Link& cores, int64_t of_machine) {
           .takes_turns = true,
           .cores = cores,
           .source = "measured over the loopback"};
+}
+
+Network measure_cpus(int64_t of_machine, ReduceDtype dtype) {
+  const auto [latency, bytes_per_second] =
+      distributed::measure_sum_speed(std::max<int64_t>(2, of_machine),
+                                     dtype == ReduceDtype::bfloat16 ? at::kBFloat16 : at::kFloat);
+  return join_cpus({latency, bytes_per_second}, of_machine);
 }
 
 Link link_between(double latency, double bits_per_second) { return {latency, kShareOfNetwork * bits_per_second / 8}; }

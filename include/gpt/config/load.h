@@ -21,6 +21,9 @@ struct CommandLine {
   Origins origins;          // what was written out, and where
   std::string config_path;  // empty without --config
   bool handled = false;     // --help, --version, --print-config or --print-reference was answered: exit 0
+
+  bool has(const std::string& key) const { return origins.count(key) > 0; }
+  bool has_flag(const std::string& key) const { return has(key) && origins.at(key).starts_with("--"); }
 };
 // `complete` sets what depends on the machine and on training.init_from, before the whole is validated and shown.
 using Completion = std::function<void(Config& config, const Origins& origins)>;

@@ -6,6 +6,7 @@
 #include <limits>
 #include <string>
 
+#include "gpt/config/distributed_config.h"
 #include "gpt/device/device.h"
 
 namespace gpt::plan {
@@ -32,6 +33,8 @@ struct Network {
 Network join_cards(const DeviceInfo& gpu, int64_t of_machine);
 // Processes on a CPU, where every byte within a machine goes through the cores. `cores`: as measured over the loopback.
 Network join_cpus(const Link& cores, int64_t of_machine);
+// The same, measured now (distributed/sum_speed.h), with gradients that travel so.
+Network measure_cpus(int64_t of_machine, ReduceDtype dtype);
 
 // Between machines, as a network's data sheet says it: bits a second of a machine, of which headers take a part.
 Link link_between(double latency, double bits_per_second);
