@@ -152,11 +152,12 @@ class AtenOperators : public SeparateProducts<Operators> {
   Draws draws(at::Device, int64_t) const override { return {.attention = true, .others = true}; }
 };
 
+bool is_windowed(const AttentionSpec& spec, int64_t T) { return spec.window > 0 && spec.window < T; }
+
 // What a mask hides beyond causality: undefined where that is nothing; (T, T), or (B, 1, T, T) with documents.
 at::Tensor mask_of(const AttentionSpec& spec, int64_t T, at::Device device) {
   const at::Tensor& starts = spec.document_starts;
-  const bool is_windowed = spec.window > 0 && spec.window < T;
-  if (!is_windowed && !starts.defined()) return {};
+  if (!is_windowed(spec, T) && !starts.defined()) return {};
   const at::Tensor visible = visible_positions(T, 0, spec.window, device);
   if (!starts.defined()) return visible;
   return visible.logical_and(at::arange(T, starts.options()) >= starts.unsqueeze(-1)).unsqueeze(1);
@@ -168,8 +169,7 @@ at::Tensor aten_attention(const Heads& heads, const AttentionSpec& spec) {
   const auto& [q, k, v] = heads;
   const int64_t T = q.size(1);
   const double dropout = spec.dropout.probability;
-  const bool is_windowed = spec.window > 0 && spec.window < T;
-  if (is_windowed && !spec.document_starts.defined() && skips_windows(heads, dropout)) {
+  if (is_windowed(spec, T) && !spec.document_starts.defined() && skips_windows(heads, dropout)) {
     const at::Tensor output =
         std::get<0>(at::_flash_attention_forward(q, k, v, /*cum_seq_q=*/{}, /*cum_seq_k=*/{}, T, T, dropout,
                                                  /*is_causal=*/true, /*return_debug_mask=*/false,

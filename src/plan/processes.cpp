@@ -71,7 +71,7 @@ double seconds_together(double alone, int64_t processes, int64_t threads, int64_
   return alone * std::max(1.0, static_cast<double>(processes * threads) / static_cast<double>(cores));
 }
 
-double ProcessesPlan::bubble() const { return stages == 1 ? 0 : run::bubble(stages, most_micro_batches()); }
+double ProcessesPlan::bubble() const { return run::bubble(stages, most_micro_batches()); }
 
 ProcessesPlan plan_processes(const Config& config, bool end_to_end) {
   const DistributedConfig& distributed = config.distributed;

@@ -90,14 +90,6 @@ StateNeeds needed_state(const distributed::Mesh& mesh, const DistributedConfig& 
 
 namespace {
 
-// Calls work(span) for the spans that have something of a parameter, which is [begin, end) in the flat buffer.
-template <class Work>
-void for_spans_in(const std::vector<OwnedSpan>& spans, int64_t begin, int64_t end, const Work& work) {
-  auto span =
-      std::partition_point(spans.begin(), spans.end(), [begin](const OwnedSpan& each) { return each.end <= begin; });
-  for (; span != spans.end() && span->begin < end; ++span) work(*span);
-}
-
 // The parts of one stage's parameters, of which this process may have some.
 class StageParts {
  public:
@@ -141,10 +133,13 @@ class StageParts {
  private:
   bool is_own(const OwnedSpan& span) const { return own_ && span.rank == own_->rank; }
 
+  // Calls work(span, begin, end) for the spans that have something of a parameter, which is [begin, end) in the flat buffer.
   template <class Work>
   void for_spans_of(size_t row, const Work& work) const {
     const int64_t begin = stage_.layout.offsets[row], end = begin + stage_.rows[row].count();
-    for_spans_in(stage_.spans, begin, end, [&](const OwnedSpan& span) { work(span, begin, end); });
+    auto span = std::partition_point(stage_.spans.begin(), stage_.spans.end(),
+                                     [begin](const OwnedSpan& each) { return each.end <= begin; });
+    for (; span != stage_.spans.end() && span->begin < end; ++span) work(*span, begin, end);
   }
 
   const StageState& stage_;

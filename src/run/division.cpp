@@ -15,6 +15,11 @@ constexpr int64_t kLeastStretch = (4 << 20) / static_cast<int64_t>(sizeof(float)
 
 }  // namespace
 
+Parameter table_of_both_ends(const Parameters& parameters, const distributed::Pipeline& pipeline, bool is_tied) {
+  if (!is_tied || pipeline.ends->size() == 1) return {};
+  return parameters.weight(ParameterRole::token_embedding, /*layer=*/-1);
+}
+
 // The gradients of a smaller model travel in several stretches too.
 int64_t stretch_values(int64_t size, int64_t processes) {
   constexpr int64_t kStretches = 8, kLongest = distributed::kStretchBytes / static_cast<int64_t>(sizeof(float));

@@ -41,11 +41,6 @@ FlatSpan span_of_stage(const std::vector<ParameterRow>& own, const std::vector<P
   return {begin, begin + length};
 }
 
-Parameter shared_table(const Parameters& parameters, const Division& division, bool is_tied) {
-  if (!is_tied || division.pipeline.ends->size() == 1) return {};
-  return parameters.weight(ParameterRole::token_embedding, /*layer=*/-1);
-}
-
 }  // namespace
 
 Reducer::Reducer(const ModelConfig& model, Parameters parameters, Division division)
@@ -56,7 +51,7 @@ Reducer::Reducer(const ModelConfig& model, Parameters parameters, Division divis
       spans_(division_.spans(parameters_.rows(), parameters_.layout())),
       of_stage_{0, parameters_.layout().trained_size},
       whole_size_(parameters_.layout().trained_size),
-      tied_table_(shared_table(parameters_, division_, model.tie_weights)),
+      tied_table_(table_of_both_ends(parameters_, division_.pipeline, model.tie_weights)),
       rounds_table_at_random_(tied_table_.defined() && (division_.optimizer.state_dtype == StateDtype::bfloat16 ||
                                                         tied_table_.value().scalar_type() != at::kFloat)) {
   if (division_.has_stages()) {

@@ -37,12 +37,7 @@ bool is_equal_in_all(distributed::Communicator& ranks, const std::string& text) 
   return !ranks.is_any(first.item<int64_t>() != hash);
 }
 
-// As CUDA graphs, within which processes cannot speak to each other.
-bool may_record(const Division& division) {
-  return !division.divides_gradients && !division.divides_layers() && !division.has_stages();
-}
-
-// What keeps it from doing so, as the configuration names it.
+// What makes processes speak to each other within a pass, as the configuration names it.
 std::string divided_by(const Division& division, const DistributedConfig& config) {
   if (division.divides_layers()) return "tensor_parallel";
   return division.has_stages() ? "pipeline_parallel" : fmt::format("zero: {}", config.zero);
@@ -67,8 +62,8 @@ void make_equal(const distributed::Mesh& mesh, const Parameters& parameters, boo
   if (mesh.all->size() == 1) return;
   if (mesh.data->size() > 1)
     for (const at::Tensor& part : parameters.kept_values()) mesh.data->broadcast(part);
-  if (mesh.pipeline.ends->size() > 1 && is_tied)
-    mesh.pipeline.ends->broadcast(parameters.weight(ParameterRole::token_embedding, -1).value().detach());
+  if (const Parameter table = table_of_both_ends(parameters, mesh.pipeline, is_tied); table.defined())
+    mesh.pipeline.ends->broadcast(table.value().detach());
   if (mesh.tensor->size() > 1) {
     for (size_t i = 0; i < parameters.rows().size(); ++i)
       if (!parameters.rows()[i].cut) mesh.tensor->broadcast(parameters[i].value().detach());
@@ -112,7 +107,7 @@ Run::Run(const Setup& setup, const Beginning& begins, const MakeRecorder& make_r
   }
   step_.emplace(make_step(state_, setup, training,
                           make_recorder ? make_recorder(state_.model)
-                          : !may_record(division_of(setup))
+                          : division_of(setup).speaks_within_passes()
                               ? Recorder()
                               : recorder_for(training, setup.config.model, setup.device.device),
                           teacher_.get()));
@@ -120,10 +115,11 @@ Run::Run(const Setup& setup, const Beginning& begins, const MakeRecorder& make_r
 
 bool Run::check_operators() {
   TrainingConfig training = setup_.config.training;
-  if (!may_record(division_of(setup_)) && effective_mode(training, state_.model.config(), setup_.device.device).records)
+  const Division division = division_of(setup_);
+  if (division.speaks_within_passes() && effective_mode(training, state_.model.config(), setup_.device.device).records)
     log::info(fmt::format(
         "With distributed.{} no CUDA graphs are recorded, because processes speak to each other in every micro-batch",
-        divided_by(division_of(setup_), setup_.config.distributed)));
+        divided_by(division, setup_.config.distributed)));
   if (!training.execution.use_compile) {
     (void)compile_model(state_.model, training, setup_.precision);
     return false;
@@ -133,16 +129,11 @@ bool Run::check_operators() {
     reset_memory_peak(setup_.device.device);  // LibTorch's operators took more than a step does
     return true;
   }
-  if (division_of(setup_).divides_layers() || division_of(setup_).has_stages())
+  if (division.speaks_within_passes())
     throw Error(ExitCode::config,
                 fmt::format("distributed.{} needs the operators of use_compile, which failed here or in another "
                             "process; set it to 1",
-                            divided_by(division_of(setup_), setup_.config.distributed)));
-  if (division_of(setup_).divides_gradients)
-    throw Error(ExitCode::config,
-                fmt::format("distributed.zero: {} needs the operators of use_compile, which failed here or in another "
-                            "process; set zero to 1",
-                            setup_.config.distributed.zero));
+                            divided_by(division, setup_.config.distributed)));
   if (works) state_.model.set_operators(ops::aten_operators());
   if (teacher_) teacher_->set_operators(ops::aten_operators());
   training.execution.use_compile = false;  // and nothing is recorded

@@ -3,12 +3,8 @@
 #include <utility>
 
 namespace gpt::run {
-namespace {
 
-// The two processes of a boundary.
-constexpr int64_t kEarlier = 0, kLater = 1;
-
-}  // namespace
+using distributed::Boundary;
 
 at::Tensor StagePasses::activations_of(const Travelling& batch) const {
   const at::Tensor& ids = batch.passing.batch.inputs;
@@ -19,7 +15,7 @@ void StagePasses::come(PassingBatch next) {
   Travelling& coming = on_their_way_.emplace_back(std::move(next));
   if (pipeline_.is_first()) return;
   coming.in = activations_of(coming);
-  coming.in_is_there = pipeline_.before.forward->begin_broadcast(coming.in, kEarlier);
+  coming.in_is_there = pipeline_.before.forward->begin_broadcast(coming.in, Boundary::kEarlier);
 }
 
 void StagePasses::forward(const Forward& compute) {
@@ -31,14 +27,14 @@ void StagePasses::forward(const Forward& compute) {
     passing.out = compute(passing.passing, passing.in.requires_grad_());
   }
   if (!pipeline_.is_last())
-    passing.out_is_sent = pipeline_.after.forward->begin_broadcast(passing.out.detach(), kEarlier);
+    passing.out_is_sent = pipeline_.after.forward->begin_broadcast(passing.out.detach(), Boundary::kEarlier);
 }
 
 void StagePasses::expect_gradient() {
   Travelling& expecting = on_their_way_.at(expected_++);
   if (pipeline_.is_last()) return;
   expecting.gradient = activations_of(expecting);
-  expecting.gradient_is_there = pipeline_.after.backward->begin_broadcast(expecting.gradient, kLater);
+  expecting.gradient_is_there = pipeline_.after.backward->begin_broadcast(expecting.gradient, Boundary::kLater);
 }
 
 void StagePasses::backward(const Backward& compute) {
@@ -52,7 +48,7 @@ void StagePasses::backward(const Backward& compute) {
   compute(passing.passing, passing.out, passing.gradient);
   if (pipeline_.is_first()) return;
   if (gradient_is_sent_) gradient_is_sent_();
-  gradient_is_sent_ = pipeline_.before.backward->begin_broadcast(passing.in.grad().contiguous(), kLater);
+  gradient_is_sent_ = pipeline_.before.backward->begin_broadcast(passing.in.grad().contiguous(), Boundary::kLater);
 }
 
 void StagePasses::end_update() {

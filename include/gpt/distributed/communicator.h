@@ -91,6 +91,7 @@ std::shared_ptr<Communicator> alone();
 // gradients come back. They are two, because on a GPU one communicator does what it is told in that order, so that an activation would wait
 // for a gradient that does not exist yet.
 struct Boundary {
+  static constexpr int64_t kEarlier = 0, kLater = 1;  // ranks of the two stages
   std::shared_ptr<Communicator> forward = alone(), backward = alone();
 };
 

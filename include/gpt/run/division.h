@@ -16,6 +16,7 @@
 #include "gpt/layout/cut.h"
 #include "gpt/layout/parameter_table.h"
 #include "gpt/parameters/divided_values.h"
+#include "gpt/parameters/parameters.h"
 
 namespace gpt::run {
 
@@ -29,6 +30,9 @@ int64_t stretch_values(int64_t size, int64_t processes);
 // layers, as few as are worth sending, and the last one the embeddings besides. At stage 3, where blocks come together again, each block is
 // one, and what precedes and what follows them in the buffer.
 std::vector<int64_t> segment_ends(int64_t stage, const std::vector<ParameterRow>& rows, const FlatLayout& layout);
+
+// The token embedding where a tied head makes the first stage and the last one both have it; elsewhere empty.
+Parameter table_of_both_ends(const Parameters& parameters, const distributed::Pipeline& pipeline, bool is_tied);
 
 // What is summed at a time: in equal parts by all processes, or by its owner, which is then one process's matrix.
 struct Stretch : FlatSpan {
@@ -76,6 +80,9 @@ struct Division {
   ModelPart part() const { return {tensor->rank(), tensor->size(), pipeline.stages->rank(), pipeline.stages->size()}; }
   bool divides_layers() const { return tensor->size() > 1; }  // each of them
   bool has_stages() const { return pipeline.stages->size() > 1; }
+  // Processes speak to each other within forward and backward passes, which therefore are not recorded as CUDA graphs, and need the program's
+  // own operators.
+  bool speaks_within_passes() const { return divides_gradients || divides_layers() || has_stages(); }
   // Each process has some of the state, and is the only one that has it, in the form in which checkpoints are written.
   bool divides_saves() const { return (divides_state || has_stages()) && !divides_layers(); }
   int64_t processes() const { return all->size(); }
