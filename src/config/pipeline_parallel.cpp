@@ -11,9 +11,6 @@ namespace {
 
 // What else of the processes' settings it excludes.
 std::string obstacle_of_processes(const DistributedConfig& distributed) {
-  if (distributed.tensor_parallel > 1)
-    return fmt::format("pipeline_parallel {} and tensor_parallel {} both divide the model; set one of them to 1",
-                       distributed.pipeline_parallel, distributed.tensor_parallel);
   if (distributed.zero > 1)
     return fmt::format(
         "pipeline_parallel goes with zero 0 and 1, because zero {} sends gradients in every micro-batch; set zero to 1, "
@@ -44,11 +41,16 @@ std::string obstacle_of_training(const TrainingConfig& training) {
 }  // namespace
 
 std::string pipeline_parallel_obstacle(const Config& config) {
-  const int64_t stages = config.distributed.pipeline_parallel, processes = config.distributed.processes;
+  const int64_t stages = config.distributed.pipeline_parallel, processes = config.distributed.processes,
+                of_model = config.distributed.model_processes();
   if (stages == 1) return "";
   if (processes > 1 && processes % stages != 0)
     return fmt::format("pipeline_parallel {} does not divide {} processes; set processes to {}", stages, processes,
-                       nearest_multiples(processes, stages));
+                       nearest_multiples(processes, of_model));
+  if (processes > 1 && processes % of_model != 0)
+    return fmt::format(
+        "pipeline_parallel {} and tensor_parallel {} give each model {} processes, which do not divide {}; set processes to {}",
+        stages, config.distributed.tensor_parallel, of_model, processes, nearest_multiples(processes, of_model));
   if (stages > config.model.n_layer)
     return fmt::format(
         "pipeline_parallel {} is more than the {} of the model, and each stage needs one; set it to {} or less", stages,

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "gpt/layout/alignment.h"
-#include "gpt/layout/cut.h"
+#include "gpt/layout/stages.h"
 #include "tensor_sums.h"
 #include "vocabulary_classifier.h"
 
@@ -171,14 +171,17 @@ ops::SharedOperators tensor_parallel(ops::SharedOperators inner, TensorGroup gro
 }
 
 // Of each layer: two sums forward and two backward. Beside them that of the embedding, and that behind the last normalization.
-double bytes_of_tensor_sums(const ModelConfig& model, int64_t processes, double tokens, const StreamBytes& value,
+double bytes_of_tensor_sums(const ModelConfig& model, const ModelPart& part, double tokens, const StreamBytes& value,
                             bool recomputed) {
-  if (processes == 1) return 0;
+  if (part.size == 1) return 0;
   constexpr double kNumbersOfHead = 4;
-  const auto layers = static_cast<double>(model.n_layer), others = static_cast<double>(processes - 1),
-             values = tokens * static_cast<double>(model.n_embd);
-  const double sums = (recomputed ? 3 : 2) * layers * value.product + (2 * layers + 2) * value.stream;
-  return distributed::bytes_sent_by_sum(values * sums, processes) + kNumbersOfHead * tokens * sizeof(float) * others;
+  const auto layers = static_cast<double>(stages_of(model, part.stages)[static_cast<size_t>(part.stage)].count()),
+             others = static_cast<double>(part.size - 1), values = tokens * static_cast<double>(model.n_embd);
+  const int64_t at_ends = (part.is_first_stage() ? 1 : 0) + (part.is_last_stage() ? 1 : 0);
+  const double sums =
+      (recomputed ? 3 : 2) * layers * value.product + (2 * layers + static_cast<double>(at_ends)) * value.stream;
+  return distributed::bytes_sent_by_sum(values * sums, part.size) +
+         (part.is_last_stage() ? kNumbersOfHead * tokens * sizeof(float) * others : 0);
 }
 
 }  // namespace gpt

@@ -73,8 +73,7 @@ void choose_batch_size(run::Setup& setup, bool is_tried) {
   memory.data = resident_bytes(config.data, setup.corpus, device, memory.available);
   config::set_batch_size(training, plan_batch_size(config.model, training, form, memory).batch_size);
   // A trial is one process's alone, in which a model or weights that are divided would have to be whole.
-  const bool is_divided =
-      setup.mesh.model()->size() > 1 || (config.distributed.zero > 2 && setup.mesh.data->size() > 1);
+  const bool is_divided = setup.mesh.divides_model() || (config.distributed.zero > 2 && setup.mesh.data->size() > 1);
   if (is_tried && device.is_cuda() && !is_divided) {
     const auto fits = [&](int64_t batch_size) {
       config::set_batch_size(training, batch_size);

@@ -39,9 +39,11 @@ std::string what_limits(const ProcessesPlan& plan) {
 
 // What a process computes of its micro-batches.
 std::string share_of_model(const ProcessesPlan& plan) {
-  if (plan.stages > 1) return fmt::format("one of {} stages of the model for ", plan.stages);
-  if (plan.model_parts == 1) return "";
-  return plan.model_parts == 2 ? "half of the model for " : fmt::format("1/{} of the model for ", plan.model_parts);
+  const std::string part = plan.model_parts == 1   ? "the model for "
+                           : plan.model_parts == 2 ? "half of the model for "
+                                                   : fmt::format("1/{} of the model for ", plan.model_parts);
+  if (plan.stages > 1) return fmt::format("one of {} stages of {}", plan.stages, part);
+  return plan.model_parts == 1 ? "" : part;
 }
 
 std::string recommendation(const ProcessesPlan& plan) {

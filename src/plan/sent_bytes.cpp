@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "block_values.h"
+#include "gpt/layout/cut.h"
 #include "gpt/ops/kept_bytes.h"
 #include "gpt/plan/estimates.h"
 #include "gpt/run/division.h"
@@ -31,10 +32,13 @@ double memory_of_tensor_sums(const Config& config, bool end_to_end) {
                                             /*is_narrow=*/size < kFloatBytes);
 }
 
-double sent_within_model(const Config& config, bool end_to_end) {
+double sent_within_stage(const Config& config, bool end_to_end, int64_t stage) {
+  const ModelPart part{.size = config.distributed.tensor_parallel,
+                       .stage = stage,
+                       .stages = config.distributed.pipeline_parallel};
   const double of_micro_batch =
-      bytes_of_tensor_sums(config.model, config.distributed.tensor_parallel, tokens_at_once(config),
-                           bytes_of_stream(config, end_to_end), recomputes_attention_out(config));
+      bytes_of_tensor_sums(config.model, part, tokens_at_once(config), bytes_of_stream(config, end_to_end),
+                           recomputes_attention_out(config));
   return of_micro_batch * static_cast<double>(at::divup(config.training.gradient_accumulation_steps,
                                                         config.distributed.data_processes()));
 }
@@ -44,15 +48,16 @@ double gradient_bytes(const Config& config, bool end_to_end, const std::vector<P
 }
 
 // What a stage sends to others: the activations of each micro-batch forward and their gradients back, the tied table's gradient, and at the
-// end the norm of each block of the whole model, and the loss.
+// end the norm of each block of its part of all stages, and the loss.
 double sent_between_stages(const Config& config, bool end_to_end, int64_t processes, int64_t stage) {
   const int64_t stages = config.distributed.pipeline_parallel;
   if (stages == 1) return 0;
   const bool is_first = stage == 0, is_last = stage == stages - 1;
+  const ModelConfig part = largest_part(config.model, config.distributed.tensor_parallel);
   const auto micro_batches = static_cast<double>(at::divup(config.training.gradient_accumulation_steps, processes));
   const double activations = tokens_at_once(config) * static_cast<double>(config.model.n_embd) *
                              bytes_of_stream(config, end_to_end).stream,
-               blocks = trained_values(parameter_table(config.model)) / kParameterAlignment + 1;
+               blocks = trained_values(parameter_table(part)) / kParameterAlignment + 1;
   return micro_batches * activations * ((is_first ? 0 : 1) + (is_last ? 0 : 1)) +
          (is_first || is_last ? distributed::bytes_sent_by_sum(bytes_of_tied_table(config, end_to_end), 2) : 0) +
          distributed::bytes_sent_by_sum(blocks * sizeof(float), stages);
@@ -137,9 +142,10 @@ double sent_bytes(const Config& config, bool end_to_end, int64_t all_processes) 
   const int64_t processes = all_processes / config.distributed.model_processes();
   double most = 0;
   for (int64_t stage = 0; stage < config.distributed.pipeline_parallel; ++stage)
-    most = std::max(most, sent_between_stages(config, end_to_end, processes, stage) +
+    most = std::max(most, sent_within_stage(config, end_to_end, stage) +
+                              sent_between_stages(config, end_to_end, processes, stage) +
                               sent_for_gradients(config, end_to_end, processes, rows_of_stage(config, stage)));
-  return sent_within_model(config, end_to_end) + most;
+  return most;
 }
 
 }  // namespace gpt::plan

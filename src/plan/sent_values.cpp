@@ -52,8 +52,8 @@ double bytes_of_sent_gradient(const Config& config, bool end_to_end) {
 
 double bytes_of_tied_table(const Config& config, bool end_to_end) {
   if (config.distributed.pipeline_parallel == 1 || !config.model.tie_weights) return 0;
-  return static_cast<double>(config.model.padded_vocab() * config.model.n_embd) *
-         bytes_of_sent_gradient(config, end_to_end);
+  const ModelConfig part = largest_part(config.model, config.distributed.tensor_parallel);
+  return static_cast<double>(part.padded_vocab() * part.n_embd) * bytes_of_sent_gradient(config, end_to_end);
 }
 
 double bytes_of_kept_weight(const Config& config) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "block_values.h"
+#include "gpt/layout/cut.h"
 #include "gpt/layout/freeze.h"
 #include "gpt/layout/layer_ends.h"
 #include "gpt/layout/stages.h"
@@ -148,8 +149,10 @@ class Update {
     if (parts == 1) return {};
     const bool recomputed = recomputes_attention_out(config_);
     const auto passes = static_cast<double>(2 * layers_),
-               sums = static_cast<double>((recomputed ? 5 : 4) * layers_ + 2);
-    const double sent = bytes_of_tensor_sums(config_.model, parts, tokens_at_once(config_),
+               sums = static_cast<double>((recomputed ? 5 : 4) * layers_ + (work_.stage == 0 ? 1 : 0) +
+                                          (work_.has_head ? 1 : 0));
+    const ModelPart part{.size = parts, .stage = work_.stage, .stages = stages_};
+    const double sent = bytes_of_tensor_sums(config_.model, part, tokens_at_once(config_),
                                              bytes_of_stream(config_, end_to_end), recomputed),
                  of_sum = sent / distributed::bytes_sent_by_sum(1, parts) / sums,
                  stretches = std::max(1.0, of_sum / static_cast<double>(distributed::kStretchBytes));
@@ -248,10 +251,12 @@ class Update {
     timeline_.finish();
   }
 
-  // Of each 256 gradients of the whole model, among its stages, and the loss.
+  // Of each 256 gradients of a process's part of all stages, among them, and the loss.
   SendingTime time_of_norms() const {
-    const auto blocks =
-        static_cast<double>(flat_layout(parameter_table(config_.model)).trained_size / kParameterAlignment + 1);
+    const auto blocks = static_cast<double>(
+        flat_layout(parameter_table(largest_part(config_.model, config_.distributed.tensor_parallel))).trained_size /
+            kParameterAlignment +
+        1);
     return time_of_sum(blocks * sizeof(float), {stages_, boundary_.of_machine > 1 ? stages_ : 1}, network_);
   }
 

@@ -77,7 +77,7 @@ ValueRanges own_values(const Division& division, const std::vector<ParameterRow>
 
 // The first process looks for a checkpoint that is whole.
 StateNeeds needed_state(const distributed::Mesh& mesh, const DistributedConfig& config) {
-  if (!Division(mesh, config).divides_saves()) return {};
+  if (!Division(mesh, config).divides_reads()) return {};
   return {.ranges =
               [mesh, config](const Config& saved) {
                 const Division division(mesh, config, saved.training.optimizer);

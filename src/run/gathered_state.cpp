@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "gpt/layout/cut.h"
+#include "gpt/layout/freeze.h"
 #include "gpt/ops/moments.h"
 
 namespace gpt::run {
@@ -123,14 +125,44 @@ NamedTensors whole_model(const Parameters& parameters, distributed::Communicator
 
 GatheredState gathered_state(const Optimizer& optimizer, const Parameters& parameters, const OptimizerConfig& config,
                              const Division& division) {
+  const GatheredState nothing{{}, {{}, optimizer.step_count()}};
   GatheredState state;
   state.optimizer =
       division.divides_state ? undivided_state(optimizer, parameters, config, *division.ranks) : optimizer.state();
-  if (!division.ranks->is_first()) return {};  // others have the same parts
+  if (!division.ranks->is_first()) return nothing;  // others have the same parts
   const at::NoGradGuard no_gradients;
   state.optimizer = whole_state(state.optimizer, parameters.rows(), *division.tensor);
   state.model = whole_model(parameters, *division.tensor);
-  return division.tensor->is_first() ? std::move(state) : GatheredState();
+  return division.tensor->is_first() ? std::move(state) : nothing;
+}
+
+void capture_gathered(const GatheredState& own, at::ScalarType weights, const Config& config, const Division& division,
+                      Checkpoint& checkpoint) {
+  if (!division.has_stages()) {
+    checkpoint.model = own.model, checkpoint.optimizer = own.optimizer;
+    return;
+  }
+  checkpoint.optimizer = {{}, own.optimizer.step_count};
+  ModelPart part{.stages = division.part().stages};
+  for (; part.stage < part.stages; ++part.stage) {
+    const int64_t writer = part.stage * division.tensor->size() * division.ranks->size();
+    const auto add = [&](const std::string& group, const std::string& name, const std::vector<int64_t>& shape,
+                         at::ScalarType type, const NamedTensors& all, NamedTensors& tensors) {
+      const at::Tensor* const values = writer == division.all->rank() ? tensor_named(all, name) : nullptr;
+      tensors.emplace_back(name, at::empty(shape, at::TensorOptions(at::kMeta).dtype(type)));
+      checkpoint.parts[group + "/" + name] = {
+          {0, tensors.back().second.numel(), writer, values ? values->flatten() : at::Tensor()}};
+    };
+    for (const ParameterRow& row : cut(parameter_table(config.model, config.training.freeze), config.model, part)) {
+      if (part.stage > 0 && row.layer < 0) continue;  // the table of a tied head is the first stage's
+      add("model", row.name, row.shape, weights, own.model, checkpoint.model);
+      if (!row.is_trained) continue;
+      for (const OptimizerSlot& slot : optimizer_slots(state_form(row, config.training.optimizer))) {
+        const std::string name(slot.name);
+        add(name, row.name, slot.shape(row), slot.dtype, own.optimizer.slot(name), checkpoint.optimizer.slot(name));
+      }
+    }
+  }
 }
 
 }  // namespace gpt::run

@@ -6,18 +6,20 @@
 #include <algorithm>
 #include <utility>
 
+#include "gpt/layout/cut.h"
 #include "gpt/layout/layer_ends.h"
 #include "gpt/ops/flat_norm.h"
 
 namespace gpt::run {
 namespace {
 
-at::Tensor cut_blocks(const Parameters& parameters) {
-  const FlatLayout& layout = parameters.layout();
+// Of this process's part of all stages: which blocks are of parameters that are cut.
+at::Tensor cut_blocks(const std::vector<ParameterRow>& rows, at::Device device) {
+  const FlatLayout layout = flat_layout(rows);
   const at::Tensor blocks =
-      at::zeros({layout.trained_size / kParameterAlignment}, at::TensorOptions(parameters.device()).dtype(at::kBool));
-  for (size_t i = 0; i < parameters.rows().size(); ++i) {
-    const ParameterRow& row = parameters.rows()[i];
+      at::zeros({layout.trained_size / kParameterAlignment}, at::TensorOptions(device).dtype(at::kBool));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const ParameterRow& row = rows[i];
     if (!row.is_trained || !row.cut) continue;
     blocks
         .slice(0, layout.offsets[i] / kParameterAlignment,
@@ -54,14 +56,16 @@ Reducer::Reducer(const ModelConfig& model, Parameters parameters, Division divis
       tied_table_(table_of_both_ends(parameters_, division_.pipeline, model.tie_weights)),
       rounds_table_at_random_(tied_table_.defined() && (division_.optimizer.state_dtype == StateDtype::bfloat16 ||
                                                         tied_table_.value().scalar_type() != at::kFloat)) {
+  std::vector<ParameterRow> all = parameters_.rows();
   if (division_.has_stages()) {
-    const std::vector<ParameterRow> all = parameter_table(model);
-    of_stage_ = span_of_stage(parameters_.rows(), all, division_.part());
+    const ModelPart part = division_.part();
+    all = cut(parameter_table(model), model, {.rank = part.rank, .size = part.size});
+    of_stage_ = span_of_stage(parameters_.rows(), all, part);
     whole_size_ = flat_layout(all).trained_size;
   }
   for (const Segment& segment : division_.segments(parameters_.rows(), parameters_.layout()))
     stretches_.insert(stretches_.end(), segment.begin(), segment.end());
-  if (division_.divides_layers()) is_cut_ = cut_blocks(parameters_);
+  if (division_.divides_layers()) is_cut_ = cut_blocks(all, parameters_.device());
 }
 
 void Reducer::begin(const std::vector<bool>& has_gradients) {
@@ -99,10 +103,11 @@ void Reducer::add_other_end() const {
 }
 
 at::Tensor Reducer::norm(const at::Tensor& loss) const {
-  if (division_.has_stages()) return norm_of_stages(block_norms(loss), loss);
-  if (division_.divides_layers()) return norm_of_parts(block_norms(loss));
-  return division_.divides_state ? ops::norm_of_blocks(block_norms(loss))
-                                 : ops::flat_norm(parameters_.flat_gradients());
+  if (!division_.divides_state && !division_.has_stages() && !division_.divides_layers())
+    return ops::flat_norm(parameters_.flat_gradients());
+  at::Tensor norms = block_norms(loss);
+  if (division_.has_stages()) norms = norms_of_stages(norms, loss);
+  return division_.divides_layers() ? norm_of_parts(norms) : ops::norm_of_blocks(norms);
 }
 
 // The numbers that are added are those of each process's own blocks, and the norm of what all have, in their order.
@@ -119,7 +124,7 @@ at::Tensor Reducer::norm_of_parts(const at::Tensor& block_norms) const {
 }
 
 // Each adds zeros to what it has not: so the norm is, to the bit, that of the whole buffer.
-at::Tensor Reducer::norm_of_stages(const at::Tensor& block_norms, const at::Tensor& loss) const {
+at::Tensor Reducer::norms_of_stages(const at::Tensor& block_norms, const at::Tensor& loss) const {
   const int64_t begin = of_stage_.begin / kParameterAlignment, end = of_stage_.end / kParameterAlignment,
                 blocks = whole_size_ / kParameterAlignment;
   const at::Tensor sent = at::zeros({blocks + 1}, block_norms.options()), norms = sent.slice(0, 0, blocks);
@@ -127,7 +132,7 @@ at::Tensor Reducer::norm_of_stages(const at::Tensor& block_norms, const at::Tens
   sent[blocks].copy_(loss);
   division_.pipeline.stages->sum(sent);
   loss.copy_(sent[blocks]);
-  return ops::norm_of_blocks(norms);
+  return norms;
 }
 
 // Where processes divide the state, their spans have the blocks of all between them, so that each adds zeros to what it has not.

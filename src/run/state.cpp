@@ -158,13 +158,14 @@ Checkpoint State::capture() const {
   TORCH_CHECK(can_capture(), "State: capture() without gather()");
   Checkpoint saved;
   saved.step = step;
+  const Parameters& parameters = model.parameters();
   if (gathered_) {
-    saved.model = gathered_->model, saved.optimizer = gathered_->optimizer;
+    capture_gathered(*gathered_, parameters[0].value().scalar_type(), config_, division_, saved);
   } else {
-    saved.model = model.parameters().values();
-    if (!division_.divides_saves()) saved.optimizer = optimizer->state();
+    saved.model = parameters.values();
+    division_.divides_saves() ? capture_parts(*optimizer, parameters, config_, division_, saved)
+                              : static_cast<void>(saved.optimizer = optimizer->state());
   }
-  if (division_.divides_saves()) capture_parts(*optimizer, model.parameters(), config_, division_, saved);
   if (scaler.enabled()) {
     saved.scaler_scale = scaler.scale_value();
     saved.scaler_growth_tracker = scaler.growth_tracker();

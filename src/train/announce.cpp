@@ -109,26 +109,36 @@ void announce_methods(const run::Setup& setup) {
   if (!setup.batch_reason.empty()) log::info(setup.batch_reason);
 }
 
+// Of the model among so many processes.
+static std::string describe_division(const DistributedConfig& asked, int64_t processes) {
+  const auto [tensor, stages] = std::pair(asked.tensor_parallel, asked.pipeline_parallel);
+  if (tensor > 1 && stages > 1)
+    return fmt::format("; each {} of them divide one of {} stages of the model", tensor, stages);
+  if (stages > 1)
+    return stages == processes ? "; each has a stage of the model"
+                               : fmt::format("; each has one of {} stages of the model", stages);
+  if (tensor > 1)
+    return tensor == processes ? "; they divide the model" : fmt::format("; each {} of them divide the model", tensor);
+  return "";
+}
+
 void announce_processes(const distributed::Group& group, at::Device device, const DistributedConfig& asked) {
   const distributed::Ranks& ranks = group.ranks();
   if (device.is_cuda() && gpu_count() > ranks.local_size) {
     log::info(fmt::format("Using {} of {} GPUs; distributed.processes: auto uses all", ranks.local_size, gpu_count()));
   }
   if (ranks.size == 1) return;
-  log::success(fmt::format(
-      "{} processes, started by {}, {} each; they meet {}{}{}", ranks.size, ranks.launcher,
-      plural(at::get_num_threads(), "thread"),
-      ranks.address.empty() ? "in a file of output_dir" : fmt::format("at {}:{}", ranks.address, ranks.port),
-      asked.pipeline_parallel == ranks.size ? "; each has a stage of the model"
-      : asked.pipeline_parallel > 1 ? fmt::format("; each has one of {} stages of the model", asked.pipeline_parallel)
-      : asked.tensor_parallel == 1  ? ""
-      : asked.tensor_parallel == ranks.size ? "; they divide the model"
-                                            : fmt::format("; each {} of them divide the model", asked.tensor_parallel),
-      asked.zero == 0   ? ""
-      : asked.zero == 1 ? "; each has a part of the optimizer's state"
-      : asked.zero == 2 ? "; each has a part of the optimizer's state and of the gradients"
-                        : "; each has a part of the optimizer's state, of the gradients and of the "
-                          "weights"));
+  log::success(fmt::format("{} processes, started by {}, {} each; they meet {}{}{}", ranks.size, ranks.launcher,
+                           plural(at::get_num_threads(), "thread"),
+                           ranks.address.empty() ? "in a file of output_dir"
+                                                 : fmt::format("at {}:{}", ranks.address, ranks.port),
+                           describe_division(asked, ranks.size),
+                           asked.zero == 0   ? ""
+                           : asked.zero == 1 ? "; each has a part of the optimizer's state"
+                           : asked.zero == 2
+                               ? "; each has a part of the optimizer's state and of the gradients"
+                               : "; each has a part of the optimizer's state, of the gradients and of the "
+                                 "weights"));
   if (ranks.launcher != "gpt-train" && asked.processes != 1 && asked.processes != ranks.size)
     log::info(fmt::format("distributed.processes: {} counts only where gpt-train starts the processes itself",
                           asked.processes == 0 ? "auto" : std::to_string(asked.processes)));

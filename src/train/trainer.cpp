@@ -407,7 +407,7 @@ void Trainer::write_losses() {
 }
 
 // Whether it is so in one of the processes that divide the model, which must go on alike.
-bool Trainer::is_any(bool here) const { return setup_.mesh.model()->is_any(here); }
+bool Trainer::is_any(bool here) const { return setup_.mesh.is_any_of_model(here); }
 
 void Trainer::write_sample() {
   if (!setup_.corpus.tokenizer) return;

@@ -56,6 +56,17 @@ class TestPipelineParallel(ranks.DividedRun):
         self.assertIn("each has one of 2 stages of the model", done.stderr)
         self.assert_same_run("whole", "stages")
 
+    def test_stages_whose_layers_are_divided_compute_the_run_of_divided_layers(self):
+        divided = {"distributed.tensor_parallel": 2}
+        self.train("layers", **mesh(2, 1, **divided))
+        done = self.train("both", **mesh(4, 2, **divided))
+        self.assertIn("each 2 of them divide one of 2 stages of the model", done.stderr)
+        self.assert_same_run("layers", "both")
+        self.assert_same_files("layers", "both")
+        for folder in ("layers", "both"):
+            self.train(folder, **mesh(1, 1), **{"training.max_steps": 30})
+        self.assert_same_run("layers", "both")
+
     def test_a_run_goes_on_with_another_arrangement(self):
         self.train("straight", training__max_steps=24)
         for step, of in ((6, mesh(4, 4)), (12, mesh(1, 1)), (18, mesh(3, 3)), (24, mesh(2, 2))):
@@ -63,12 +74,13 @@ class TestPipelineParallel(ranks.DividedRun):
         self.assert_same_state("straight", "changed")
 
     def test_it_goes_on_to_the_bit_after_a_signal(self):
-        options = {**mesh(2, 2), "model.tie_weights": "true", "training.eval_interval": 0, "training.checkpoint_interval": 5,
-                   "training.max_steps": 60, "training.sample_interval": 0}
-        self.train("undisturbed", **options)
-        self.stop("run", 1, **options)
-        self.train("run", **options)
-        self.assert_same_state("undisturbed", "run")
+        for name, of in (("stages", mesh(2, 2)), ("divided stages", mesh(4, 2, **{"distributed.tensor_parallel": 2}))):
+            options = {**of, "model.tie_weights": "true", "training.eval_interval": 0, "training.checkpoint_interval": 5,
+                       "training.max_steps": 60, "training.sample_interval": 0}
+            self.train(f"undisturbed {name}", **options)
+            self.stop(name, 1, **options)
+            self.train(name, **options)
+            self.assert_same_state(f"undisturbed {name}", name)
 
     def test_a_killed_process_ends_the_run_with_its_name(self):
         self.assert_a_killed_process_is_named(**mesh(2, 2))
@@ -78,7 +90,8 @@ class TestPipelineParallel(ranks.DividedRun):
                 ({**mesh(3, 2)}, "pipeline_parallel 2 does not divide 3 processes; set processes to 2 or 4"),
                 ({**mesh(1, 2)}, "distributed.pipeline_parallel: 2 does not divide one process; start 2 processes"),
                 ({**mesh(5, 5)}, "pipeline_parallel 5 is more than the 4 layers of the model, and each stage needs one; set it to 4 or less"),
-                ({**mesh(4, 2), "distributed.tensor_parallel": 2}, "pipeline_parallel 2 and tensor_parallel 2 both divide the model"),
+                ({**mesh(6, 2), "distributed.tensor_parallel": 2},
+                 "pipeline_parallel 2 and tensor_parallel 2 give each model 4 processes, which do not divide 6; set processes to 4 or 8"),
                 ({**mesh(4, 2), "distributed.zero": 2}, "pipeline_parallel goes with zero 0 and 1"),
                 ({**mesh(4, 2), "distributed.lanes": 2}, "pipeline_parallel adds gradients in one lane"),
                 ({**mesh(2, 2), "training.use_compile": "false"}, "pipeline_parallel needs use_compile's operators"),

@@ -210,7 +210,7 @@ TEST(TensorParallel, SendsTheBytesOfTheFormula) {
         const int64_t before = group.mesh().bytes_sent();
         part.loss(ids, ids).backward();
         EXPECT_EQ(static_cast<double>(group.mesh().tensor->bytes_sent()),
-                  bytes_of_tensor_sums(config, size, static_cast<double>(ids.numel()), {4, 4},
+                  bytes_of_tensor_sums(config, {.size = size}, static_cast<double>(ids.numel()), {4, 4},
                                        level == GradientCheckpointing::block));
         EXPECT_EQ(group.mesh().bytes_sent() - before, group.mesh().tensor->bytes_sent());
       });

@@ -19,7 +19,7 @@
 
 namespace gpt::run {
 
-// Of `processes`, each `tensor` neighbours divide the layers of the model, or have `stages` of it between them.
+// Of `processes`, each `tensor` neighbours divide the layers of the model, of which there are `stages`.
 struct Shape {
   int64_t processes, tensor, stages = 1;
 };
@@ -77,7 +77,7 @@ inline at::Tensor whole(const at::Tensor& tensor, const std::vector<TensorPart>&
 // Nothing at all processes but the first.
 inline Checkpoint captured_whole(State& state, const Setup& setup) {
   state.gather();
-  if (!state.can_capture() || (state.division().divides_layers() && !setup.mesh.all->is_first())) return {};
+  if (!state.division().divides_saves() && !setup.mesh.all->is_first()) return {};
   Checkpoint checkpoint = state.capture();
   const auto make_whole = [&](const std::string& group, NamedTensors& tensors) {
     for (auto& [name, tensor] : tensors)

@@ -52,6 +52,20 @@ const PipelineCase kPipelineCases[] = {
        config.model.dropout = 0;
      },
      {{3, 1, 3}}},
+    {"stages_of_divided_layers",
+     [](Config& config) {
+       untie(config);
+       config.training.optimizer.gradient_clip = 0.1;
+       config.training.execution.gradient_checkpointing = GradientCheckpointing::selective;
+     },
+     {{4, 2, 2}}},
+    {"gpt2_in_stages_of_divided_layers_with_zero_1",
+     [](Config& config) {
+       make_gpt2(config);
+       untie(config);
+       config.distributed.zero = 1;
+     },
+     {{8, 2, 2}}},
     {"groups_of_queries_windows_and_smoothing",
      [](Config& config) {
        untie(config);
@@ -113,7 +127,7 @@ TEST_P(PipelineRun, TwentyUpdatesAreThoseOfWholeModels) {
   Config config = pipelined_run(corpus);
   GetParam().set(config);
   for (const Shape& shape : GetParam().shapes) {
-    const Outcome whole = outcome_on({shape.processes / shape.stages, 1}, config, corpus, kAll),
+    const Outcome whole = outcome_on({shape.processes / shape.stages, shape.tensor}, config, corpus, kAll),
                   piped = outcome_on(shape, config, corpus, kAll);
     EXPECT_LT(whole.losses.back(), whole.losses.front() - 0.1) << "or nothing is shown";
     if (!GetParam().is_exact) {
@@ -152,18 +166,37 @@ TEST_P(PipelineState, IsReadByAnyOtherArrangement) {
 
 INSTANTIATE_TEST_SUITE_P(All, PipelineState, testing::Values(0, 1));
 
-// Calls look(run, stage) in each of so many stages, after so many updates.
+// The parts of a layer are brought together in the first process of each stage, which writes them.
+TEST(MeshState, IsThatOfOneProcess) {
+  const Corpus corpus = corpus_with_validation();
+  Config config = pipelined_run(corpus);
+  config.distributed.zero = 1;
+  const Shape mesh{8, 2, 2};
+  const Outcome written = outcome_on(mesh, config, corpus, 3);
+  for (const Shape& shape : {Shape{1, 1}, Shape{4, 2, 2}, Shape{3, 1, 3}}) {
+    const Outcome read = outcome_on(shape, config, corpus, 0, &written.checkpoint);
+    expect_same_state(read.checkpoint, written.checkpoint);
+  }
+  const Outcome straight = outcome_on(mesh, config, corpus, 5),
+                resumed = outcome_on(mesh, config, corpus, 2, &written.checkpoint);
+  expect_same_state(resumed.checkpoint, straight.checkpoint);
+  EXPECT_EQ(resumed.norms.back(), straight.norms.back());
+}
+
+// Calls look(run, stage) in each process of a mesh, after so many updates.
 template <typename Look>
-void in_stages(int64_t stages, const Config& config, const Corpus& corpus, int64_t updates, const Look& look) {
-  test::in_ranks(stages, [&](distributed::Group& group) {
-    group.arrange(1, stages);
+void in_mesh(const Shape& shape, const Config& config, const Corpus& corpus, int64_t updates, const Look& look) {
+  test::in_ranks(shape.processes, [&](distributed::Group& group) {
+    group.arrange(shape.tensor, shape.stages);
     const DeviceInfo device = describe_device(at::kCPU);
     Setup setup{config, corpus, device, resolve_precision(config.training.precision, device)};
-    setup.config.distributed.processes = setup.config.distributed.pipeline_parallel = stages;
+    DistributedConfig& distributed = setup.config.distributed;
+    distributed.processes = shape.processes;
+    distributed.tensor_parallel = shape.tensor, distributed.pipeline_parallel = shape.stages;
     setup.mesh = group.mesh();
     Run run(setup);
     for (int64_t i = 0; i < updates; ++i) EXPECT_TRUE(run.update([] { return false; }));
-    look(run, group.ranks().rank);
+    look(run, setup.mesh.pipeline.stages->rank());
   });
 }
 
@@ -174,7 +207,7 @@ TEST(PipelineTiedTable, IsTheSameAtBothEnds) {
   use_bfloat16(config, AmpMode::end_to_end);
   config.training.precision.master_weights = false;
   std::vector<at::Tensor> tables(3);
-  in_stages(3, config, corpus, 4, [&](run::Run& run, int64_t stage) {
+  in_mesh({3, 1, 3}, config, corpus, 4, [&](run::Run& run, int64_t stage) {
     const Parameter table = run.model().parameters().weight(ParameterRole::token_embedding, -1);
     EXPECT_EQ(table.defined(), stage != 1);
     if (table.defined()) tables[static_cast<size_t>(stage)] = table.value().detach().clone();
@@ -185,7 +218,7 @@ TEST(PipelineTiedTable, IsTheSameAtBothEnds) {
 TEST(PipelineMemory, EachStageHasItsOwnBlocksAlone) {
   const Corpus corpus = corpus_with_validation();
   const Config config = pipelined_run(corpus);
-  in_stages(4, config, corpus, 1, [&](run::Run& run, int64_t stage) {
+  in_mesh({4, 1, 4}, config, corpus, 1, [&](run::Run& run, int64_t stage) {
     const auto rows = cut(parameter_table(config.model), config.model, {.stage = stage, .stages = 4});
     const int64_t values = flat_layout(rows).size;
     EXPECT_LT(values, flat_layout(parameter_table(config.model)).size / 2);
@@ -195,28 +228,34 @@ TEST(PipelineMemory, EachStageHasItsOwnBlocksAlone) {
   });
 }
 
-// For each micro-batch B T C values cross each boundary each way.
-TEST(PipelineBytes, AnUpdateSendsWhatThePlanSays) {
+class PipelineBytes : public testing::TestWithParam<Shape> {};
+
+// For each micro-batch B T C values cross each boundary each way, from each process of a stage.
+TEST_P(PipelineBytes, OfAnUpdateAreThoseOfThePlan) {
+  const auto [processes, tensor, stages] = GetParam();
   constexpr int64_t kUpdatesCounted = 3;
   const Corpus corpus = some_corpus(400);  // no micro-batch of an epoch's end is missing
   Config config = pipelined_run(corpus);
   config.training.gradient_accumulation_steps = 4;
-  config.distributed.processes = config.distributed.pipeline_parallel = 3;
+  config.distributed.processes = processes;
+  config.distributed.tensor_parallel = tensor, config.distributed.pipeline_parallel = stages;
   const double of_boundary = kUpdatesCounted * 4.0 * 3 * 16 * 32 * sizeof(float);
   double most = 0;
   std::mutex mutex;
-  in_stages(3, config, corpus, 0, [&](run::Run& run, int64_t stage) {
+  in_mesh(GetParam(), config, corpus, 0, [&, last = stages - 1](run::Run& run, int64_t stage) {
     const distributed::Mesh& mesh = run.setup().mesh;
     const int64_t before = mesh.bytes_sent();
     for (int64_t i = 0; i < kUpdatesCounted; ++i) EXPECT_TRUE(run.update([] { return false; }));
-    EXPECT_EQ(static_cast<double>(mesh.pipeline.after.forward->bytes_sent()), stage < 2 ? of_boundary : 0);
+    EXPECT_EQ(static_cast<double>(mesh.pipeline.after.forward->bytes_sent()), stage < last ? of_boundary : 0);
     EXPECT_EQ(static_cast<double>(mesh.pipeline.before.backward->bytes_sent()), stage > 0 ? of_boundary : 0);
     const std::lock_guard lock(mutex);
     most = std::max(most, static_cast<double>(mesh.bytes_sent() - before) / kUpdatesCounted);
   });
-  const double planned = plan::sent_bytes(config, /*end_to_end=*/false, 3);
+  const double planned = plan::sent_bytes(config, /*end_to_end=*/false, processes);
   EXPECT_NEAR(most, planned, 0.02 * planned);
 }
+
+INSTANTIATE_TEST_SUITE_P(All, PipelineBytes, testing::Values(Shape{3, 1, 3}, Shape{4, 2, 2}));
 
 }  // namespace
 }  // namespace gpt::run

@@ -28,7 +28,7 @@ struct TensorCase {
 void PrintTo(const TensorCase& run_case, std::ostream* out) { *out << run_case.name; }
 
 const TensorCase kTensorCases[] = {
-    {"llama_tied", [](Config&) {}, {{2, 2}, {4, 2}, {4, 4}}},
+    {"llama_tied", [](Config&) {}, {{2, 2}, {4, 2}, {4, 4}, {4, 2, 2}}},
     {"llama_with_groups_of_queries_untied",
      [](Config& config) { config.model.n_head = 8, config.model.tie_weights = false; }},
     {"gpt2", make_gpt2, {{2, 2}, {4, 4}}},
@@ -38,7 +38,7 @@ const TensorCase kTensorCases[] = {
        config.model.tie_weights = false;
        config.training.execution.gradient_checkpointing = GradientCheckpointing::block;
      },
-     {{2, 2}}},
+     {{2, 2}, {4, 2, 2}}},
     {"clipped", [](Config& config) { config.training.optimizer.gradient_clip = 0.1; }, {{2, 2}}},
     {"windowed", [](Config& config) { config.model.attention_window = 5; }, {{2, 2}}},
     {"smoothed", [](Config& config) { config.training.label_smoothing = 0.1; }, {{2, 2}}},
@@ -46,7 +46,10 @@ const TensorCase kTensorCases[] = {
     {"zero_1", [](Config& config) { config.distributed.zero = 1; }},
     {"zero_2", [](Config& config) { config.distributed.zero = 2; }},
     {"autocast", [](Config& config) { use_bfloat16(config, AmpMode::autocast); }, {{2, 2}}, at::kBFloat16},
-    {"bfloat16_end_to_end", [](Config& config) { use_bfloat16(config, AmpMode::end_to_end); }, {{2, 2}}, at::kBFloat16},
+    {"bfloat16_end_to_end",
+     [](Config& config) { use_bfloat16(config, AmpMode::end_to_end); },
+     {{2, 2}, {4, 2, 2}},
+     at::kBFloat16},
 };
 
 class TensorParallelRun : public testing::TestWithParam<TensorCase> {};
@@ -156,7 +159,8 @@ TEST(TensorParallelBytes, AnUpdateSendsWhatThePlanSays) {
                  planned = plan::sent_bytes(config, /*end_to_end=*/false, 4);
     EXPECT_NEAR(sent, planned, 0.01 * planned);
     const double of_tensor = static_cast<double>(setup.mesh.tensor->bytes_sent() - of_tensor_before) / kUpdatesCounted,
-                 textbook = 2 * bytes_of_tensor_sums(config.model, 2, /*tokens=*/4.0 * 64, {}, /*recomputed=*/false);
+                 textbook =
+                     2 * bytes_of_tensor_sums(config.model, {.size = 2}, /*tokens=*/4.0 * 64, {}, /*recomputed=*/false);
     EXPECT_NEAR(of_tensor, textbook, 3 * 2 * sizeof(float) + 1)
         << "beside the sums of activations only norms of parts are sent";
   });

@@ -112,8 +112,9 @@ struct Mesh {
   std::shared_ptr<Communicator> all = alone(), data = all, tensor = alone();
   Pipeline pipeline = {};
 
-  // Those that have one model between them, in parts of layers or in stages.
-  const std::shared_ptr<Communicator>& model() const { return pipeline.stages->size() > 1 ? pipeline.stages : tensor; }
+  // Those that have one model between them, in parts of layers and in stages: whether there are several, and whether it is so in any.
+  bool divides_model() const { return tensor->size() * pipeline.stages->size() > 1; }
+  bool is_any_of_model(bool own) const { return pipeline.stages->is_any(tensor->is_any(own)); }
   int64_t bytes_sent() const;  // by this process, to whomever
   double seconds_waited() const;
 

@@ -13,6 +13,7 @@
 
 #include "gpt/config/model_config.h"
 #include "gpt/distributed/communicator.h"
+#include "gpt/layout/cut.h"
 #include "gpt/ops/operators.h"
 
 namespace gpt {
@@ -27,9 +28,9 @@ struct StreamBytes {
   double product = 4, stream = 4;
 };
 
-// Bytes that a process sends for a micro-batch of so many tokens, forward and backward. `recomputed`: the output products of attention are
-// computed again (gradient_checkpointing from selective on).
-double bytes_of_tensor_sums(const ModelConfig& model, int64_t processes, double tokens, const StreamBytes& value,
+// Bytes that a process with such a part of `model` sends for a micro-batch of so many tokens, forward and backward, to those that have the
+// other parts of its stage. `recomputed`: the output products of attention are computed again (gradient_checkpointing from selective on).
+double bytes_of_tensor_sums(const ModelConfig& model, const ModelPart& part, double tokens, const StreamBytes& value,
                             bool recomputed);
 
 }  // namespace gpt

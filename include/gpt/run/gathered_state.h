@@ -1,6 +1,7 @@
 // The state of a model that processes have divided among them, in one piece again.
 #pragma once
 
+#include "gpt/checkpoint/checkpoint.h"
 #include "gpt/distributed/communicator.h"
 #include "gpt/optim/optimizer.h"
 #include "gpt/parameters/parameters.h"
@@ -13,9 +14,14 @@ struct GatheredState {
   OptimizerState optimizer;
 };
 
-// All processes call it. At the first one: the whole state, in the host's memory. At the others, which only send theirs: nothing.
-// Moments of 8 bits of a parameter that is divided are rounded anew, because the blocks of a part are not those of the whole.
+// All processes call it. At the first one of each stage: all of the stage's state, in the host's memory. At the others, which only send
+// theirs: nothing but the count of updates. Moments of 8 bits of a parameter that is divided are rounded anew, because the blocks of a part
+// are not those of the whole.
 GatheredState gathered_state(const Optimizer& optimizer, const Parameters& parameters, const OptimizerConfig& config,
                              const Division& division);
+
+// Into a checkpoint, of weights of this type. Where there are stages, as parts, of which the first process of each has its own.
+void capture_gathered(const GatheredState& own, at::ScalarType weights, const Config& config, const Division& division,
+                      Checkpoint& checkpoint);
 
 }  // namespace gpt::run

@@ -34,7 +34,7 @@ class Reducer {
  private:
   at::Tensor block_norms(const at::Tensor& loss) const;
   at::Tensor norm_of_parts(const at::Tensor& block_norms) const;
-  at::Tensor norm_of_stages(const at::Tensor& block_norms, const at::Tensor& loss) const;
+  at::Tensor norms_of_stages(const at::Tensor& block_norms, const at::Tensor& loss) const;
   void add_other_end() const;
   void complete(int64_t end);  // of the flat buffer, from its beginning
   void sum(const Stretch& stretch);
