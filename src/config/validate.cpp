@@ -374,6 +374,13 @@ void validate(const Config& config, const std::string& origin, const Origins& or
   }
 }
 
+bool is_valid(const Config& config) {
+  try {
+    validate(config, "");
+    return true;
+  } catch (const Error&) { return false; }
+}
+
 void require_data(const Config& config, const std::string& origin) {
   if (!config.data.text.empty() || config.data.dataset != DatasetName::none || !config.data.bin.empty()) return;
   throw Error(

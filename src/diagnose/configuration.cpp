@@ -395,7 +395,7 @@ class Examination {
 
   void examine_speed(const plan::ActivationForm& form, const Precision& precision, const std::string& kernel) {
     const Config config = real();
-    UpdateFacts facts{config, undivided_, *device_, precision, form, kernel};
+    UpdateFacts facts{config, undivided_, *device_, precision, form, kernel, memory_};
     if (card_) {
       add(plan::check_compute(config.model, training_, *plan_, std::nullopt));
       step_ = estimate_update(facts, *card_, several_).step;

@@ -48,13 +48,14 @@ std::string share_of_model(const ProcessesPlan& plan) {
 
 std::string recommendation(const ProcessesPlan& plan) {
   const double gain = plan.gain();
+  const std::string faster = plan.faster.empty() ? "" : "; " + plan.faster;
   if (gain < 1) {
-    return fmt::format("one: with {} a step takes {} times as long, because of {}", plan.processes,
-                       format_number(1 / gain), what_limits(plan));
+    return fmt::format("one: with {} a step takes {} times as long, because of {}{}", plan.processes,
+                       format_number(1 / gain), what_limits(plan), faster);
   }
   // On a CPU one of them was tried without the others.
-  return fmt::format("{}: {}{} times the tokens/s of one, limited by {}", plan.processes,
-                     plan.threads > 0 ? "at most " : "", format_number(gain), what_limits(plan));
+  return fmt::format("{}: {}{} times the tokens/s of one, limited by {}{}", plan.processes,
+                     plan.threads > 0 ? "at most " : "", format_number(gain), what_limits(plan), faster);
 }
 
 }  // namespace
@@ -122,6 +123,7 @@ Check check_processes(const ProcessesPlan& plan) {
   if (!is_compared) return check;
   check.values.emplace_back("seconds_of_one", plan.one);
   check.values.emplace_back("gain", plan.gain());
+  if (!plan.faster.empty()) check.values.emplace_back("faster", plan.faster);
   check.answer = {"How many processes?", recommendation(plan)};
   return check;
 }

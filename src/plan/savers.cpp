@@ -219,12 +219,10 @@ namespace {
 std::vector<Check::Saver> divisions(const Run& run, double now) {
   const TrainingConfig& training = run.config.training;
   const DistributedConfig& distributed = run.config.distributed;
-  if (distributed.processes < 2 || !training.optimizer.fused_adamw || training.optimizer.has_muon()) return {};
+  if (distributed.processes < 2 || training.optimizer.has_muon()) return {};
   const bool has_lanes = distributed.lanes > 1 && training.gradient_accumulation_steps > distributed.lanes,
              is_autocast = resolve_precision(training.precision, run.device).autocast_type() != at::kFloat;
-  const int64_t most = !training.execution.use_compile || has_lanes ? 1
-                       : is_autocast || !training.freeze.empty()    ? 2
-                                                                    : 3;
+  const int64_t most = has_lanes ? 1 : is_autocast ? 2 : 3;
   constexpr std::array kPrices = {"each process updates a part of the weights and sends it",
                                   "gradients are sent in every micro-batch",
                                   "gradients are sent in every micro-batch, and weights twice"};
@@ -232,6 +230,7 @@ std::vector<Check::Saver> divisions(const Run& run, double now) {
   for (int64_t stage = distributed.zero + 1; stage <= most; ++stage) {
     Config divided = run.config;
     divided.distributed.zero = stage;
+    if (!config::is_valid(divided)) continue;
     savers.push_back({fmt::format("distributed.zero: {}", stage),
                       now - Run{divided, run.device, run.attention}.needed(training),
                       kPrices[static_cast<size_t>(stage - 1)]});
@@ -249,6 +248,9 @@ std::vector<Check::Saver> find_savers(const Config& config, const DeviceInfo& de
   for (const Candidate& candidate : candidates(config.model, config.training, device, attention)) {
     TrainingConfig changed = config.training;
     candidate.apply(changed);
+    Config other = config;
+    other.training = changed;
+    if (!config::is_valid(other)) continue;
     savers.push_back({candidate.setting, now - run.needed(changed), candidate.price});
   }
   for (Check::Saver& saver : divisions(run, now)) savers.push_back(std::move(saver));

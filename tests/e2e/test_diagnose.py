@@ -3,6 +3,7 @@
 import datetime
 import os
 import pathlib
+import re
 import shutil
 import tempfile
 import unittest
@@ -294,6 +295,19 @@ class Diagnose(unittest.TestCase):
         half = checks("--gpu", "H100 SXM", *words, "--reduce-dtype", "bfloat16", check_code=0)["processes"]["values"]
         self.assertEqual(half["bytes_sent_per_update"], values["bytes_sent_per_update"] / 2)
         self.assertIn("PCIe 4 x16", checks("--gpu", "RTX 3090", *words, check_code=0)["processes"]["detail"])
+
+    def test_a_faster_arrangement_of_as_many_processes_is_named(self):
+        words = ("--gpu", "H100 SXM", "--preset", "gpt2_xl", "--vocab-size", 50257, "--n_head", 32, "--d_model", 4096, "--batch-size", 4,
+                 "--gradient-accumulation-steps", 64, "--steps-per-epoch", 1000, "--processes", 16)
+        found = lambda *arrangement: checks(*words, *arrangement, check_code=0)["processes"]["values"]
+        seconds = lambda values: values["computing_seconds"] + values["sending_seconds"]
+        slow = found("--tensor-parallel", 8, "--pipeline-parallel", 2)
+        settings, share = re.fullmatch(r"(.*) would take (\d+) % of the time", slow["faster"]).groups()
+        fast = found(*[f"--{key.replace('_', '-')}={value}" for key, value in (each.split(": ") for each in settings.split(", "))])
+        self.assertNotIn("faster", fast)
+        self.assertAlmostEqual(seconds(fast) / seconds(slow), int(share) / 100, delta=0.006)
+        one = checks(*words[:-1], 4)
+        self.assertRegex(one["processes"]["values"]["faster"], r"^zero: 3.* would fit$")
 
     def test_options_that_contradict_or_lack_each_other_are_refused_in_a_line(self):
         config = ("--config", self.good_config())

@@ -37,6 +37,7 @@ Origins read_yaml(std::string_view yaml, const std::string& origin, Config& conf
 
 // Contradictions between keys. A fault is placed where one of its keys was written, otherwise at `origin`.
 void validate(const Config& config, const std::string& origin, const Origins& origins = {});
+bool is_valid(const Config& config);                                 // has none
 void require_data(const Config& config, const std::string& origin);  // for programs that cannot do without
 
 // The effective configuration as YAML with each key's help as a comment; read_yaml(dump(c)) == c.

@@ -13,6 +13,7 @@
 #include "gpt/device/precision.h"
 #include "gpt/plan/check.h"
 #include "gpt/plan/estimates.h"
+#include "gpt/plan/model_checks.h"
 #include "gpt/plan/processes.h"
 #include "gpt/plan/time_checks.h"
 
@@ -25,7 +26,8 @@ struct UpdateFacts {
   const DeviceInfo& device;
   const Precision& precision;
   const plan::ActivationForm& form;
-  std::string attention;  // as attention_path() names it
+  std::string attention;             // as attention_path() names it
+  const plan::MemoryBudget& memory;  // of a process
 
   // For trials alone.
   const Corpus* corpus = nullptr;
