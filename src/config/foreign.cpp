@@ -40,11 +40,11 @@ const std::vector<Advice>& advices() {
        "set training.total_batch_size for the sequences of an update, training.batch_size for those of a micro-step"},
       {{"auto_find_batch_size", "auto_scale_batch_size", "auto_batch_size"},
        "set training.batch_size: auto, and training.total_batch_size to the sequences of an update"},
-      {{"activation_offload*", "offload_activations", "buffer_swapping", "use_buffer_swapping"},
-       "activations are not moved to the memory of the host; training.gradient_checkpointing computes them again"},
+      {{"activation_offload*"},
+       "set training.swap_activations to the number of blocks whose activations the memory of the host is to have, or auto"},
       {{"cpu_offload_*", "offload_*", "optimizer_offload_*", "use_offload*"},
-       "set training.offload_optimizer to the share of the optimizer's state that the memory of the host is to have, from 0 to 1; "
-       "nothing else can be moved there"},
+       "set training.offload_optimizer to the share of the optimizer's state that the memory of the host is to have, from 0 to 1, and "
+       "training.swap_activations to the number of blocks whose activations it is to have"},
       {{"max_tokens", "num_tokens"}, "set the length of the run in updates, training.max_steps, or in training.epochs"},
       {{"warmup_ratio", "warmup_fraction"}, "set training.warmup_steps to a number of updates"},
       {{"attn_pdrop", "embd_pdrop", "resid_pdrop", "hidden_dropout*", "attention_dropout",

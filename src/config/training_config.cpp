@@ -267,6 +267,18 @@ std::vector<Option> execution(TrainingConfig& c) {
        .aliases = {{"use_activation_checkpointing", "block", "none"}},
        .if_true = "block",
        .if_false = "none"},
+      {.name = "swap_activations",
+       .target = &c.execution.swap_activations,
+       .help =
+           "the first blocks of so many whose activations wait for the backward pass in page-locked memory of the host, while copies go on "
+           "beside computing; auto = the fewest with which the run fits into memory; needs a GPU",
+       .min = 0,
+       .max = 1e6,
+       .aliases = {{"buffer_swapping", "auto", "0"},
+                   {"use_buffer_swapping", "auto", "0"},
+                   {"activation_offload"},
+                   {"offload_activations"}},
+       .safe_on_resume = true},
       {.name = "deterministic",
        .target = &c.execution.deterministic,
        .help = "make every run produce the same numbers, even where that costs speed"},

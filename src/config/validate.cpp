@@ -211,6 +211,11 @@ void validate_training(const TrainingConfig& t, const Faults& faults) {
             "gradient_checkpointing {} needs the operators of use_compile true; set that, or selective or block",
             level == GradientCheckpointing::norm ? "norm" : "activation"));
   }
+  if (!t.execution.use_compile && t.execution.swap_activations != 0) {
+    faults.fail(
+        {"training.swap_activations", "training.use_compile"},
+        "swap_activations needs use_compile's operators, which keep each tensor once; set use_compile true, or swap_activations 0");
+  }
 }
 
 // What a rollback goes back to must not depend on how fast the machine is.

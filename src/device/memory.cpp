@@ -40,16 +40,23 @@ void configure_cpu_memory(const TrainingConfig& training) {
 
 }  // namespace
 
-void require_offloading(const OptimizerConfig& optimizer, at::Device device) {
-  if (optimizer.offload == 0 || device.is_cuda()) return;
-  throw Error(
-      ExitCode::config,
-      fmt::format("'training.offload_optimizer' is {}, but on a CPU the optimizer's state is in the memory of the host "
-                  "anyway; set it to 0, and training.use_8bit: true to make them smaller",
-                  optimizer.offload));
+void require_memory_of_host(const TrainingConfig& training, at::Device device) {
+  if (device.is_cuda()) return;
+  if (training.optimizer.offload > 0)
+    throw Error(
+        ExitCode::config,
+        fmt::format(
+            "'training.offload_optimizer' is {}, but on a CPU the optimizer's state is in the memory of the host "
+            "anyway; set it to 0, and training.use_8bit: true to make them smaller",
+            training.optimizer.offload));
+  if (training.execution.swap_activations != 0)
+    throw Error(
+        ExitCode::config,
+        "'training.swap_activations' needs a GPU: on a CPU activations are in the memory of the host anyway; set it to 0, and "
+        "training.gradient_checkpointing to keep fewer");
 }
 
-at::Tensor zeros_on_host(int64_t count, at::ScalarType type, at::Device device) {
+at::Tensor zeros_on_host(int64_t count, at::ScalarType type, at::Device device, [[maybe_unused]] const char* setting) {
 #ifdef GPT_CUDA
   if (device.is_cuda()) {
     // LibTorch's allocator of such memory rounds up to a power of two.
@@ -58,9 +65,8 @@ at::Tensor zeros_on_host(int64_t count, at::ScalarType type, at::Device device) 
     void* memory = nullptr;
     if (cudaHostAlloc(&memory, bytes, cudaHostAllocPortable | cudaHostAllocMapped) != cudaSuccess) {
       (void)cudaGetLastError();  // it is handled
-      throw Error(ExitCode::memory,
-                  fmt::format("the host cannot lock {} of its memory for the GPU; lower training.offload_optimizer",
-                              format_bytes(static_cast<double>(bytes))));
+      throw Error(ExitCode::memory, fmt::format("the host cannot lock {} of its memory for the GPU; lower {}",
+                                                format_bytes(static_cast<double>(bytes)), setting));
     }
     return at::from_blob(memory, {count}, [](void* at) { (void)cudaFreeHost(at); }, at::TensorOptions(type)).zero_();
   }
@@ -84,7 +90,7 @@ bool give_up_expandable_segments() {
 }
 
 void configure_memory(const TrainingConfig& training, at::Device device) {
-  require_offloading(training.optimizer, device);
+  require_memory_of_host(training, device);
   if (device.is_cpu()) return configure_cpu_memory(training);
 #ifdef GPT_CUDA
   release_unused_memory(device);  // segments from the trial of the device

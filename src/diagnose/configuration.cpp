@@ -91,10 +91,9 @@ class Examination {
       plan_without_data();
     } else {
       attempt("device", "set device: auto", [&] { examine_device(); });
-      if (device_) {
-        attempt("optimizer", "set training.offload_optimizer: 0",
-                [&] { require_offloading(config_.training.optimizer, device_->device); });
-      }
+      if (device_)
+        attempt("memory of the host", "set training.offload_optimizer and swap_activations: 0",
+                [&] { require_memory_of_host(config_.training, device_->device); });
       if (asked_.steps_per_epoch) {
         plan_without_data();
       } else {
@@ -268,14 +267,16 @@ class Examination {
   void choose_batch() {
     if (std::exchange(has_batch_, true)) return;
     TrainingConfig& training = config_.training;
-    if (training.batch_size == 0 && device_ && config_.model.vocab_size) {
+    if (device_ && config_.model.vocab_size) {
       const Precision precision = resolve_precision(training.precision, *device_);
       const plan::ActivationForm form = plan::activation_form(config_.model, training, config_.distributed, *device_,
                                                               precision, attention(precision.compute_type()));
       memory_.exchange = plan::exchange_bytes(config_, precision.end_to_end, processes_);
-      const plan::BatchChoice choice = plan::plan_batch_size(config_.model, training, form, memory_);
-      config::set_batch_size(training, choice.batch_size);
-      add(plan::passed("batch size", describe(choice)));
+      if (training.batch_size == 0) {
+        const plan::BatchChoice choice = plan::plan_batch_size(config_.model, training, form, memory_);
+        config::set_batch_size(training, choice.batch_size), add(plan::passed("batch size", describe(choice)));
+      }
+      plan::choose_swapped_layers(config_.model, training, form, memory_);
     } else if (training.batch_size == 0) {
       config::set_batch_size(training, *training.total_batch_size);
       if (!asked_.is_arithmetic(config_))

@@ -256,6 +256,8 @@ std::string recording_obstacle(const TrainingConfig& training, const ModelConfig
   if (device.is_cpu()) return "on a CPU, which has no graphs";
   if (!training.execution.use_compile) return "without use_compile";
   if (!training.optimizer.fused_adamw) return "with fused_adamw: false, which waits for the device in every update";
+  if (training.execution.swap_activations != 0)
+    return "with swap_activations, whose copies come and go beside what is computed";
   const ops::Draws draws = ops::fused_operators()->draws(device, model.n_embd);
   if (recomputing_draws(training.execution.gradient_checkpointing, model, draws))
     return draws.others

@@ -343,7 +343,8 @@ at::Tensor GPT::hidden(const at::Tensor& in, const LossOptions& options) const {
   if (document_separator_) pass.document_starts = ops::document_starts(in, *document_separator_);
   const bool draws =
       training_ && recomputing_draws(gradient_checkpointing_, config_, operators_->draws(device(), config_.n_embd));
-  const auto done = layer_weights_ ? layer_weights_->in_backward(options.layer_done) : options.layer_done;
+  auto done = layer_weights_ ? layer_weights_->in_backward(options.layer_done) : options.layer_done;
+  if (activation_swap_) done = activation_swap_->in_backward(std::move(done));
   const auto mark = [&done](Stream& stream, int64_t layer) {
     if (done && at::GradMode::is_enabled()) stream.x = mark_gradient(stream.x, [done, layer] { done(layer); });
   };
@@ -352,8 +353,12 @@ at::Tensor GPT::hidden(const at::Tensor& in, const LossOptions& options) const {
       const Block& block = transformer_->h[static_cast<size_t>(layer - layers_.begin)];
       mark(stream, layer);
       if (layer_weights_) layer_weights_->before_forward(layer);
-      const bool is_recomputed = gradient_checkpointing_ >= GradientCheckpointing::selective;
-      stream = is_recomputed ? block.recomputed(stream, rotary, pass, draws) : block(stream, rotary, pass);
+      const bool is_recomputed = gradient_checkpointing_ >= GradientCheckpointing::selective,
+                 is_swapped = activation_swap_ && at::GradMode::is_enabled();
+      const auto compute = [&] {
+        stream = is_recomputed ? block.recomputed(stream, rotary, pass, draws) : block(stream, rotary, pass);
+      };
+      is_swapped ? activation_swap_->in_forward(layer, rotary, compute) : compute();
     }
     if (end == config_.n_layer) mark(stream, end);
     return stream;

@@ -62,6 +62,12 @@ std::string describe(const BatchChoice& choice) {
                      format_bytes(choice.needed), format_bytes(choice.available));
 }
 
+static MemoryBudget budget_with_data(const run::Setup& setup) {
+  MemoryBudget memory = memory_budget(setup);
+  memory.data = resident_bytes(setup.config.data, setup.corpus, setup.device.device, memory.available);
+  return memory;
+}
+
 void choose_batch_size(run::Setup& setup, bool is_tried) {
   const Config& config = setup.config;
   const at::Device device = setup.device.device;
@@ -69,8 +75,7 @@ void choose_batch_size(run::Setup& setup, bool is_tried) {
   if (training.batch_size > 0) return;
   const ActivationForm form =
       activation_form(config.model, training, config.distributed, setup.device, setup.precision);
-  MemoryBudget memory = memory_budget(setup);
-  memory.data = resident_bytes(config.data, setup.corpus, device, memory.available);
+  const MemoryBudget memory = budget_with_data(setup);
   config::set_batch_size(training, plan_batch_size(config.model, training, form, memory).batch_size);
   // A trial is one process's alone, in which a model or weights that are divided would have to be whole.
   const bool is_divided = setup.mesh.divides_model() || (config.distributed.zero > 2 && setup.mesh.data->size() > 1);
@@ -84,6 +89,21 @@ void choose_batch_size(run::Setup& setup, bool is_tried) {
     config::set_batch_size(training, largest_that_fits(*training.total_batch_size, training.batch_size, fits));
   }
   setup.batch_reason = describe(planned(config.model, training, form, memory));
+}
+
+void choose_swapped_layers(const ModelConfig& model, TrainingConfig& training, const ActivationForm& form,
+                           const MemoryBudget& memory) {
+  std::optional<int64_t>& layers = training.execution.swap_activations;
+  if (layers) return;
+  for (layers = 0; *layers < model.n_layer; ++*layers)
+    if (estimate_memory(model, training, form).total() <= memory.comfortable()) return;
+}
+
+void choose_swapped_layers(run::Setup& setup) {
+  if (setup.config.training.execution.swap_activations) return;
+  const ActivationForm form = activation_form(setup.config.model, setup.config.training, setup.config.distributed,
+                                              setup.device, setup.precision);
+  choose_swapped_layers(setup.config.model, setup.config.training, form, budget_with_data(setup));
 }
 
 double resident_bytes(const DataConfig& data, const Corpus& corpus, at::Device device, double available) {

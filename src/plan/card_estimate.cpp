@@ -47,7 +47,7 @@ double repeated_work(const ModelConfig& model, GradientCheckpointing level) {
 }  // namespace
 
 double StepEstimate::total() const {
-  return is_recorded ? products + memory + launches : std::max(products + memory, launches);
+  return is_recorded ? products + memory + launches : std::max({products + memory, launches, swapping});
 }
 
 std::string expected_attention(const ModelConfig& model, const ExecutionConfig& execution, const DeviceInfo& card,
@@ -76,7 +76,7 @@ StepEstimate estimate_step(const ModelConfig& model, const TrainingConfig& train
                parameters = static_cast<double>(parameter_count(model)),
                bytes = static_cast<double>(c10::elementSize(form.compute_type));
   TrainingConfig keeping = training;
-  keeping.execution.gradient_checkpointing = GradientCheckpointing::none;
+  keeping.execution.gradient_checkpointing = GradientCheckpointing::none, keeping.execution.swap_activations = 0;
   const MemoryUse kept = estimate_memory(model, keeping, form), real = estimate_memory(model, training, form);
   const double repeated = repeated_work(model, training.execution.gradient_checkpointing);
 
@@ -97,6 +97,11 @@ StepEstimate estimate_step(const ModelConfig& model, const TrainingConfig& train
   estimate.memory =
       (micro_steps * (activations + logits + weights) + state) / (kShareOfBandwidth * card.bandwidth * 1e9) +
       form.state_share * static_cast<double>(offloaded) / kBusBandwidth;
+  constexpr double kOutAndIn = 2;
+  TrainingConfig unswapped = training;
+  unswapped.execution.swap_activations = 0;
+  const double swapped = real.host - estimate_memory(model, unswapped, form).host;
+  estimate.swapping = micro_steps * kOutAndIn * swapped / kBusBandwidth;
   const double kernels = form.own_operators ? kOwnKernels : kAtenKernels;
   estimate.launches = (micro_steps * repeated * (kernels * static_cast<double>(model.n_layer) + kOtherKernels) +
                        kMuonKernels * static_cast<double>(muon.matrices)) *
@@ -119,9 +124,10 @@ StepParts estimate_parts(const ModelConfig& model, TrainingConfig training, Acti
 
 std::string describe(const StepEstimate& estimate) {
   return fmt::format(
-      "estimated from the data sheet and the shares of it that an H100 and an H200 reached (products {}, memory {}, launching kernels {}{})",
+      "estimated from the data sheet and the shares of it that an H100 and an H200 reached (products {}, memory {}, launching kernels {}{}{})",
       format_short_duration(estimate.products), format_short_duration(estimate.memory),
-      format_short_duration(estimate.launches), estimate.is_recorded ? "" : " at the same time");
+      format_short_duration(estimate.launches), estimate.is_recorded ? "" : " at the same time",
+      estimate.swapping == 0 ? "" : fmt::format(", swapping {} meanwhile", format_short_duration(estimate.swapping)));
 }
 
 Check check_card(const Card& card, const DeviceInfo& device) {

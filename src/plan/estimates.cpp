@@ -10,6 +10,7 @@
 #include "gpt/layout/freeze.h"
 #include "gpt/layout/layer_ends.h"
 #include "gpt/layout/stages.h"
+#include "gpt/model/activation_swap.h"
 #include "gpt/model/compile.h"
 #include "gpt/model/tensor_parallel.h"
 #include "gpt/ops/activation.h"
@@ -283,9 +284,11 @@ TeacherBytes teacher_bytes(const ModelConfig& model, const TrainingConfig& train
 }
 
 // How many micro-batches are between their passes at once in this stage, and how many blocks keep something of each: those that the backward
-// pass reaches.
+// pass reaches. What so many of them keep waits in the host's memory.
 struct Kept {
-  double in_flight = 1, layers = 0;
+  double in_flight = 1, layers = 0, swapped = 0;
+
+  double on_device() const { return layers - std::max(0.0, swapped - kSwappedOnDevice); }
 };
 
 Kept kept_in(const ModelConfig& model, const ModelPart& part, const std::vector<ParameterRow>& rows,
@@ -295,6 +298,14 @@ Kept kept_in(const ModelConfig& model, const ModelPart& part, const std::vector<
   const LayerSpan own = stages_of(model, part.stages)[static_cast<size_t>(part.stage)];
   return {static_cast<double>(run::most_in_flight(part.stage, part.stages, micro_batches.value_or(part.stages))),
           static_cast<double>(own.count())};
+}
+
+// Of the blocks whose activations are kept, which are the last ones, those that are swapped, which are the first. Where it is not known yet how
+// many: all.
+double swapped_layers(const ModelConfig& model, const TrainingConfig& training, double kept) {
+  const auto asked = static_cast<double>(training.execution.swap_activations.value_or(model.n_layer));
+  return std::max(0.0,
+                  std::min(asked, static_cast<double>(model.n_layer)) - (static_cast<double>(model.n_layer) - kept));
 }
 
 // Activations (B, T, C) that a stage has besides: what it gives of each micro-batch in flight; what arrives for the next turn, and the gradient
@@ -312,7 +323,8 @@ MemoryUse estimate_part(const ModelConfig& whole, const TrainingConfig& training
   const auto trained = static_cast<double>(layout.trained_size),
              frozen = static_cast<double>(layout.size - layout.trained_size);
   const double tokens = static_cast<double>(training.batch_size * model.block_size);
-  const Kept kept = kept_in(model, part, rows, form.micro_batches);
+  Kept kept = kept_in(model, part, rows, form.micro_batches);
+  kept.swapped = swapped_layers(model, training, kept.layers);
   const bool is_narrow = form.compute_type != at::kFloat;
   const ActivationBytes bytes(model, form);
 
@@ -343,8 +355,9 @@ MemoryUse estimate_part(const ModelConfig& whole, const TrainingConfig& training
   const GradientCheckpointing level = training.execution.gradient_checkpointing;
   const bool is_at_end = part.is_first_stage() || part.is_last_stage();
   estimate.activations =
-      tokens * (kept.in_flight * (kept.layers * bytes.kept(level) + (is_at_end ? bytes.outside_blocks() : 0)) +
+      tokens * (kept.in_flight * (kept.on_device() * bytes.kept(level) + (is_at_end ? bytes.outside_blocks() : 0)) +
                 travelling_activations(part, kept) * bytes.residual());
+  estimate.host += tokens * kept.swapped * bytes.kept(level);
   int64_t masks = 0;
   for (int64_t layer = std::max<int64_t>(0, first_trained_layer(rows)); layer < model.n_layer; ++layer)
     masks += model.window(layer) > 0 ? 1 : 0;

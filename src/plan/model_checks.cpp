@@ -166,7 +166,9 @@ Check check_memory(const ModelConfig& model, const TrainingConfig& training, con
     check.detail += fmt::format(", of which {} is free", format_bytes(memory.host));
     const bool is_wide = training.optimizer.state_dtype != StateDtype::int8;
     if (check.fix.empty())
-      check.fix = fmt::format("lower training.offload_optimizer{}", is_wide ? ", or set training.use_8bit: true" : "");
+      check.fix = training.optimizer.offload == 0 ? "lower training.swap_activations"
+                                                  : fmt::format("lower training.offload_optimizer{}",
+                                                                is_wide ? ", or set training.use_8bit: true" : "");
   }
   const auto copy = static_cast<double>(checkpoint_bytes(model, training));
   if (is_to_be_copied(training.cadence.async_checkpoint, copy)) {

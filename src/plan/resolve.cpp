@@ -83,6 +83,7 @@ run::Setup resolve(run::RunData data, at::Device device, const PrecisionConfig& 
   run::Setup setup = run::set_up(std::move(data.config), std::move(data.corpus), device, asked);
   join(setup, group);
   choose_batch_size(setup, /*is_tried=*/true);
+  choose_swapped_layers(setup);
   keep_choices(setup);
   return setup;
 }
@@ -101,6 +102,7 @@ run::Setup resolve(const Config& asked) {
       run::set_up(asked, std::move(corpus), select_device(asked.device).device, asked.training.precision);
   setup.config.distributed.tensor_parallel = setup.config.distributed.pipeline_parallel = 1;
   choose_batch_size(setup, /*is_tried=*/false);
+  choose_swapped_layers(setup);
   keep_choices(setup);
   return setup;
 }

@@ -19,7 +19,7 @@ std::optional<MemoryUse> memory_at_peak(const State& state, const TrainStep& ste
                 .optimizer = static_cast<double>(state.optimizer->bytes().device),
                 .teacher = step.teacher() ? step.teacher()->bytes() : 0,
                 .data = static_cast<double>(state.loader.device_bytes()),
-                .host = static_cast<double>(state.optimizer->bytes().host)};
+                .host = static_cast<double>(state.optimizer->bytes().host + state.model.swapped_bytes())};
   const double lasting = use.total(), of_libraries = static_cast<double>(library_bytes(state.model.device()));
   use.activations = std::max(0.0, kept - lasting - of_libraries);
   use.workspace = std::max(0.0, peak - lasting - use.activations);

@@ -112,7 +112,11 @@ State::State(const Config& config, const Corpus& corpus, at::Device device, cons
   seed_generators(dropout_seed());
   model.set_operators(
       tensor_parallel(select_operators(config.training.execution, device), division.tensor, config.model));
-  model.set_gradient_checkpointing(config.training.execution.gradient_checkpointing);
+  const ExecutionConfig& execution = config.training.execution;
+  model.set_gradient_checkpointing(execution.gradient_checkpointing);
+  if (const int64_t swapped = std::min(execution.swap_activations.value_or(config.model.n_layer), config.model.n_layer);
+      swapped > 0)
+    model.set_activation_swap(std::make_shared<ActivationSwap>(swapped, host_copies(device)));
   model.set_document_separator(document_separator(config.data, corpus));
   model.train(true);
   if (start) restore(*start);

@@ -106,6 +106,10 @@ void announce_methods(const run::Setup& setup) {
   const GradientCheckpointing level = config.training.execution.gradient_checkpointing;
   if (level != GradientCheckpointing::none)
     log::success(fmt::format("Gradient checkpointing: the backward pass computes {} again", recomputed_by(level)));
+  if (const int64_t swapped = config.training.execution.swap_activations.value_or(0); swapped > 0)
+    log::success(
+        fmt::format("Buffer swapping: what the first {} of {} keep for the backward pass waits in the host's memory",
+                    swapped, plural(config.model.n_layer, "block")));
   if (!setup.batch_reason.empty()) log::info(setup.batch_reason);
 }
 

@@ -149,9 +149,10 @@ TEST(Foreign, AnswersSayWhatToUse) {
   EXPECT_EQ(flag_fault({"--wandb-project", "x"}), "unknown flag '--wandb-project': " + metrics);
   EXPECT_EQ(flag_fault({"--training.fp16"}),
             "unknown flag '--training.fp16': set training.dtype to bfloat16, float16, tf32 or float32");
-  EXPECT_EQ(flag_fault({"--offload_activations=true"}),
-            "unknown flag '--offload_activations': activations are not moved to the memory of the host; "
-            "training.gradient_checkpointing computes them again");
+  EXPECT_EQ(
+      flag_fault({"--activation_offloading=true"}),
+      "unknown flag '--activation_offloading': set training.swap_activations to the number of blocks whose activations the memory of "
+      "the host is to have, or auto");
   EXPECT_EQ(yaml_fault("eval_only: true\n"), "c.yaml:1:1: unknown key 'eval_only': start gpt-train with --eval-only");
   EXPECT_EQ(yaml_fault("train:\n  batch_size: 3\n"),
             "c.yaml:1:1: unknown key 'train': the section is called 'training'");

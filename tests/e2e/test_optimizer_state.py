@@ -93,6 +93,11 @@ class OptimizerState(unittest.TestCase):
         output = self.train("idle", training__max_steps=1, training__float32_embedding_state="true")
         self.assertIn("No effect here: training.float32_embedding_state", output)
 
+    def test_swapping_needs_a_gpu(self):
+        for value in ("auto", 3):
+            done = programs.train(self.root / "swapped", self.text, check_code=2, **{"device": "cpu", "training.swap_activations": value})
+            self.assertIn("'training.swap_activations' needs a GPU: on a CPU activations are in the memory of the host anyway", done.stderr)
+
     def test_offloading_needs_a_gpu(self):
         options = {**programs.TINY, "data.text": self.text, "output_dir": self.root / "offloaded", "device": "cpu",
                    "training.cpu_offload": "true"}

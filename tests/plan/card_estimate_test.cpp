@@ -77,6 +77,15 @@ TEST(EstimateStep, FollowsTheCardAndTheRun) {
               1e-3 * one.memory)
       << "over the bus, both ways at once, instead of read and written on the card";
 
+  TrainingConfig swapping = training;
+  swapping.execution.swap_activations = 10;
+  const StepEstimate swapped = step("RTX 4090", model, swapping);
+  EXPECT_EQ(swapped.products, one.products);
+  EXPECT_EQ(swapped.memory, one.memory);
+  EXPECT_GT(swapped.swapping, 0);
+  swapping.execution.swap_activations = 5;
+  EXPECT_NEAR(step("RTX 4090", model, swapping).swapping, swapped.swapping / 2, 1e-9) << "out, and in again";
+
   TrainingConfig accumulating = training;
   accumulating.gradient_accumulation_steps = 4;
   const StepEstimate four = step("RTX 4090", model, accumulating);

@@ -101,6 +101,21 @@ TEST_P(RunTest, ATriedUpdateLearnsNothing) {
   EXPECT_TRUE(run.model().parameters().flat_values().equal(weights));
 }
 
+TEST_P(RunTest, ActivationsThatWaitInTheMemoryOfTheHostChangeNothing) {
+  config_.model.n_embd = 64, config_.model.block_size = 64;
+  config_.training.execution.compile_mode = CompileMode::standard;  // a step that swaps is never recorded
+  const auto trained = [&](int64_t swapped) {
+    config_.training.execution.swap_activations = swapped;
+    const run::Setup setup = this->setup();
+    run::Run run(setup);
+    for (int64_t i = 0; i < 3; ++i) EXPECT_TRUE(run.update(never_stops));
+    EXPECT_EQ(run.model().swapped_bytes() > 0, swapped > 0);
+    return run.state().capture();
+  };
+  const Checkpoint whole = trained(0);
+  expect_same_weights_and_moments(trained(2), whole);
+}
+
 TEST_P(RunTest, GoesOnFromACheckpointOrWithOtherWeights) {
   const run::Setup setup = this->setup();
   run::Run first(setup);

@@ -92,6 +92,7 @@ struct ExecutionConfig {
   AttentionKernel attention = AttentionKernel::automatic;
   int64_t loss_chunk_rows = 0;  // 0 = see ClassifierOptions
   GradientCheckpointing gradient_checkpointing = GradientCheckpointing::none;
+  std::optional<int64_t> swap_activations = 0;  // of how many blocks; nothing: as many as it takes to fit
   bool deterministic = false;
   bool memory_check = true;  // refuse to start a run that cannot fit into memory
 };

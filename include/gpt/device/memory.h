@@ -12,12 +12,13 @@ namespace gpt {
 // gpt::Error(config) for settings that the device cannot have.
 void configure_memory(const TrainingConfig& training, at::Device device);
 
-// Throws gpt::Error(config) where training.offload_optimizer is above 0 and the device is a CPU, whose memory is the host's.
-void require_offloading(const OptimizerConfig& optimizer, at::Device device);
+// Throws gpt::Error(config) where training.offload_optimizer or swap_activations is set and the device is a CPU, whose memory is the host's.
+void require_memory_of_host(const TrainingConfig& training, at::Device device);
 
 // A tensor in memory of the host that the kernels of a GPU read and write over the bus. Throws gpt::Error(memory) where the host
-// cannot lock so much of it.
-at::Tensor zeros_on_host(int64_t count, at::ScalarType type, at::Device device);
+// cannot lock so much of it, which is `setting`'s.
+at::Tensor zeros_on_host(int64_t count, at::ScalarType type, at::Device device,
+                         const char* setting = "training.offload_optimizer");
 
 // Gives back what no tensor uses. Recorded graphs keep theirs.
 void release_unused_memory(at::Device device);

@@ -23,6 +23,7 @@
 #include "gpt/config/training_config.h"
 #include "gpt/layout/cut.h"
 #include "gpt/layout/stages.h"
+#include "gpt/model/activation_swap.h"
 #include "gpt/model/kv_cache.h"
 #include "gpt/model/layer_weights.h"
 #include "gpt/model/stage_link.h"
@@ -108,6 +109,8 @@ class GPT {
   const std::shared_ptr<LayerWeights>& layer_weights() const { return layer_weights_; }
   void set_layer_weights(std::shared_ptr<LayerWeights> weights) { layer_weights_ = std::move(weights); }
 
+  void set_activation_swap(std::shared_ptr<ActivationSwap> swap) { activation_swap_ = std::move(swap); }
+  int64_t swapped_bytes() const { return activation_swap_ ? activation_swap_->host_bytes() : 0; }  // of the host
   void set_stage_link(std::shared_ptr<StageLink> link) { link_ = std::move(link); }
   const ModelPart& part() const { return part_; }
 
@@ -133,7 +136,8 @@ class GPT {
   std::unique_ptr<const Transformer> transformer_;
   ops::SharedOperators operators_;
   std::shared_ptr<LayerWeights> layer_weights_;
-  std::shared_ptr<StageLink> link_;  // of a stage
+  std::shared_ptr<ActivationSwap> activation_swap_;  // null, unless activations wait in the host's memory
+  std::shared_ptr<StageLink> link_;                  // of a stage
   bool training_ = false;
   GradientCheckpointing gradient_checkpointing_ = GradientCheckpointing::none;
   std::optional<int64_t> document_separator_;

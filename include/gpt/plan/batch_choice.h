@@ -41,6 +41,12 @@ std::string describe(const BatchChoice& choice);
 // tried. Nothing of the run may have been allocated yet.
 void choose_batch_size(run::Setup& setup, bool is_tried);
 
+// training.swap_activations: auto. Sets the fewest blocks with which the run fits into memory, with a tenth of it free; all where it does not
+// fit even so. `training.batch_size` must be set.
+void choose_swapped_layers(const ModelConfig& model, TrainingConfig& training, const ActivationForm& form,
+                           const MemoryBudget& memory);
+void choose_swapped_layers(run::Setup& setup);
+
 // Bytes of the tokens that stay on a GPU beside the run; 0 on a CPU, where they are the page cache's.
 double resident_bytes(const DataConfig& data, const Corpus& corpus, at::Device device, double available);
 

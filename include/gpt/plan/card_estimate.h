@@ -23,6 +23,7 @@ struct StepEstimate {
   double products = 0;       // the model's FLOPs, at a share of the card's peak
   double memory = 0;         // what the operators between the products and the update read and write
   double launches = 0;       // launches of kernels
+  double swapping = 0;       // activations over the bus and back, meanwhile
   bool is_recorded = false;  // as graphs
   double total() const;
 };
