@@ -36,12 +36,32 @@ Experiment windows(const Config& wanted) {
           .settings = "attention_window: block_size / 4, window_pattern: SSSL",
           .apply =
               [](Config& config, int64_t) {
+                config.model.attention = AttentionForm::full;
                 config.model.attention_window = std::max<int64_t>(1, config.model.block_size / 4);
                 config.model.window_pattern = "SSSL";
               },
           .obstacle = wanted.model.windowed_layers() > 0 ? "the configuration has it"
                       : wanted.model.n_layer == 1        ? "the last layer is always full, and there is no other"
                                                          : ""};
+}
+
+Experiment blocks(const Config& wanted) {
+  const ModelConfig& model = wanted.model;
+  const auto set = [](ModelConfig& one) {
+    one.attention = AttentionForm::blocks;
+    one.attention_window = 0;
+    one.attention_top_blocks = std::max<int64_t>(1, one.block_size / one.attention_block / 4);
+  };
+  ModelConfig tried = model;
+  set(tried);
+  return {.name = "chosen blocks",
+          .settings = fmt::format("attention: blocks, attention_top_blocks: {}", tried.attention_top_blocks),
+          .apply = [set](Config& config, int64_t) { set(config.model); },
+          .obstacle = model.top_blocks() > 0 ? "the configuration has it"
+                      : tried.top_blocks() == 0
+                          ? fmt::format("sequences of {} have no blocks to choose from", model.block_size)
+                      : wanted.data.document_mask ? "data.document_mask is on"
+                                                  : ""};
 }
 
 }  // namespace
@@ -56,6 +76,7 @@ std::vector<Experiment> experiments(const Config& wanted) {
        .apply = [](Config& config,
                    int64_t updates) { config.data.stages = growing_stages(config.model.block_size, updates); }},
       windows(wanted),
+      blocks(wanted),
       order("simpler_first", DataOrder::simpler_first),
       order("shorter_first", DataOrder::shorter_first),
       {.name = "8-bit moments",

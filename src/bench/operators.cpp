@@ -103,10 +103,15 @@ class Cases {
     add_norm();
     add_products();
     add_heads();
-    add_attention("attention", /*window=*/0);
+    add_attention("attention", {}, /*share=*/1);
     if (config.model.windowed_layers() > 0) {
       const int64_t window = config.model.attention_window;
-      add_attention(fmt::format("attention, window {}", window), window);
+      add_attention(fmt::format("attention, window {}", window), {.window = window},
+                    visible_share(model_.block_size, window));
+    }
+    if (const ops::BlockChoice blocks{config.model.attention_block, config.model.top_blocks()}; blocks.top > 0) {
+      add_attention(fmt::format("attention, {} of {}", plural(blocks.top, "block"), blocks.size), {.blocks = blocks},
+                    config.model.visible_share(0));
     }
     add_activation();
     add_classifier();
@@ -204,12 +209,17 @@ class Cases {
         });
   }
 
-  void add_attention(const std::string& name, int64_t window) {
+  struct Seen {
+    int64_t window = 0;
+    ops::BlockChoice blocks = {};
+  };
+  void add_attention(const std::string& name, const Seen& seen, double share) {
     const ops::AttentionSpec spec{.heads = model_.heads(),
                                   .kv_heads = model_.kv_heads(),
                                   .dropout = dropout(),
-                                  .window = window};
-    add(name, work_.attention(window), rows(packed_width()),
+                                  .window = seen.window,
+                                  .blocks = seen.blocks};
+    add(name, work_.attention(share), rows(packed_width()),
         [rotary = rotary_, spec](const ops::Operators& ops, const at::Tensor& x) {
           return Outputs{ops.attention(x, spec, rotary)};
         });

@@ -69,7 +69,7 @@ std::vector<Section> sections(std::vector<Option> program_rows, const std::vecto
     return std::any_of(own.begin(), own.end(), [&](const Option& row) { return row.name == name; });
   };
   for (Option key : keys) {
-    key.is_shadowed = is_taken(key.name);
+    key.is_shadowed = key.is_shadowed || is_taken(key.name);
     const std::string title = section_title(key.section);
     if (result.back().title != title) result.push_back({title, {}});
     result.back().rows.push_back(std::move(key));

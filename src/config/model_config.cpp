@@ -13,6 +13,15 @@ double visible_share(int64_t positions, int64_t window) {
   return 1 - hidden * (hidden + 1) / (T * (T + 1));
 }
 
+double chosen_share(int64_t positions, int64_t block, int64_t top) {
+  if (top == 0) return 1;
+  const int64_t complete = positions / block, rest = positions % block, all = std::min(complete, top);
+  const int64_t own = complete * block * (block + 1) / 2 + rest * (rest + 1) / 2;
+  const int64_t chosen = block * (all * (all - 1) / 2 + top * (complete - all)) + rest * all;  // blocks, by all queries
+  const auto T = static_cast<double>(positions);
+  return static_cast<double>(own + block * chosen) / (T * (T + 1) / 2);
+}
+
 // Where heads of 64 do not divide the width, they are as near to it as they can be: the ratio decides. Their size is even, since RoPE
 // rotates pairs, and their number can be shared out among the key and value heads.
 int64_t ModelConfig::heads() const {
@@ -40,6 +49,16 @@ int64_t ModelConfig::window(int64_t layer) const {
   const bool is_full = attention_window == 0 || attention_window >= block_size || layer == n_layer - 1;
   if (is_full || window_pattern.empty()) return 0;
   return window_pattern[static_cast<size_t>(layer) % window_pattern.size()] == 'S' ? attention_window : 0;
+}
+
+int64_t ModelConfig::top_blocks() const {
+  const bool is_full = attention == AttentionForm::full || (block_size - 1) / attention_block <= attention_top_blocks;
+  return is_full ? 0 : attention_top_blocks;
+}
+
+double ModelConfig::visible_share(int64_t layer) const {
+  return top_blocks() > 0 ? chosen_share(block_size, attention_block, top_blocks())
+                          : gpt::visible_share(block_size, window(layer));
 }
 
 int64_t ModelConfig::windowed_layers() const {
@@ -168,6 +187,23 @@ std::vector<Option> options(ModelConfig& c) {
        .target = choice(c.position, {{"learned", Position::learned}, {"rope", Position::rope}}),
        .help = "position encoding: learned embeddings, or rotary ones (RoPE)"},
       {.name = "rope_theta", .target = &c.rope_theta, .help = "base of RoPE's frequencies", .min = 1, .max = 1e9},
+      {.name = "attention",
+       .target = choice(c.attention, {{"full", AttentionForm::full}, {"blocks", AttentionForm::blocks}}),
+       .help =
+           "what a token sees: full = everything before it; blocks = its own block of positions and the earlier ones that are most "
+           "important to it, by the product of its query with the mean of their keys (MoBA, on a CPU)",
+       .otherwise = "for the kernel, set training.attention",
+       .is_shadowed = true},  // by training.attention, which had the name first
+      {.name = "attention_block",
+       .target = &c.attention_block,
+       .help = "positions of a block of attention: blocks, a multiple of 64",
+       .min = 64,
+       .max = 65536},
+      {.name = "attention_top_blocks",
+       .target = &c.attention_top_blocks,
+       .help = "earlier blocks that each query of each head chooses with attention: blocks",
+       .min = 1,
+       .max = 256},
       {.name = "attention_window",
        .target = &c.attention_window,
        .help =

@@ -66,6 +66,21 @@ bool is_device(const std::string& device) {
          std::all_of(index.begin(), index.end(), [](unsigned char c) { return std::isdigit(c); });
 }
 
+void validate_attention_blocks(const ModelConfig& m, const Faults& faults) {
+  constexpr int64_t kMultiple = 64;  // what kernels compute at a time
+  if (m.attention_block % kMultiple != 0) {
+    faults.fail_value("model.attention_block",
+                      fmt::format("must be a multiple of {}, got {}; use {}", kMultiple, m.attention_block,
+                                  nearest_multiples(m.attention_block, kMultiple)));
+  }
+  if (m.attention_window > 0) {
+    faults.fail({"model.attention", "model.attention_window"},
+                fmt::format("attention blocks chooses what a token sees, and attention_window {} hides it by distance; "
+                            "set attention_window to 0, or attention to full",
+                            m.attention_window));
+  }
+}
+
 void validate_model(const ModelConfig& m, const Faults& faults) {
   const int64_t heads = m.heads();
   if (!m.n_head_dim && m.n_embd % heads != 0) {
@@ -84,6 +99,7 @@ void validate_model(const ModelConfig& m, const Faults& faults) {
                       fmt::format("must be letters S (windowed) and L (full), such as SSSL, got {}",
                                   in_quotes(m.window_pattern)));
   }
+  if (m.attention == AttentionForm::blocks) validate_attention_blocks(m, faults);
   if (m.position != Position::rope || m.head_dim() % 2 == 0) return;
   if (m.n_head_dim) {
     faults.fail({"model.head_dim", "model.position"},
@@ -273,6 +289,12 @@ void validate_batch(const Config& config, const Faults& faults) {
 }
 
 void validate_attention(const Config& config, const Faults& faults) {
+  if (config.model.attention == AttentionForm::blocks && config.data.document_mask) {
+    faults.fail(
+        {"model.attention", "data.document_mask"},
+        "attention blocks chooses by means over whole blocks, in which documents end and begin, and document_mask "
+        "keeps documents apart; set document_mask to false, or attention to full");
+  }
   const double dropout = config.model.dropout;
   if (config.training.execution.attention != AttentionKernel::cudnn || cudnn_knows_dropout(dropout)) return;
   faults.fail({"training.attention", "model.dropout"},

@@ -33,6 +33,12 @@ std::vector<std::string> differences(const ModelConfig& model, Family family) {
   } else {
     own.attention_window = theirs.attention_window = 0;  // one as long as the sequences, or for no layer
   }
+  if (model.top_blocks() > 0) {
+    theirs.attention = AttentionForm::full;
+  } else {
+    own.attention = theirs.attention = AttentionForm::full;  // of which every query sees all
+  }
+  own.attention_block = theirs.attention_block, own.attention_top_blocks = theirs.attention_top_blocks;
   std::vector<std::string> found;
   const std::vector<config::Option> rows = config::options(own), wanted = config::options(theirs);
   for (size_t i = 0; i < rows.size(); ++i) {

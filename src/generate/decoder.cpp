@@ -34,17 +34,8 @@ std::optional<int64_t> Decoder::copy(int64_t slot) {
   texts_[*other] = texts_[slot];
   texts_[*other]->number = came_++;
   cache_.lengths[*other] = 0;
-  copy_cache(slot, *other, 0, cache_.lengths[slot]);
+  copy_positions(cache_, slot, *other, 0, cache_.lengths[slot]);
   return other;
-}
-
-// The positions from `begin` to before `end`.
-void Decoder::copy_cache(int64_t from, int64_t to, int64_t begin, int64_t end) {
-  for (const auto* tensors : {&cache_.keys, &cache_.values}) {
-    for (const at::Tensor& of_layer : *tensors)
-      of_layer[to].narrow(1, begin, end - begin).copy_(of_layer[from].narrow(1, begin, end - begin));
-  }
-  cache_.lengths[to] = end;
 }
 
 // A text of which more than a token is missing takes over what another one has of it, but for the last token, whose logits are wanted.
@@ -65,7 +56,7 @@ void Decoder::share() {
     constexpr int64_t kLeastCopied = 16;
     const int64_t copied = most - cache_.lengths[slot];
     if (copied > 0 && copied >= std::min(kLeastCopied, missing(slot) - 1))
-      copy_cache(from, slot, cache_.lengths[slot], most);
+      copy_positions(cache_, from, slot, cache_.lengths[slot], most);
   }
 }
 

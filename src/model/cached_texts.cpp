@@ -12,7 +12,7 @@ TextsOfPass arranged(std::span<const NextTokens> texts, const KvCache& cache) {
     TORCH_CHECK(past + tokens <= cache.capacity(), "GPT: the cache holds ", past, " of ", cache.capacity(),
                 " positions, no room for ", tokens, " more");
     CachedTexts* const last = arranged.groups.empty() ? nullptr : &arranged.groups.back();
-    if (cache.keys.front().is_cpu() && tokens <= ops::kMostFewTokens) {
+    if (cache.attention_block > 0 || (cache.keys.front().is_cpu() && tokens <= ops::kMostFewTokens)) {
       arranged.few.push_back({.slot = slot, .past = past, .count = tokens, .first = first});
     } else if (last && slot == last->slot + last->count && past == last->past && tokens == last->tokens &&
                first == last->first + last->count * tokens) {
@@ -23,6 +23,17 @@ TextsOfPass arranged(std::span<const NextTokens> texts, const KvCache& cache) {
     first += tokens;
   }
   return arranged;
+}
+
+void copy_positions(KvCache& cache, int64_t from, int64_t to, int64_t begin, int64_t end) {
+  const auto copy = [from, to](const std::vector<at::Tensor>& tensors, int64_t first, int64_t last) {
+    for (const at::Tensor& x : tensors)
+      x[to].narrow(1, first, last - first).copy_(x[from].narrow(1, first, last - first));
+  };
+  copy(cache.keys, begin, end);
+  copy(cache.values, begin, end);
+  copy(cache.means, cache.blocks_in(begin), cache.blocks_in(end));
+  cache.lengths[static_cast<size_t>(to)] = end;
 }
 
 at::Tensor of_texts(const at::Tensor& x, const CachedTexts& texts) {

@@ -21,8 +21,9 @@ struct CachedTexts {
 
 // The texts that a pass goes on with, as attention computes them.
 struct TextsOfPass {
-  std::vector<ops::CachedTokens> few;  // on a CPU: those of few tokens, whatever their lengths
-  std::vector<CachedTexts> groups;     // all others
+  std::vector<ops::CachedTokens>
+      few;  // on a CPU: those of few tokens, whatever their lengths; all, where queries choose blocks
+  std::vector<CachedTexts> groups;  // all others
 };
 
 TextsOfPass arranged(std::span<const NextTokens> texts, const KvCache& cache);

@@ -19,6 +19,7 @@
 #include "gpt/core/log.h"
 #include "gpt/core/process.h"
 #include "gpt/layout/layer_ends.h"
+#include "gpt/model/attention_form.h"
 #include "gpt/model/operators_in_scope.h"
 #include "gpt/model/recompute.h"
 #include "gpt/ops/aten.h"
@@ -241,6 +242,7 @@ ops::SharedOperators select_operators(const ExecutionConfig& execution, at::Devi
 std::string attention_path(const ModelConfig& model, const ExecutionConfig& execution, at::Device device,
                            at::ScalarType dtype, bool training) {
   const AttentionKernel asked = execution.attention;
+  require_attention_on(model, device);
   require_kernel(asked, device);
   const double dropout = training ? model.dropout : 0.0;
   const std::string path = device.is_cpu() ? cpu_attention_path(execution, dropout)

@@ -4,7 +4,6 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
@@ -19,6 +18,7 @@
 #include "cached_texts.h"
 #include "gpt/device/device.h"
 #include "gpt/layout/freeze.h"
+#include "gpt/model/attention_form.h"
 #include "gpt/model/gradient_mark.h"
 #include "gpt/model/recompute.h"
 #include "gpt/ops/aten.h"
@@ -89,6 +89,7 @@ at::Tensor joined(const ops::Normalization& norm, const Stream& stream, const Pa
 // The keys and values that one layer has seen so far, and where the next ones go.
 struct LayerCache {
   at::Tensor keys, values;  // (slots, kv heads, capacity, D)
+  at::Tensor means;         // (slots, kv heads, blocks, D), where queries choose blocks
   const TextsOfPass& texts;
 };
 
@@ -119,11 +120,14 @@ struct Attention {
   at::Tensor attend_to(const LayerCache& cache, at::Tensor qkv, const ops::RotaryTables& rotary,
                        const Pass& pass) const {
     const ops::Heads heads = pass.ops->split_heads(std::move(qkv), spec, rotary);
-    const auto& [few, groups] = cache.texts;
+    const auto& [few, groups] = cache.texts;  // where queries choose blocks, all texts are among the first
     if (few.empty() && groups.size() == 1) return attend_to_past(cache, heads, groups[0]);
     const at::Tensor y =
         at::empty({1, heads.q.size(1), heads.q.size(2) * heads.q.size(3)}, heads.q.options());  // (1, N, H D)
-    if (!few.empty()) ops::cached_attention(heads, cache.keys, cache.values, few, y, spec.window);
+    if (spec.blocks.top > 0)
+      ops::cached_chosen_attention(heads, cache.keys, cache.values, cache.means, few, y, spec.blocks);
+    else if (!few.empty())
+      ops::cached_attention(heads, cache.keys, cache.values, few, y, spec.window);
     for (const CachedTexts& texts : groups)
       y.narrow(1, texts.first, texts.count * texts.tokens).copy_(attend_to_past(cache, heads, texts));
     return y;
@@ -245,6 +249,7 @@ struct GPT::Transformer {
   Transformer(const ModelConfig& config, const Parameters& parameters, const LayerSpan& layers, int64_t parts) {
     using Role = ParameterRole;
     using ops::DropoutKind;
+    require_attention_on(config, parameters.device());
     const auto dropout_at = [&](DropoutKind kind, int64_t layer) {
       return ops::DropoutSpec{config.dropout, dropout_site(kind, layer)};
     };
@@ -256,8 +261,13 @@ struct GPT::Transformer {
           config.norm, config.norm_eps, parameters.weight(role, layer), parameters.bias(role, layer), {role, layer}};
     };
     const auto attention = [&](int64_t layer) {
-      return ops::AttentionSpec{config.heads() / parts, config.kv_heads() / parts,
-                                dropout_at(DropoutKind::attention, layer), layer, config.window(layer)};
+      return ops::AttentionSpec{config.heads() / parts,
+                                config.kv_heads() / parts,
+                                dropout_at(DropoutKind::attention, layer),
+                                layer,
+                                config.window(layer),
+                                /*document_starts=*/{},
+                                {config.attention_block, config.top_blocks()}};
     };
     const int64_t before = -1, after = config.n_layer;
     wte = parameters.weight(Role::token_embedding, before);
@@ -329,6 +339,11 @@ GPT::GPT(const ModelConfig& config, at::Device device, const NamedTensors& value
          const std::vector<std::string>& frozen, const ModelPart& part)
     : GPT(config, device, types, frozen, part) {
   copy_from(values);
+}
+
+void GPT::set_document_separator(std::optional<int64_t> token) {
+  if (token) require_whole_sequences(config_);
+  document_separator_ = token;
 }
 
 GPT::~GPT() = default;
@@ -455,7 +470,7 @@ at::Tensor GPT::forward_cached(std::span<const NextTokens> texts, KvCache& cache
   }
   for (size_t layer = 0; layer < transformer_->h.size(); ++layer) {
     if (layer_weights_) layer_weights_->before_forward(layers_.begin + static_cast<int64_t>(layer));
-    const LayerCache layer_cache{cache.keys[layer], cache.values[layer], of_pass};
+    const LayerCache layer_cache{cache.keys[layer], cache.values[layer], cache.means[layer], of_pass};
     stream = transformer_->h[layer](stream, rotary, pass, &layer_cache);
   }
   const std::array sizes{std::ssize(texts), *config_.vocab_size};
@@ -474,11 +489,13 @@ at::Tensor GPT::forward_cached(std::span<const NextTokens> texts, KvCache& cache
 KvCache GPT::make_cache(int64_t slots, int64_t capacity, at::ScalarType dtype) const {
   TORCH_CHECK(capacity <= config_.block_size, "GPT: a cache of ", capacity, " positions exceeds block_size ",
               config_.block_size);
-  KvCache cache{.keys = {}, .values = {}, .lengths = std::vector<int64_t>(static_cast<size_t>(slots))};
+  KvCache cache{.lengths = std::vector<int64_t>(static_cast<size_t>(slots))};
   const auto options = at::TensorOptions().device(device()).dtype(dtype);
+  const int64_t heads = config_.kv_heads() / part_.size, D = config_.head_dim();
+  if (config_.top_blocks() > 0) cache.attention_block = config_.attention_block;
   for (int64_t layer = 0; layer < layers_.count(); ++layer) {
-    cache.keys.push_back(at::empty({slots, config_.kv_heads() / part_.size, capacity, config_.head_dim()}, options));
-    cache.values.push_back(at::empty_like(cache.keys.back()));
+    for (auto* const of : {&cache.keys, &cache.values}) of->push_back(at::empty({slots, heads, capacity, D}, options));
+    cache.means.push_back(at::empty({slots, heads, cache.blocks_in(capacity), D}, options.dtype(at::kFloat)));
   }
   return cache;
 }

@@ -7,6 +7,7 @@
 #include <ATen/ops/_flash_attention_forward.h>
 #include <ATen/ops/_fused_sdp_choice.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/embedding.h>
@@ -22,8 +23,11 @@
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/silu.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <tuple>
@@ -154,9 +158,44 @@ class AtenOperators : public SeparateProducts<Operators> {
 
 bool is_windowed(const AttentionSpec& spec, int64_t T) { return spec.window > 0 && spec.window < T; }
 
-// What a mask hides beyond causality: undefined where that is nothing; (T, T), or (B, 1, T, T) with documents.
-at::Tensor mask_of(const AttentionSpec& spec, int64_t T, at::Device device) {
+// (B, H, T, T) bool: the keys that a query sees, which chooses blocks.
+at::Tensor chosen_positions(const Heads& heads, const BlockChoice& blocks) {
+  const int64_t T = heads.q.size(1), count = (T - 1) / blocks.size;  // blocks that some query has behind it
+  const at::Tensor own = at::arange(T, heads.q.options().dtype(at::kLong)).floor_divide(blocks.size);  // (T)
+  at::Tensor seen = (own.unsqueeze(1) == own).expand({heads.q.size(0), heads.q.size(2), T, T});
+  if (count > 0) {
+    const at::NoGradGuard no_grad;
+    const at::Tensor means = heads.k.narrow(1, 0, count * blocks.size)
+                                 .to(at::kFloat)
+                                 .unflatten(1, {count, blocks.size})
+                                 .mean(2)
+                                 .repeat_interleave(heads.q.size(2) / heads.k.size(2), 2);  // (B, count, H, D)
+    const at::Tensor importance = heads.q.to(at::kFloat).transpose(1, 2).matmul(means.permute({0, 2, 3, 1}));
+    const at::Tensor numbers = at::arange(count, own.options()),
+                     is_earlier = numbers < own.unsqueeze(1);  // (T, count)
+    // The nearest block comes first, so that a stable order leaves it before its equals.
+    const at::Tensor nearest_first =
+        importance.masked_fill(is_earlier.logical_not(), -std::numeric_limits<double>::infinity()).flip(-1);
+    const at::Tensor order = std::get<1>(nearest_first.sort(/*stable=*/true, -1, /*descending=*/true));
+    const at::Tensor chosen = at::zeros_like(importance, at::kBool)
+                                  .scatter(-1, order.narrow(-1, 0, std::min(blocks.top, count)), true)
+                                  .flip(-1)
+                                  .logical_and(is_earlier);  // (B, H, T, count)
+    const at::Tensor of_keys = chosen.repeat_interleave(blocks.size, -1);
+    seen = at::cat({seen.narrow(-1, 0, of_keys.size(-1)).logical_or(of_keys),
+                    seen.narrow(-1, of_keys.size(-1), T - of_keys.size(-1))},
+                   -1);
+  }
+  return seen;
+}
+
+// What a mask hides beyond causality: undefined where that is nothing; (T, T), (B, 1, T, T) with documents, or (B, H, T, T) with a choice.
+at::Tensor mask_of(const Heads& heads, const AttentionSpec& spec) {
   const at::Tensor& starts = spec.document_starts;
+  const int64_t T = heads.q.size(1);
+  const at::Device device = heads.q.device();
+  if (spec.blocks.top > 0)
+    return chosen_positions(heads, spec.blocks).logical_and(visible_positions(T, 0, /*window=*/0, device));
   if (!is_windowed(spec, T) && !starts.defined()) return {};
   const at::Tensor visible = visible_positions(T, 0, spec.window, device);
   if (!starts.defined()) return visible;
@@ -177,7 +216,7 @@ at::Tensor aten_attention(const Heads& heads, const AttentionSpec& spec) {
                                                  /*window_size_right=*/0));  // (B, T, H, D)
     return output.flatten(2);
   }
-  const at::Tensor mask = mask_of(spec, T, q.device());
+  const at::Tensor mask = mask_of(heads, spec);
   const OnlySdpBackends backends(exact_for_dropout(dropout));
   const at::Tensor output =
       at::scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2),

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "attention_shape.h"
+#include "choice.h"
 #include "dropout.h"
 #include "gpt/ops/aten.h"
 #include "gpt/ops/heads.h"
@@ -26,21 +27,23 @@ struct AttentionCall {
 
 struct Attention : torch::autograd::Function<Attention> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& qkv, const AttentionCall& call) {
-    const cpu::AttentionShape& shape = call.shape;
+    cpu::AttentionShape shape = call.shape;
+    const at::Tensor chosen = room_for_choice(shape);
     at::Tensor output = at::empty({shape.B, shape.T, shape.H * shape.D}, qkv.options());
     at::Tensor log_sum = at::empty({shape.B, shape.H, shape.T}, qkv.options().dtype(at::kFloat));
     cpu::attention(shape, qkv, output, log_sum);
-    context->save_for_backward({qkv, output, log_sum});
+    context->save_for_backward({qkv, output, log_sum, chosen});
     keep(*context, call);
     return output;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
-    const at::Tensor &qkv = saved[0], &output = saved[1], &log_sum = saved[2];
+    const at::Tensor &qkv = saved[0], &output = saved[1], &log_sum = saved[2], &chosen = saved[3];
+    cpu::AttentionShape shape = kept<AttentionCall>(*context).shape;
+    if (chosen.defined()) shape.chosen = chosen.mutable_data_ptr<int32_t>();
     at::Tensor gradient = at::empty_like(qkv);
-    cpu::attention_backward(kept<AttentionCall>(*context).shape, qkv, output, log_sum, gradients[0].contiguous(),
-                            gradient);
+    cpu::attention_backward(shape, qkv, output, log_sum, gradients[0].contiguous(), gradient);
     return {gradient, at::Tensor()};
   }
 };
@@ -57,6 +60,7 @@ at::Tensor attention_on_cpu(const at::Tensor& qkv, const AttentionSpec& spec, co
                      spec.document_starts};
   cpu::AttentionShape& shape = call.shape;
   shape.window = spec.window;
+  set_choice(spec.blocks, shape);
   shape.dropout = mask_on_cpu(dropout_of(spec.dropout, qkv, shape.H));
   TORCH_CHECK(shape.dropout.first + shape.B * shape.dropout.of_sample <= int64_t{1} << 32,
               "attention: the dropout of an update numbers 2^32 heads of samples at most");
@@ -79,6 +83,7 @@ at::Tensor attention(at::Tensor qkv, const AttentionSpec& spec, const RotaryTabl
   const at::Tensor& starts = spec.document_starts;
   TORCH_CHECK(!starts.defined() || (starts.sizes() == qkv.sizes().slice(0, 2) && starts.scalar_type() == at::kInt),
               "attention: document_starts must be (B, T) int32 for qkv ", qkv.sizes(), ", got ", starts.sizes());
+  check_choice(spec, qkv.is_cpu());
   return qkv.is_cpu() ? attention_on_cpu(qkv, spec, rotary)
                       : aten_attention(split_heads(std::move(qkv), spec, rotary), spec);
 }

@@ -16,6 +16,10 @@ struct AttentionShape {
   int64_t window = 0;                          // position t sees t - window + 1 ... t; 0: all up to t
   // (B, T): where in its sequence the document of each position begins, and it sees nothing before; null: all are of one document
   const int32_t* document_starts = nullptr;
+  // Besides its own block of so many positions, a multiple of kBlock, a query sees the `top_blocks` earlier ones that are most important to
+  // it; 0: all of them.
+  int64_t choice_block = 0, top_blocks = 0;
+  int32_t* chosen = nullptr;  // (B, H, T, top_blocks): their numbers, and -1 where there are no more
 
   // Queries and keys are taken in blocks of this many rows.
   static constexpr int64_t kBlock = 64;
@@ -33,6 +37,11 @@ struct AttentionShape {
   // The first block of keys that some query of a block sees; the last one is the queries' own.
   int64_t first_key_block(int64_t batch, int64_t query_block) const {
     return first_key(batch, query_block * kBlock) / kBlock;
+  }
+  // Blocks among which queries choose; the last one may not be complete.
+  int64_t choice_blocks() const { return (T + choice_block - 1) / choice_block; }
+  int32_t* chosen_by(int64_t batch, int64_t head, int64_t position) const {
+    return chosen + ((batch * H + head) * T + position) * top_blocks;
   }
   // The contributions of a part's keys to the gradients of the queries: (group, blocks * kBlock, padded width).
   int64_t query_sums() const { return group() * blocks() * kBlock * padded_width(); }

@@ -7,6 +7,7 @@
 
 #include "gpt/core/format.h"
 #include "gpt/layout/freeze.h"
+#include "gpt/model/attention_form.h"
 #include "gpt/model/compile.h"
 #include "gpt/model/recompute.h"
 #include "gpt/optim/muon.h"
@@ -53,6 +54,7 @@ double StepEstimate::total() const {
 std::string expected_attention(const ModelConfig& model, const ExecutionConfig& execution, const DeviceInfo& card,
                                at::ScalarType type) {
   constexpr int64_t kMultiple = 8, kWidestFlash = 256;
+  require_attention_on(model, at::kCUDA);
   const bool is_grouped = model.kv_heads() < model.heads();
   const AttentionKernel asked = execution.attention;
   const bool is_flash = type != at::kFloat && card.compute_major >= 8 && model.head_dim() <= kWidestFlash &&

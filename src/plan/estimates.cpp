@@ -63,8 +63,8 @@ class ActivationBytes {
     if (level == GradientCheckpointing::block) return kept(GradientCheckpointing::none) - residual();
     return level == GradientCheckpointing::selective ? norm() + branch_dropouts() + mlp() : 0;
   }
-  // LibTorch's flash attention on a CPU keeps a windowed layer's mask, whatever the number of sequences.
-  double window_mask() const {
+  // LibTorch's flash attention on a CPU keeps a layer's masks: one for a window, and one for each head and sequence where queries choose.
+  double mask() const {
     const auto T = static_cast<double>(model_.block_size);
     return form_.own_operators || form_.cuda || !form_.fused_attention ? 0 : s_ * T * T;
   }
@@ -146,8 +146,12 @@ class ActivationBytes {
   double matrix() const { return static_cast<double>(model_.heads() * model_.block_size); }
 
   double attention() const {
-    return ops::attention_kept_bytes(kept_, {model_.heads(), model_.kv_heads(), {model_.dropout}}, model_.head_dim(),
-                                     model_.block_size, form_.fused_attention, model_.position == Position::rope);
+    const ops::AttentionSpec spec{.heads = model_.heads(),
+                                  .kv_heads = model_.kv_heads(),
+                                  .dropout = {model_.dropout},
+                                  .blocks = {model_.attention_block, model_.top_blocks()}};
+    return ops::attention_kept_bytes(kept_, spec, model_.head_dim(), model_.block_size, form_.fused_attention,
+                                     model_.position == Position::rope);
   }
 
   // The gradient of the output and that of the packed product, which ATen puts together from three.
@@ -358,12 +362,16 @@ MemoryUse estimate_part(const ModelConfig& whole, const TrainingConfig& training
       tokens * (kept.in_flight * (kept.on_device() * bytes.kept(level) + (is_at_end ? bytes.outside_blocks() : 0)) +
                 travelling_activations(part, kept) * bytes.residual());
   estimate.host += tokens * kept.swapped * bytes.kept(level);
-  int64_t masks = 0;
-  for (int64_t layer = std::max<int64_t>(0, first_trained_layer(rows)); layer < model.n_layer; ++layer)
-    masks += model.window(layer) > 0 ? 1 : 0;
+  int64_t masks = 0, most_of_layer = 0;
+  for (int64_t layer = std::max<int64_t>(0, first_trained_layer(rows)); layer < model.n_layer; ++layer) {
+    const int64_t of_layer = model.top_blocks() > 0    ? training.batch_size * model.heads()
+                             : model.window(layer) > 0 ? 1
+                                                       : 0;
+    masks += of_layer;
+    most_of_layer = std::max(most_of_layer, of_layer);
+  }
   estimate.activations +=
-      static_cast<double>(level == GradientCheckpointing::block ? std::min<int64_t>(1, masks) : masks) *
-      bytes.window_mask();
+      static_cast<double>(level == GradientCheckpointing::block ? most_of_layer : masks) * bytes.mask();
   const double one_block = bytes.backward(level) + bytes.recomputed(level);
   // In 16 bits a weight's gradient may be a tensor of its own until it is added to one of float32, and a product one of float32 at
   // first.

@@ -119,10 +119,10 @@ OperatorWork::Passes OperatorWork::product(int64_t in, int64_t out) const {
           {2 * flops, (y + weight + x) * product_ + (x + y) * product_ + weight * gradient_}};
 }
 
-// Two products of T x T by D, half of which is masked, or more by a window; five in the backward pass. Scores are not stored.
-OperatorWork::Passes OperatorWork::attention(int64_t window) const {
-  const double flops =
-      2 * attention_ * static_cast<double>(model_.block_size) * visible_share(model_.block_size, window);
+// Two products of T x T by D, half of which is masked, and of which a share is computed; five in the backward pass. Scores are not stored,
+// and those of whole blocks, by which queries choose, are less than a hundredth of all.
+OperatorWork::Passes OperatorWork::attention(double share) const {
+  const double flops = 2 * attention_ * static_cast<double>(model_.block_size) * share;
   return {{flops, (packed_ + attention_) * product_}, {2.5 * flops, 2 * (packed_ + attention_) * product_}};
 }
 
@@ -162,7 +162,7 @@ void add_forward(std::vector<PartWork>& parts, const ModelConfig& model, const O
     if (times_multiplied(row, GradientCheckpointing::none) > 0)
       products = products + of.product(row.shape[1], row.shape[0]).forward;
   for (int64_t layer = 0; layer < model.n_layer; ++layer)
-    attention = attention + of.attention(model.window(layer)).forward;
+    attention = attention + of.attention(model.visible_share(layer)).forward;
   const Work norms = of.norm(/*has_branch=*/false).forward + 2 * layers * of.norm(/*has_branch=*/true).forward;
   const std::map<std::string_view, Work> forward{{part::kEmbedding, of.embedding().forward},
                                                  {part::kNorm, norms},
@@ -193,7 +193,7 @@ std::vector<PartWork> work_of_step(const ModelConfig& model, const TrainingConfi
   };
   Work attention;
   for (int64_t layer = 0; layer < model.n_layer; ++layer) {
-    const OperatorWork::Passes passes = of.attention(model.window(layer));
+    const OperatorWork::Passes passes = of.attention(model.visible_share(layer));
     attention = attention + (layer < first ? passes.forward : repeated(passes, level >= block));
   }
   // Two for each block, of which the very first has nothing to add, and the last one.

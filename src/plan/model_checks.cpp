@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "gpt/checkpoint/checkpoint.h"
@@ -43,6 +44,22 @@ std::string memory_fix(const ModelConfig& model, const TrainingConfig& training,
                  : "not even one sequence fits: lower model.n_layer, model.n_embd or model.block_size";
 }
 
+// Why keys of attention: blocks change nothing; empty where they do, or where none is set.
+std::string idle_blocks(const ModelConfig& model) {
+  const ModelConfig unset;
+  if (model.attention == AttentionForm::blocks && model.top_blocks() == 0) {
+    return fmt::format("model.attention: blocks changes nothing: no query has more than {} of {} before its own",
+                       plural((model.block_size - 1) / model.attention_block, "complete block"),
+                       plural(model.attention_block, "position"));
+  }
+  if (model.attention == AttentionForm::blocks) return "";
+  for (const auto& [key, value, otherwise] :
+       {std::tuple{"attention_block", model.attention_block, unset.attention_block},
+        std::tuple{"attention_top_blocks", model.attention_top_blocks, unset.attention_top_blocks}})
+    if (value != otherwise) return fmt::format("model.{} {} changes nothing: model.attention is full", key, value);
+  return "";
+}
+
 }  // namespace
 
 Check check_parameters(const ModelConfig& model) {
@@ -68,14 +85,19 @@ Check check_vocabulary(const ModelConfig& model, bool cuda) {
   return passed("vocabulary", detail);
 }
 
-std::string describe_windows(const ModelConfig& model) {
+std::string describe_sparse_attention(const ModelConfig& model) {
+  if (model.top_blocks() > 0) {
+    return fmt::format("attention to {} that each query chooses and its own, of {} each",
+                       plural(model.top_blocks(), "block"), plural(model.attention_block, "position"));
+  }
   const int64_t layers = model.windowed_layers();
   if (layers == 0) return "";
   return fmt::format("a window of {} in {} of {}", plural(model.attention_window, "position"), layers,
                      plural(model.n_layer, "layer"));
 }
 
-std::string idle_window(const ModelConfig& model) {
+std::string idle_attention(const ModelConfig& model) {
+  if (std::string idle = idle_blocks(model); !idle.empty()) return idle;
   if (model.attention_window == 0 || model.windowed_layers() > 0) return "";
   const std::string why =
       model.attention_window >= model.block_size
@@ -87,16 +109,22 @@ std::string idle_window(const ModelConfig& model) {
 
 Check check_attention(const ModelConfig& model, bool cuda, const std::string& path) {
   const bool fused = !path.starts_with("math");
-  if (const std::string idle = idle_window(model); !idle.empty())
-    return warned("attention", idle, "set model.attention_window: 0, or a smaller one and model.window_pattern: SSSL");
+  if (const std::string idle = idle_attention(model); !idle.empty()) {
+    const bool is_of_blocks = model.attention == AttentionForm::blocks || model.attention_window == 0;
+    return warned(
+        "attention", idle,
+        is_of_blocks
+            ? "leave model.attention, attention_block and attention_top_blocks out, or set them to fewer or smaller blocks"
+            : "set model.attention_window: 0, or a smaller one and model.window_pattern: SSSL");
+  }
   if (cuda && model.head_dim() % kHeadMultiple != 0) {
     return warned("attention",
                   fmt::format("{}: the head size {} is not a multiple of {}, as flash attention wants", path,
                               model.head_dim(), kHeadMultiple),
                   "choose model.n_embd / model.n_head as 64 or 128");
   }
-  const std::string windows = describe_windows(model);
-  if (fused) return passed("attention", path + " kernel" + (windows.empty() ? "" : ", " + windows));
+  const std::string sparse = describe_sparse_attention(model);
+  if (fused) return passed("attention", path + " kernel" + (sparse.empty() ? "" : ", " + sparse));
   return warned("attention", path, "set training.dtype: auto");
 }
 

@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -58,8 +60,14 @@ std::optional<ModelOfFile> read_model_unless_done(const std::string& path, const
 
 // What may differ from the model of a checkpoint, because it changes neither weights nor shapes.
 bool may_differ(const std::string& key) {
-  return key == "model.preset" || key == "model.dropout" || key == "model.attention_window" ||
-         key == "model.window_pattern";
+  static const std::set<std::string> kKeys{"model.preset",
+                                           "model.dropout",
+                                           "model.attention",
+                                           "model.attention_block",
+                                           "model.attention_top_blocks",
+                                           "model.attention_window",
+                                           "model.window_pattern"};
+  return kKeys.contains(key);
 }
 
 // "model.n_layer 3 (the checkpoint has 2)" for each row of the model that was written out, by itself or by a preset, and differs.
@@ -153,8 +161,19 @@ double take_model(Config& config, const config::Origins& origins) {
   const ModelConfig written = std::exchange(config.model, initial->model);
   config.model.preset = written.preset;
   config.model.dropout = written.dropout;
+  if (origins.count("model.attention")) config.model.attention = written.attention;
+  if (origins.count("model.attention_block")) config.model.attention_block = written.attention_block;
+  if (origins.count("model.attention_top_blocks")) config.model.attention_top_blocks = written.attention_top_blocks;
   if (origins.count("model.attention_window")) config.model.attention_window = written.attention_window;
   if (origins.count("model.window_pattern")) config.model.window_pattern = written.window_pattern;
+  if (config.model.attention == AttentionForm::blocks && config.model.attention_window > 0) {
+    throw Error(
+        ExitCode::config,
+        fmt::format(
+            "training.init_from: with the model of {}, attention is blocks and attention_window is {}, and there is no "
+            "model with both; set model.attention: full, or model.attention_window: 0",
+            path, config.model.attention_window));
+  }
   if (!asks_for_other_tokenizer(config, origins, initial->tokenizer)) return initial->characters_per_token;
   config.model.vocab_size.reset();
   return config.data.tokenizer == "char" || config.data.tokenizer == "byte" ? 1 : kCharactersOfBpe;

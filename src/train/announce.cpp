@@ -154,12 +154,12 @@ void announce_run(const run::Run& run) {
   const run::Plan& plan = run.plan();
   const ModelConfig& m = config.model;
   const std::string padded = m.padded_vocab() > *m.vocab_size ? fmt::format(" (padded to {})", m.padded_vocab()) : "";
-  const std::string windows = plan::describe_windows(m);
+  const std::string sparse = plan::describe_sparse_attention(m);
   log::info(fmt::format("Model: {} parameters, {}, {}, width {}, block {}, vocabulary {}{}{}",
                         format_count(static_cast<double>(parameter_count(run.config().model))),
                         plural(m.n_layer, "layer"), plural(m.heads(), "head"), m.n_embd, m.block_size, *m.vocab_size,
-                        padded, windows.empty() ? "" : ", " + windows));
-  if (const std::string idle = plan::idle_window(m); !idle.empty()) log::warn(idle);
+                        padded, sparse.empty() ? "" : ", " + sparse));
+  if (const std::string idle = plan::idle_attention(m); !idle.empty()) log::warn(idle);
   if (const std::string misfit = exchange::misfits(m); !misfit.empty())
     log::info(
         fmt::format("gpt-export will not write this model, because transformers and llama.cpp have no such form: {}",

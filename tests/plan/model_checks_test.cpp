@@ -45,14 +45,32 @@ TEST(CheckAttention, NamesWindowsAndThoseThatChangeNothing) {
   EXPECT_EQ(check.detail, "flash kernel, a window of 256 positions in 9 of 12 layers");
   model.attention_window = 1024;
   EXPECT_EQ(check_attention(model, false, "flash").status, Status::warn);
-  EXPECT_EQ(idle_window(model), "model.attention_window 1024 changes nothing: the sequences have only 1,024 tokens");
+  EXPECT_EQ(idle_attention(model), "model.attention_window 1024 changes nothing: the sequences have only 1,024 tokens");
   model.attention_window = 256, model.window_pattern = "LLL";
   EXPECT_EQ(
-      idle_window(model),
+      idle_attention(model),
       "model.attention_window 256 changes nothing: window_pattern LLL leaves none of 12 layers windowed, because the last "
       "one is always full");
   model.attention_window = 0;
-  EXPECT_EQ(idle_window(model), "");
+  EXPECT_EQ(idle_attention(model), "");
+}
+
+TEST(CheckAttention, NamesBlocksAndThoseThatChangeNothing) {
+  ModelConfig model = gpt2_small();
+  model.attention = AttentionForm::blocks;
+  const Check check = check_attention(model, false, "flash");
+  EXPECT_EQ(check.status, Status::pass);
+  EXPECT_EQ(check.detail,
+            "flash kernel, attention to 4 blocks that each query chooses and its own, of 64 positions each");
+  model.attention_top_blocks = 15;
+  EXPECT_EQ(check_attention(model, false, "flash").status, Status::warn);
+  EXPECT_EQ(
+      idle_attention(model),
+      "model.attention: blocks changes nothing: no query has more than 15 complete blocks of 64 positions before its own");
+  model.attention = AttentionForm::full;
+  EXPECT_EQ(idle_attention(model), "model.attention_top_blocks 15 changes nothing: model.attention is full");
+  model.attention_top_blocks = 4, model.attention_block = 128;
+  EXPECT_EQ(idle_attention(model), "model.attention_block 128 changes nothing: model.attention is full");
 }
 
 TEST(CheckMemory, NamesTheMicroBatchThatFits) {

@@ -11,10 +11,13 @@ namespace gpt {
 enum class Norm { layernorm, rmsnorm };
 enum class Mlp { swiglu, geglu, gelu };  // gelu is the tanh form
 enum class Position { learned, rope };
+enum class AttentionForm { full, blocks };
 enum class Preset { automatic, none, gpt2_small, gpt2_medium, gpt2_large, gpt2_xl, char_small };
 
 // Of the scores of causal attention over so many positions, the share that a window of a layer leaves; 0: all.
 double visible_share(int64_t positions, int64_t window);
+// The same where a query sees its own block of so many positions and the `top` earlier ones that it chooses; 0: all.
+double chosen_share(int64_t positions, int64_t block, int64_t top);
 
 struct ModelConfig {
   // Sizes (and for gpt2_*: GPT-2's exact form) as defaults; keys written out take precedence. automatic: see automatic.h.
@@ -32,6 +35,10 @@ struct ModelConfig {
   Mlp mlp = Mlp::swiglu;
   Position position = Position::rope;
   double rope_theta = 10000.0;
+  // blocks: a query sees its own block of attention_block positions and the attention_top_blocks earlier ones that it chooses.
+  AttentionForm attention = AttentionForm::full;
+  int64_t attention_block = 64;
+  int64_t attention_top_blocks = 4;
   // Positions that a query of a windowed layer sees, its own among them; 0: there are no windows.
   int64_t attention_window = 0;
   std::string window_pattern = "SSSL";  // repeated over the layers: S windowed, L full; the last layer is always full
@@ -48,8 +55,10 @@ struct ModelConfig {
   // Positions that a query of this layer sees; 0: all up to its own, as in a model whose sequences are no longer than the window.
   int64_t window(int64_t layer) const;
   int64_t windowed_layers() const;
-  // Of the scores of full causal attention over a whole sequence, the share that the window of this layer leaves.
-  double visible_share(int64_t layer) const { return gpt::visible_share(block_size, window(layer)); }
+  // Blocks that a query chooses; 0: it sees all, as in a model whose sequences have no more of them.
+  int64_t top_blocks() const;
+  // Of the scores of full causal attention over a whole sequence, the share that this layer computes.
+  double visible_share(int64_t layer) const;
   int64_t padded_vocab() const;  // vocab_size (which must be set) rounded up to vocab_multiple
 };
 

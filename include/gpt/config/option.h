@@ -83,7 +83,7 @@ struct Option {
   bool is_path = false;                     // for a text: a leading ~ is the home folder
   std::string otherwise = {};               // for a Choice: what to do when none of its names is meant
   std::string if_true = {}, if_false = {};  // for a Choice that was true or false once, or is elsewhere
-  bool is_shadowed = false;                 // an option of the program has this name: the flag needs the section
+  bool is_shadowed = false;                 // another option has this name as its flag, which here needs the section
   std::string flag() const { return is_shadowed ? key() : name; }
   std::string key() const { return section.empty() ? name : section + "." + name; }
 };

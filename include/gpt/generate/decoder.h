@@ -56,7 +56,6 @@ class Decoder {
   void crop(int64_t slot);
   int64_t missing(int64_t slot) const { return std::ssize(texts_[slot]->tokens) - cache_.lengths[slot]; }
   void share();
-  void copy_cache(int64_t from, int64_t to, int64_t begin, int64_t end);
   std::optional<int64_t> free_slot() const;
   std::vector<NextTokens> choose() const;
 

@@ -104,7 +104,8 @@ class GPT {
   void set_gradient_checkpointing(GradientCheckpointing level) { gradient_checkpointing_ = level; }
   // Of sequences that hold several documents, each of which begins with this token: in all but forward_cached(), whose texts are one
   // document each, no position sees what is before its own document. Positions go on across documents. Nothing: there is one document.
-  void set_document_separator(std::optional<int64_t> token) { document_separator_ = token; }
+  // Throws gpt::Error(config) for a model whose queries choose blocks.
+  void set_document_separator(std::optional<int64_t> token);
   // Null, unless the weights of blocks are there only while they compute.
   const std::shared_ptr<LayerWeights>& layer_weights() const { return layer_weights_; }
   void set_layer_weights(std::shared_ptr<LayerWeights> weights) { layer_weights_ = std::move(weights); }

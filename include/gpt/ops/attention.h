@@ -21,13 +21,15 @@ namespace gpt::ops {
 //
 //   rotary: tables (T, 1, D/2) by which queries and keys are rotated first; undefined: they are not.
 //   spec.window, spec.document_starts: blocks of 64 x 64 scores that they hide are not computed on a CPU; elsewhere see aten_attention().
+//   spec.blocks: blocks that a query does not choose cost nothing.
 //   spec.dropout: of the weights; elsewhere than on a CPU by ATen's kernels. (first sample + B) H must not exceed 2^32.
 //
 // Differentiable once in qkv. The gradient is packed like qkv. On a CPU sums are float32, nothing of size T x T is kept, and
 // the results are the same for every number of threads. Throws c10::Error for shapes or types that do not fit.
 at::Tensor attention(at::Tensor qkv, const AttentionSpec& spec, const RotaryTables& rotary = {});
 
-// Of heads D wide and sequences of T tokens: queries, keys and values, the output, and a number for each head and token. Where it is not
+// Of heads D wide and sequences of T tokens: queries, keys and values, the output, and a number for each head and token; and the
+// blocks that it chose. Where it is not
 // fused, LibTorch's kernel works in float32 and keeps scaled queries and keys, the values and a weight for each position, with dropout
 // also its mask and the weights that are left.
 inline double attention_kept_bytes(const KeptForm& form, const AttentionSpec& spec, int64_t D, int64_t T, bool is_fused,
@@ -40,7 +42,8 @@ inline double attention_kept_bytes(const KeptForm& form, const AttentionSpec& sp
   }
   // Our own kernels rotate while they read, or in place.
   const double rotated = is_rotated && !form.own ? form.value_size * (queries + keys) : 0;
-  return form.value_size * (queries + 2 * keys) + rotated + output + kFloatBytes * H;
+  const double chosen = static_cast<double>(form.own ? sizeof(int32_t) * static_cast<size_t>(spec.blocks.top) : 0);
+  return form.value_size * (queries + 2 * keys) + rotated + output + (kFloatBytes + chosen) * H;
 }
 
 }  // namespace gpt::ops

@@ -28,4 +28,11 @@ struct CachedTokens {
 void cached_attention(const Heads& heads, const at::Tensor& keys, const at::Tensor& values,
                       std::span<const CachedTokens> texts, const at::Tensor& y, int64_t window = 0);
 
+// The same where a query chooses the blocks that it sees, as BlockChoice says; blocks.top is not 0, and texts may have any number of tokens.
+// means (slots, KV, capacity / blocks.size, D) float32, contiguous, are those of the blocks of keys that a slot has completely. They are
+// extended by those that the new tokens complete.
+void cached_chosen_attention(const Heads& heads, const at::Tensor& keys, const at::Tensor& values,
+                             const at::Tensor& means, std::span<const CachedTokens> texts, const at::Tensor& y,
+                             const BlockChoice& blocks);
+
 }  // namespace gpt::ops

@@ -11,6 +11,17 @@
 
 namespace gpt::ops {
 
+// Which keys a query sees where it chooses (Lu et al. (2025), "MoBA: Mixture of Block Attention for Long-Context LLMs"). Positions are
+// divided into blocks. A query sees its own block up to itself, and of the earlier ones the `top` whose means of the keys, rotated and in
+// the type of the tensors, have the largest products with it; among equal ones, the nearer. The choice has no gradient.
+struct BlockChoice {
+  int64_t size = 64;  // positions of a block, a multiple of 64
+  int64_t top = 0;    // 0: a query sees everything before it
+
+  bool operator==(const BlockChoice&) const = default;
+};
+inline constexpr int64_t kMostTopBlocks = 256;
+
 // What attention computes. The width of a head follows from the tensor.
 struct AttentionSpec {
   int64_t heads, kv_heads;   // query head h uses key/value head h / (heads / kv_heads)
@@ -20,6 +31,7 @@ struct AttentionSpec {
   // (B, T) int32, contiguous: the position where the document of each one begins, as ops::document_starts() has it. Nothing before that
   // is seen. Undefined: a sequence is one document.
   at::Tensor document_starts = {};
+  BlockChoice blocks = {};  // without windows and documents, and on a CPU
 };
 
 struct Heads {

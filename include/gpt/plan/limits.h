@@ -55,7 +55,7 @@ class OperatorWork {
   Passes embedding() const;
   Passes norm(bool has_branch) const;  // `has_branch`: something is added to the residual stream first
   Passes product(int64_t in, int64_t out) const;
-  Passes attention(int64_t window = 0) const;
+  Passes attention(double share = 1) const;  // of the scores of full causal attention
   Passes activation() const;
   Passes head() const;  // with the loss; logits are not stored
 

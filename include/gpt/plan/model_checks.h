@@ -24,10 +24,10 @@ constexpr const char* kShorterRun =
 Check check_parameters(const ModelConfig& model);
 Check check_vocabulary(const ModelConfig& model, bool cuda);
 
-// "a window of 256 positions in 9 of 12 layers"; empty without windows. And why attention_window changes nothing; empty where it is 0 or
-// does something.
-std::string describe_windows(const ModelConfig& model);
-std::string idle_window(const ModelConfig& model);
+// "a window of 256 positions in 9 of 12 layers", or of the blocks that queries choose; empty where every token sees all before it. And why
+// a key of either changes nothing; empty where none is set in vain.
+std::string describe_sparse_attention(const ModelConfig& model);
+std::string idle_attention(const ModelConfig& model);
 
 // `path`: the kernel that LibTorch chooses, as attention_path() names it.
 Check check_attention(const ModelConfig& model, bool cuda, const std::string& path);

@@ -13,15 +13,17 @@ namespace gpt::ops::cpu {
 
 GPT_CPU_KERNEL(AttentionKernels<float>, attention_float32)
 GPT_BFLOAT16_KERNEL(AttentionKernels<c10::BFloat16>, attention_bfloat16)
+GPT_CPU_KERNEL(AttentionKernels<float>, chosen_attention_float32)
+GPT_BFLOAT16_KERNEL(AttentionKernels<c10::BFloat16>, chosen_attention_bfloat16)
 
 namespace {
 
 template <class T>
-const AttentionKernels<T>& kernels() {
+const AttentionKernels<T>& kernels(const AttentionShape& shape) {
   if constexpr (std::is_same_v<T, float>) {
-    return best_attention_float32();
+    return shape.top_blocks > 0 ? best_chosen_attention_float32() : best_attention_float32();
   } else {
-    return best_attention_bfloat16();
+    return shape.top_blocks > 0 ? best_chosen_attention_bfloat16() : best_attention_bfloat16();
   }
 }
 
@@ -50,7 +52,7 @@ void for_each_task(const AttentionShape& shape, int64_t parts, int64_t scratch_f
 
 template <class T>
 void forward(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& output, const at::Tensor& log_sum) {
-  const AttentionKernels<T>& kernel = kernels<T>();
+  const AttentionKernels<T>& kernel = kernels<T>(shape);
   const T* from = qkv.const_data_ptr<T>();
   T* to = output.data_ptr<T>();
   auto* log_sums = log_sum.data_ptr<float>();
@@ -65,7 +67,7 @@ void forward(const AttentionShape& shape, const at::Tensor& qkv, const at::Tenso
 template <class T>
 void backward(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& output, const at::Tensor& log_sum,
               const at::Tensor& output_gradient, const at::Tensor& gradient) {
-  const AttentionKernels<T>& kernel = kernels<T>();
+  const AttentionKernels<T>& kernel = kernels<T>(shape);
   const T *from = qkv.const_data_ptr<T>(), *result = output.const_data_ptr<T>(),
           *upstream = output_gradient.const_data_ptr<T>();
   const auto* log_sums = log_sum.const_data_ptr<float>();

@@ -1,5 +1,6 @@
-// The CPU's attention in vector instructions, for one batch entry and one key/value head at a time. attention_kernel.cpp is
-// compiled for several kinds of processor (cmake/CpuKernels.cmake); attention_cpu.cpp allocates and distributes the work.
+// The CPU's attention in vector instructions, for one batch entry and one key/value head at a time. attention_kernel.cpp and
+// chosen_attention_kernel.cpp, for blocks that each query chooses, are compiled for several kinds of processor (cmake/CpuKernels.cmake);
+// attention.cpp allocates and distributes the work.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,8 @@ struct AttentionKernels {
   int64_t (*forward_scratch)(const AttentionShape&);
   int64_t (*backward_scratch)(const AttentionShape&);
 
-  // qkv (B, T, H + 2 KV, D) -> output (B, T, H, D), log_sum (B, H, T): base 2 logarithms of the sums of exponentials.
+  // qkv (B, T, H + 2 KV, D) -> output (B, T, H, D), log_sum (B, H, T): base 2 logarithms of the sums of exponentials;
+  // and shape.chosen, where queries choose, which the other passes read.
   void (*forward)(const AttentionShape&, const AttentionTask&, const T* qkv, T* output, float* log_sum, float* scratch);
 
   // Writes the part's keys and values into `gradient`, which has the form of qkv, and what the part's keys contribute to the

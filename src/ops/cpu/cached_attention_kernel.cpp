@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "block_choice.h"
 #include "gpt/simd/float_pair.h"
 #include "gpt/simd/row_steps.h"
 
@@ -103,12 +104,42 @@ void finish(const float* sums, int64_t parts, int64_t D, T* y) {
   });
 }
 
+template <class T>
+void average(const T* keys, int64_t positions, int64_t D, float* mean) {
+  std::fill_n(mean, D, 0.0f);
+  add_stored<T>(keys, D, positions, D, mean);
+  divide(mean, positions, D);
+}
+
+int64_t choice_width(int64_t D) { return round_up(D, kColumns); }
+
+int64_t choice_floats(int64_t blocks, int64_t top, int64_t D) {
+  Arena arena(nullptr);
+  (void)ChoiceScratch(blocks, top, choice_width(D), arena);
+  return arena.used();
+}
+
+template <class T>
+void choose(const ChoosingQueries<T>& of, float* memory, int32_t* chosen) {
+  if (of.blocks <= of.top) return ChoiceScratch::choose_all(of.blocks, of.count, of.top, chosen);
+  Arena arena(memory);
+  const ChoiceScratch scratch(of.blocks, of.top, choice_width(of.D), arena);
+  std::fill_n(scratch.queries.data, round_up(of.count, kColumns) * scratch.queries.stride, 0.0f);
+  for (int64_t i = 0; i < of.count; ++i)
+    for (int64_t d = 0; d < of.D; ++d) scratch.queries.row(i)[d] = static_cast<float>(of.queries[i][d]);
+  // The product only reads them.
+  scratch.weigh(Matrix{const_cast<float*>(of.means), of.D}, of.blocks, of.count, of.D);
+  scratch.choose(of.blocks, of.count, of.top, chosen);
+}
+
 }  // namespace
 
 extern const CachedAttentionKernel<float> cached_attention_float32;
 extern const CachedAttentionKernel<BFloat16> cached_attention_bfloat16;
-const CachedAttentionKernel<float> cached_attention_float32 = {attend<float>, finish<float>};
-const CachedAttentionKernel<BFloat16> cached_attention_bfloat16 = {attend<BFloat16>, finish<BFloat16>};
+const CachedAttentionKernel<float> cached_attention_float32 = {attend<float>, finish<float>, average<float>,
+                                                               choose<float>, choice_floats};
+const CachedAttentionKernel<BFloat16> cached_attention_bfloat16 = {attend<BFloat16>, finish<BFloat16>,
+                                                                   average<BFloat16>, choose<BFloat16>, choice_floats};
 
 }  // namespace CPU_CAPABILITY
 }  // namespace gpt::ops::cpu

@@ -25,11 +25,27 @@ struct CachedPart {
 // Sums of a part: the largest score, in powers of 2, the sum of all weights relative to it, and D weighted sums of the values.
 constexpr int64_t cached_sums(int64_t D) { return 2 + D; }
 
+// Queries of one head of keys and values, up to kMostChoosing, that choose among the same blocks.
+inline constexpr int64_t kMostChoosing = 64;
+template <class T>
+struct ChoosingQueries {
+  const T* const* queries;  // a pointer to each
+  int64_t count, D;
+  const float* means;  // (blocks, D)
+  int64_t blocks, top;
+};
+
 template <class T>
 struct CachedAttentionKernel {
   void (*attend)(const CachedPart<T>& part);
   // Adds up the sums of a query's parts, which lie one behind the other, and writes the weighted mean (D).
   void (*finish)(const float* sums, int64_t parts, int64_t D, T* y);
+  // The mean (D) of the keys (positions, D) of a block.
+  void (*average)(const T* keys, int64_t positions, int64_t D, float* mean);
+  // Writes the blocks that each query chooses, (count, top), and -1 where there are fewer. scratch: choice_floats(blocks, top, D), aligned
+  // to 64 bytes.
+  void (*choose)(const ChoosingQueries<T>& queries, float* scratch, int32_t* chosen);
+  int64_t (*choice_floats)(int64_t blocks, int64_t top, int64_t D);
 };
 
 }  // namespace gpt::ops::cpu

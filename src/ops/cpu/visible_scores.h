@@ -46,6 +46,16 @@ struct Causal {
         width(shape.padded_width()),
         first_positions(first_keys.positions) {}
 
+  // Of queries, whatever their positions, that see all of a block of keys. first_keys: those of a block without windows and documents.
+  Causal(const AttentionShape& shape, const FirstKeys& first_keys, int64_t queries)
+      : diagonal(false),
+        key_position(0),
+        distance(0),
+        keys(AttentionShape::kBlock),
+        queries(queries),
+        width(shape.padded_width()),
+        first_positions(first_keys.positions) {}
+
   // Scores, from vectors of D.
   auto scores(int64_t D) const {
     return [this, D](int64_t first, int64_t last) {
