@@ -67,6 +67,16 @@ TEST_P(OperatorSpeedsTest, AWindowIsMeasuredBesideFullAttention) {
   EXPECT_TRUE(flops.contains("attention, window 4, with backward"));
 }
 
+TEST_P(OperatorSpeedsTest, BlocksAreMeasuredBesideFullAttention) {
+  if (device().is_cuda()) GTEST_SKIP() << "a CPU alone computes them";
+  Config config = small_run(Mlp::gelu);
+  config.model.block_size = 256, config.model.attention = AttentionForm::blocks, config.model.attention_top_blocks = 1;
+  std::map<std::string, double> flops;
+  for (const OperatorSpeed& row : measured(config, at::kFloat).rows) flops[row.name] = row.work.flops;
+  EXPECT_DOUBLE_EQ(flops.at("attention, 1 block of 64"), flops.at("attention") * chosen_share(256, 64, 1));
+  EXPECT_TRUE(flops.contains("attention, 1 block of 64, with backward"));
+}
+
 // The work for 32 tokens is counted by hand.
 TEST_P(OperatorSpeedsTest, WorkIsWhatTheOperatorsDo) {
   using WorkOf = std::map<std::string, plan::Work>;

@@ -90,6 +90,34 @@ TEST(ModelConfig, TheShareOfAWindowIsThatOfItsScores) {
   }
 }
 
+TEST(ModelConfig, TheShareOfBlocksIsThatOfTheirScores) {
+  for (const int64_t T : {1, 5, 6, 24, 29, 100}) {
+    for (const int64_t block : {1, 6, 64}) {
+      for (const int64_t top : {1, 3, 50}) {
+        int64_t seen = 0;
+        for (int64_t query = 0; query < T; ++query) seen += query % block + 1 + block * std::min(top, query / block);
+        EXPECT_DOUBLE_EQ(chosen_share(T, block, top), static_cast<double>(2 * seen) / static_cast<double>(T * (T + 1)))
+            << T << " positions, " << top << " blocks of " << block;
+      }
+    }
+    EXPECT_EQ(chosen_share(T, 64, 0), 1);
+  }
+}
+
+TEST(ModelConfig, QueriesChooseWhereThereAreMoreBlocks) {
+  ModelConfig c;
+  c.block_size = 1024;
+  EXPECT_EQ(c.top_blocks(), 0);
+  EXPECT_EQ(c.visible_share(0), 1);
+  c.attention = AttentionForm::blocks;
+  EXPECT_EQ(c.top_blocks(), 4);
+  EXPECT_EQ(c.visible_share(0), chosen_share(1024, 64, 4));
+  c.attention_top_blocks = 15;
+  EXPECT_EQ(c.top_blocks(), 0) << "the last query has 15 whole blocks before its own";
+  c.block_size = 1025;
+  EXPECT_EQ(c.top_blocks(), 15);
+}
+
 TEST(ModelConfig, VocabularyIsPadded) {
   ModelConfig c;
   c.vocab_size = 50257;

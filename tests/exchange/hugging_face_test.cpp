@@ -142,6 +142,16 @@ TEST(HuggingFace, AModelWithWindowsIsRefused) {
   }
 }
 
+TEST(HuggingFace, AModelThatChoosesBlocksIsRefused) {
+  for (ModelConfig model : {tiny_llama(), tiny_gpt2()}) {
+    model.block_size = 512, model.attention = AttentionForm::blocks;
+    EXPECT_ERROR(family_of(model, "a/ckpt.pt", "llama.cpp"), ExitCode::checkpoint,
+                 "a/ckpt.pt: llama.cpp has no model of this form: model.attention blocks (");
+    model.attention_top_blocks = 8;  // there are no more
+    EXPECT_EQ(misfits(model), "");
+  }
+}
+
 TEST(HuggingFace, TheConfigurationSaysWhatTransformersNeeds) {
   const auto expect_members = [](const nlohmann::ordered_json& written, const char* members) {
     const json file = json::parse(written.dump()), expected = json::parse(members);

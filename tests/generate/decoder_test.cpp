@@ -26,8 +26,9 @@ class DecoderTest : public DeviceTest {
     at::set_num_threads(1);  // on a busy machine threads meet more slowly than this model computes
   }
 
-  GPT model(int64_t block_size, Position position = Position::rope, int64_t window = 0) const {
+  GPT model(int64_t block_size, Position position = Position::rope, int64_t window = 0, int64_t top_blocks = 0) const {
     ModelConfig config;
+    if (top_blocks > 0) config.attention = AttentionForm::blocks, config.attention_top_blocks = top_blocks;
     config.n_layer = window > 0 ? 4 : 2, config.n_head = 2, config.n_kv_head = 1, config.n_embd = 16;
     config.attention_window = window, config.window_pattern = "SLS";
     config.block_size = block_size, config.vocab_size = kVocab, config.position = position, config.dropout = 0;
@@ -138,6 +139,31 @@ TEST_P(DecoderTest, WindowedLayersSeeInACacheWhatTheySeeWithoutOne) {
     while (step().size() < 3) {}
     for (int i = 0; i < 5; ++i) EXPECT_EQ(step(), (std::vector<int64_t>{first, beside, alike}));
     EXPECT_GT(decoder.cropped(first), 0);
+  }
+}
+
+// The same where queries choose blocks, whose means a text that begins alike takes over.
+TEST_P(DecoderTest, QueriesChooseInACacheTheBlocksThatTheyChooseWithoutOne) {
+  if (device().is_cuda()) GTEST_SKIP() << "a CPU alone computes them";
+  const c10::InferenceMode inference;
+  constexpr int64_t kLong = 2 * Decoder::kChunk + 10;
+  for (const Position position : {Position::rope, Position::learned}) {
+    const GPT model = this->model(kLong + 2, position, /*window=*/0, /*top_blocks=*/2);
+    Decoder decoder(model, 3, at::kFloat);
+    const auto step = [&] {
+      const Decoder::Next next = decoder.step();
+      expect_right(model, decoder, next);
+      for (const int64_t slot : next.slots) decoder.append(slot, 7);
+      return next.slots;
+    };
+    const int64_t first = *decoder.add(some_tokens(kLong, 2));
+    EXPECT_EQ(step(), std::vector<int64_t>{first});
+    (void)*decoder.add(some_tokens(kLong - 3, 5));
+    (void)*decoder.add(some_tokens(kLong - 9, 2));
+    while (step().size() < 3) {}
+    for (int i = 0; i < 5; ++i) EXPECT_EQ(step().size(), 3);
+    EXPECT_GT(decoder.cropped(first), 0);
+    for (int i = 0; i < 70; ++i) (void)step();  // which completes a block
   }
 }
 

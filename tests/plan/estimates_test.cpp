@@ -105,6 +105,7 @@ struct Form {
   StateDtype state_dtype = StateDtype::float32;
   bool is_alone = false;  // weights and gradients of 16 bits only
   int64_t teacher_width = 0;
+  int64_t top_blocks = 0;
 };
 
 void PrintTo(const Form& form, std::ostream* out) { *out << form.name; }
@@ -121,6 +122,7 @@ TEST_P(MemoryOf, IsWhatAStepAllocates) {
   if (!form.is_llama) model.norm = Norm::layernorm, model.mlp = Mlp::gelu, model.position = Position::learned;
   model.dropout = form.dropout, model.vocab_size = form.vocab_size, model.tie_weights = form.tie_weights;
   model.attention_window = form.window;
+  if (form.top_blocks > 0) model.attention = AttentionForm::blocks, model.attention_top_blocks = form.top_blocks;
   TrainingConfig training;
   training.batch_size = form.batch_size, training.gradient_accumulation_steps = form.accumulation;
   training.execution.gradient_checkpointing = form.checkpointing, training.label_smoothing = form.label_smoothing;
@@ -288,6 +290,13 @@ INSTANTIATE_TEST_SUITE_P(
              .block_size = 1024,
              .window = 32,
              .compile = false},
+        Form{.name = "llama_blocks", .is_llama = true, .batch_size = 2, .block_size = 512, .top_blocks = 4},
+        Form{.name = "llama_blocks_uncompiled",
+             .is_llama = true,
+             .batch_size = 2,
+             .block_size = 512,
+             .compile = false,
+             .top_blocks = 4},
         Form{.name = "llama_bfloat16_uncompiled", .is_llama = true, .compute_type = kBf16, .compile = false},
         Form{.name = "llama_untied", .is_llama = true, .vocab_size = 8192, .batch_size = 2, .tie_weights = false}),
     [](const auto& info) { return info.param.name; });

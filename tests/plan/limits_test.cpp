@@ -70,6 +70,16 @@ TEST(WorkOfAStep, WindowsHideScores) {
   EXPECT_EQ(work.bytes, step_of(tiny(), {}, float32(), 32).at(part::kAttention).bytes);
 }
 
+TEST(WorkOfAStep, BlocksThatNobodyChoosesAreNotCounted) {
+  ModelConfig model = tiny();
+  model.block_size = 256;
+  const double full = step_of(model, {}, float32(), 256).at(part::kAttention).flops;
+  model.attention = AttentionForm::blocks, model.attention_top_blocks = 1;
+  // Four blocks with their own scores, and three of whose queries each chooses one.
+  const double seen = 4 * 64 * 65 / 2.0 + 3 * 64 * 64;
+  EXPECT_DOUBLE_EQ(step_of(model, {}, float32(), 256).at(part::kAttention).flops, full * seen / (256 * 257 / 2.0));
+}
+
 TEST(WorkOfAStep, IsThatOfTheRunsTypes) {
   TrainingConfig training;
   const auto wide = step_of(tiny(), training, float32(), 32), narrow = step_of(tiny(), training, end_to_end(), 32),

@@ -98,6 +98,15 @@ TEST_P(SmallerModel, SingleHeadsGoWhereEachHasItsOwnKeys) {
   expect_same(own, {{0, {0, 1, 2, 3, 4, 5}, {0, 2, 3}, {0, 2, 3}}, {2, {0, 1, 2, 3, 4, 5}, {0, 1, 3}, {0, 1, 3}}});
 }
 
+TEST_P(SmallerModel, QueriesKeepChoosingBlocks) {
+  ModelConfig model = config();
+  model.attention = AttentionForm::blocks, model.attention_block = 128, model.attention_top_blocks = 3;
+  const ModelConfig smaller = smaller_config(model, {{1, {0, 2, 4}, {1, 2}, {0, 1}}});
+  EXPECT_EQ(smaller.attention, AttentionForm::blocks);
+  EXPECT_EQ(smaller.attention_block, 128);
+  EXPECT_EQ(smaller.attention_top_blocks, 3);
+}
+
 TEST_P(SmallerModel, LayersKeepTheirWindows) {
   ModelConfig windowed = config();
   windowed.attention_window = 3, windowed.window_pattern = "LSL";

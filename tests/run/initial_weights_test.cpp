@@ -73,6 +73,20 @@ TEST_F(InitialWeightsTest, KeysThatContradictTheCheckpointAreNamed) {
             std::string::npos);
 }
 
+TEST_F(InitialWeightsTest, AModelMayLearnToChooseBlocks) {
+  config_.model.attention = AttentionForm::blocks;
+  config_.model.attention_top_blocks = 2;
+  take({{"model.attention", "--model.attention"}});
+  EXPECT_EQ(config_.model.attention, AttentionForm::blocks);
+  EXPECT_EQ(config_.model.attention_top_blocks, 4) << "it was not written out";
+  config_.model.attention_window = 3;
+  EXPECT_EQ(
+      refusal({{"model.attention", "--model.attention"}, {"model.attention_window", "--attention_window"}}),
+      "training.init_from: with the model of " + path_ +
+          ", attention is blocks and attention_window is 3, and there is no model with both; set model.attention: full, or "
+          "model.attention_window: 0");
+}
+
 TEST_F(InitialWeightsTest, WindowsAreTheCheckpointsUnlessTheRunSetsThem) {
   take();
   EXPECT_EQ(config_.model.attention_window, 0);
