@@ -64,6 +64,22 @@ Experiment blocks(const Config& wanted) {
                                                   : ""};
 }
 
+Experiment quantized(QuantizedProducts products, const Config& wanted) {
+  const bool is_all = products == QuantizedProducts::all;
+  return {.name = is_all ? "int8 products" : "int8 forward pass",
+          .settings = fmt::format("quantized_forward: int8{}", is_all ? ", quantized_products: all" : ""),
+          .apply =
+              [products](Config& config, int64_t) {
+                QuantizedConfig& quantized = config.training.quantized;
+                quantized.type = QuantizedForward::int8, quantized.products = products;
+              },
+          .obstacle = wanted.training.quantized.is_on()        ? "the configuration has it"
+                      : !wanted.training.execution.use_compile ? "it needs use_compile"
+                      : 2 * wanted.training.quantized.skip >= wanted.model.n_layer
+                          ? "quantized_forward_skip leaves none of the blocks"
+                          : ""};
+}
+
 }  // namespace
 
 std::vector<Experiment> experiments(const Config& wanted) {
@@ -82,6 +98,8 @@ std::vector<Experiment> experiments(const Config& wanted) {
       {.name = "8-bit moments",
        .settings = "use_8bit: true",
        .apply = [](Config& config, int64_t) { config.training.optimizer.state_dtype = StateDtype::int8; }},
+      quantized(QuantizedProducts::forward, wanted),
+      quantized(QuantizedProducts::all, wanted),
       {.name = "no gradient clipping",
        .settings = "gradient_clip: 0",
        .apply = [](Config& config, int64_t) { config.training.optimizer.gradient_clip = 0; }},

@@ -302,6 +302,42 @@ void validate_attention(const Config& config, const Faults& faults) {
                           dropout, std::round(16 * dropout) / 16));
 }
 
+void validate_quantized(const Config& config, const Faults& faults) {
+  const QuantizedConfig& q = config.training.quantized;
+  const DistributedConfig& d = config.distributed;
+  if (!q.is_on()) return;
+  const char* const key = "training.quantized_forward";
+  if (!config.training.execution.use_compile) {
+    faults.fail(
+        {key, "training.use_compile"},
+        "quantized_forward needs the operators of use_compile; set use_compile to true, or quantized_forward to none");
+  }
+  if (config.training.precision.amp_mode == AmpMode::autocast) {
+    faults.fail(
+        {key, "training.amp_mode"},
+        "quantized_forward does not go with amp_mode autocast, which casts what products take; set amp_mode to auto, or "
+        "quantized_forward to none");
+  }
+  if (d.zero > 2) {
+    faults.fail(
+        {key, "distributed.zero"},
+        "quantized_forward keeps weights in 8 bits, which zero 3 divides; set zero to 2, or quantized_forward to none");
+  }
+  if (d.tensor_parallel > 1) {
+    faults.fail({key, "distributed.tensor_parallel"},
+                "quantized_forward rounds whole rows, which tensor_parallel divides; set tensor_parallel to 1, or "
+                "quantized_forward to none");
+  }
+  if (2 * q.skip >= config.model.n_layer) {
+    faults.fail(
+        {"training.quantized_forward_skip", key, "model.n_layer"},
+        fmt::format(
+            "quantized_forward leaves out {} at each end, and the model has {}; set quantized_forward_skip to {}{}",
+            plural(q.skip, "block"), plural(config.model.n_layer, "block"), (config.model.n_layer - 1) / 2,
+            config.model.n_layer > 2 ? " or less" : ""));
+  }
+}
+
 // What the processes can divide among themselves.
 void validate_distributed(const Config& config, const Faults& faults) {
   const DistributedConfig& d = config.distributed;
@@ -389,6 +425,7 @@ void validate(const Config& config, const std::string& origin, const Origins& or
   validate_distributed(config, faults);
   validate_stages(config, faults);
   validate_training(config.training, faults);
+  validate_quantized(config, faults);
   validate_divergence(config.training.cadence, faults);
   validate_attention(config, faults);
   // A run writes it out, and reads it again when it is resumed.

@@ -37,6 +37,7 @@
 #include "gpt/plan/model_checks.h"
 #include "gpt/plan/out_of_memory.h"
 #include "gpt/plan/processes.h"
+#include "gpt/plan/quantized_check.h"
 #include "gpt/plan/resolve.h"
 #include "gpt/plan/savers.h"
 #include "gpt/plan/sent_bytes.h"
@@ -365,11 +366,11 @@ class Examination {
     const bool cuda = device_->device.is_cuda();
     const Precision precision = resolve_precision(config_.training.precision, *device_);
     add(plan::check_vocabulary(model, cuda));
-    const at::ScalarType type = precision.compute_type();
-    const std::string kernel = attention(type);
+    const std::string kernel = attention(precision.compute_type());
     const plan::ActivationForm form =
         plan::activation_form(model, training_, config_.distributed, *device_, precision, kernel);
     add(plan::check_attention(model, cuda, kernel));
+    if (training_.quantized.is_on()) add(plan::check_quantized_forward(real(), *device_, precision, !card_));
     examine_memory(form, precision, kernel);
     if (plan_) examine_speed(form, precision, kernel);
   }

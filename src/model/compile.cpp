@@ -260,6 +260,8 @@ std::string recording_obstacle(const TrainingConfig& training, const ModelConfig
   if (!training.optimizer.fused_adamw) return "with fused_adamw: false, which waits for the device in every update";
   if (training.execution.swap_activations != 0)
     return "with swap_activations, whose copies come and go beside what is computed";
+  if (training.quantized.is_on())
+    return "with quantized_forward, whose weights are rounded once for several micro-batches";
   const ops::Draws draws = ops::fused_operators()->draws(device, model.n_embd);
   if (recomputing_draws(training.execution.gradient_checkpointing, model, draws))
     return draws.others

@@ -354,7 +354,9 @@ at::Tensor GPT::hidden(const at::Tensor& in, const LossOptions& options) const {
               "GPT: ids must be (B, T), and what goes from stage to stage (B, T, C), with T <= block_size ",
               config_.block_size, ", got ", in.sizes());
   const auto rotary = transformer_->rotary_to(in.size(1));
-  Pass pass{operators_, training_, options.dropout_place, options.attention_window, gradient_checkpointing_};
+  const bool has_others = training_ && training_operators_;
+  Pass pass{has_others ? training_operators_ : operators_, training_, options.dropout_place, options.attention_window,
+            gradient_checkpointing_};
   if (document_separator_) pass.document_starts = ops::document_starts(in, *document_separator_);
   const bool draws =
       training_ && recomputing_draws(gradient_checkpointing_, config_, operators_->draws(device(), config_.n_embd));

@@ -27,7 +27,7 @@ class FusedOperators : public Operators {
     return ops::add_norm(norm, x, branch, dropout);
   }
   at::Tensor linear(const at::Tensor& x, const LinearLayer& layer, ProductInput input) const override {
-    return ops::linear(x, layer.weight, layer.bias, input);
+    return ops::linear(x, layer, input);
   }
   std::pair<at::Tensor, at::Tensor> linear_pair(const at::Tensor& x, const LinearLayer& first,
                                                 const LinearLayer& second, ProductInput input) const override {
@@ -37,7 +37,7 @@ class FusedOperators : public Operators {
     return ops::linear_gelu(x, layer.weight, layer.bias, input);
   }
   at::Tensor linear_for_backward(const at::Tensor& x, const LinearLayer& layer) const override {
-    return ops::linear_for_backward(x, layer.weight, layer.bias);
+    return ops::linear_for_backward(x, layer);
   }
   Heads split_heads(at::Tensor qkv, const AttentionSpec& spec, const RotaryTables& rotary) const override {
     return ops::split_heads(std::move(qkv), spec, rotary);

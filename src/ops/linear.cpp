@@ -16,6 +16,7 @@
 
 #include "gelu_gradient.h"
 #include "gpt/ops/activation.h"
+#include "gpt/ops/eight_bit_weights.h"
 #include "gpt/ops/part.h"
 #include "gpt/products/row_product.h"
 #include "gpt/products/tuned_product.h"
@@ -39,6 +40,7 @@ Repeat repeat_of(const at::Tensor& x) {
 struct LinearResult {
   at::Tensor* gelu = nullptr;  // as of product_with_bias()
   bool counts = true;          // false: only the backward pass does
+  std::shared_ptr<EightBitWeights> eight_bits = nullptr;
 };
 
 struct LinearContext {
@@ -48,6 +50,7 @@ struct LinearContext {
   Repeat repeat;  // computes the input again, where that is not saved
   std::optional<GeluSource> gelu =
       std::nullopt;  // where the input comes from, if the product can multiply by the slope
+  std::shared_ptr<EightBitWeights> eight_bits = nullptr;  // for the products of the backward pass
 };
 
 // Any number of layers that take the same input, whose gradient adds up the products of all. What autograd keeps of a weight is at most
@@ -61,18 +64,26 @@ struct Linear : torch::autograd::Function<Linear> {
     LinearContext needed{layers, {}, library, needs_rows && input == ProductInput::repeat ? repeat_of(x) : Repeat()};
     variable_list saved{needed.repeat || !needs_rows ? at::Tensor() : rows}, results;
     std::vector<int64_t> shape = x.sizes().vec();
+    const EightBitFactor codes =  // for all layers
+        result.counts && result.eight_bits ? result.eight_bits->round(rows) : EightBitFactor();
     for (const auto& [parameter, bias, site] : layers) {
       const at::Tensor weight = in_product_type(parameter.compute_value()),  // (N, K)
           b = bias.defined() ? in_product_type(bias.compute_value()) : at::Tensor();
       shape.back() = weight.size(0);
-      results.push_back(result.counts ? product_with_bias(rows, weight, b, library, result.gelu, gelu_out).view(shape)
-                                      : at::zeros({}, rows.options()).expand(shape));
+      results.push_back(!result.counts ? at::zeros({}, rows.options()).expand(shape)
+                        : result.eight_bits
+                            ? result.eight_bits->product(codes, parameter, b).view(shape)
+                            : product_with_bias(rows, weight, b, library, result.gelu, gelu_out).view(shape));
       saved.push_back(weight.is_same(parameter.compute_value()) ? at::Tensor() : weight);
       needed.sums.push_back(bias.is_trained() ? std::make_shared<RowSums>() : nullptr);
     }
     // The sums have the gradient's type, in which a scaled loss's, of float16, could overflow.
     const bool can_sum = rows.scalar_type() == x.scalar_type() && rows.scalar_type() != at::kHalf;
-    if (layers.size() == 1 && tunes_products(x) && can_sum) needed.gelu = claim_gelu(x);
+    if (result.eight_bits && result.eight_bits->all_products()) {
+      needed.eight_bits = result.eight_bits;
+    } else if (layers.size() == 1 && tunes_products(x) && can_sum) {
+      needed.gelu = claim_gelu(x);
+    }
     context->save_for_backward(std::move(saved));
     keep(*context, std::move(needed));
     return results;
@@ -80,7 +91,7 @@ struct Linear : torch::autograd::Function<Linear> {
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
-    const auto& [layers, sums, library, repeat, gelu] = kept<LinearContext>(*context);
+    const auto& [layers, sums, library, repeat, gelu, eight_bits] = kept<LinearContext>(*context);
     const auto weight_of = [&saved, &layers](size_t i) {
       return saved[1 + i].defined() ? saved[1 + i] : layers[i].weight.compute_value();
     };
@@ -91,14 +102,18 @@ struct Linear : torch::autograd::Function<Linear> {
     for (size_t i = 0; i < layers.size(); ++i) {
       const at::Tensor weight = weight_of(i);
       const at::Tensor gradient = gradients[i].reshape({-1, weight.size(0)});  // (M, N)
-      if (x_gradient.defined()) {
+      if (eight_bits && context->needs_input_grad(0)) {
+        eight_bits->add_input_gradient(x_gradient, gradient, layers[i].weight);
+      } else if (x_gradient.defined()) {
         add_product(x_gradient, gradient, weight, library);
       } else if (gelu && tunes_products(gradient)) {
         x_gradient = through_gelu(*gelu, gradient, weight);
       } else if (context->needs_input_grad(0)) {
         x_gradient = product(gradient, weight, library);
       }
-      if (layers[i].weight.is_trained()) accumulate_product(layers[i].weight, gradient, rows, library);
+      if (layers[i].weight.is_trained())
+        eight_bits ? eight_bits->add_weight_gradient(layers[i].weight, gradient, rows)
+                   : accumulate_product(layers[i].weight, gradient, rows, library);
       if (sums[i]) accumulate_bias(layers[i].bias, gradients[i], std::exchange(*sums[i], {}));
     }
     variable_list result(6);
@@ -152,6 +167,7 @@ variable_list apply(const at::Tensor& x, const std::vector<LinearLayer>& layers,
     TORCH_CHECK(weight.value().dim() == 2 && x.size(-1) == weight.value().size(1), "linear: x ", x.sizes(),
                 " does not fit weight ", weight.value().sizes());
   }
+  if (result.eight_bits) return Linear::apply(x, layers[0].weight.value(), layers, product_library(x), input, result);
   // Only in inference: what is recomputed in a backward pass must have been computed by the same product.
   if (c10::InferenceMode::is_enabled() && !at::autocast::is_autocast_enabled(x.device().type())) {
     const at::Tensor rows = x.reshape({-1, x.size(-1)});
@@ -184,18 +200,20 @@ at::Tensor cpu::linear(const at::Tensor& x, const Parameter& weight, const Param
   return Linear::apply(x, weight.value(), layers, library, ProductInput::keep, LinearResult())[0];
 }
 
-at::Tensor linear(const at::Tensor& x, const Parameter& weight, const Parameter& bias, ProductInput input) {
-  return apply(x, {LinearLayer{weight, bias}}, input, {})[0];
+at::Tensor linear(const at::Tensor& x, const LinearLayer& layer, ProductInput input,
+                  std::shared_ptr<EightBitWeights> eight_bits) {
+  return apply(x, {layer}, input, {.eight_bits = std::move(eight_bits)})[0];
 }
 
 std::pair<at::Tensor, at::Tensor> linear_pair(const at::Tensor& x, const LinearLayer& first, const LinearLayer& second,
-                                              ProductInput input) {
-  const variable_list results = apply(x, {first, second}, input, {});
+                                              ProductInput input, std::shared_ptr<EightBitWeights> eight_bits) {
+  const variable_list results = apply(x, {first, second}, input, {.eight_bits = std::move(eight_bits)});
   return {results[0], results[1]};
 }
 
-at::Tensor linear_for_backward(const at::Tensor& x, const Parameter& weight, const Parameter& bias) {
-  return apply(x, {LinearLayer{weight, bias}}, ProductInput::keep, {.counts = false})[0];
+at::Tensor linear_for_backward(const at::Tensor& x, const LinearLayer& layer,
+                               std::shared_ptr<EightBitWeights> eight_bits) {
+  return apply(x, {layer}, ProductInput::keep, {.counts = false, .eight_bits = std::move(eight_bits)})[0];
 }
 
 at::Tensor linear_gelu(const at::Tensor& x, const Parameter& weight, const Parameter& bias, ProductInput input) {

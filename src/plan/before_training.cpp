@@ -13,6 +13,7 @@
 #include "gpt/plan/device_checks.h"
 #include "gpt/plan/model_checks.h"
 #include "gpt/plan/out_of_memory.h"
+#include "gpt/plan/quantized_check.h"
 #include "gpt/run/state.h"
 
 namespace gpt::plan {
@@ -57,6 +58,16 @@ void require_memory(const Config& config, const run::Setup& setup) {
                           check.detail, check.fix));
 }
 
+// A run that goes on keeps what it began with.
+void require_gain_of_quantization(const run::Setup& setup, bool is_resumed) {
+  if (!setup.config.training.quantized.is_on()) return;
+  const Check check = check_quantized_forward(setup.config, setup.device, setup.precision, /*is_here=*/true);
+  if (check.status == Check::Status::pass) return log::success("Quantized forward: " + check.detail);
+  if (check.status == Check::Status::fail && !is_resumed)
+    throw Error(ExitCode::config, fmt::format("training.quantized_forward: {}; {}", check.detail, check.fix));
+  log::warn(fmt::format("training.quantized_forward: {}", check.detail));
+}
+
 }  // namespace
 
 void check_before_training(const run::Setup& setup, bool is_resumed) {
@@ -75,6 +86,7 @@ void check_before_training(const run::Setup& setup, bool is_resumed) {
   Config real = config;
   real.training = with_real_batch(config.training, facts);
   require_memory(real, setup);
+  require_gain_of_quantization(setup, is_resumed);
   if (is_resumed) return;
   const run::Plan plan = run::plan_run(config.training, loader.batches_per_epoch());
   if (device.device.is_cpu()) say_if_doubtful(check_threads(config.threads, usable_cores(), setup.local_processes));

@@ -19,6 +19,7 @@
 #include "gpt/ops/norm.h"
 #include "gpt/optim/muon.h"
 #include "gpt/optim/newton_schulz.h"
+#include "gpt/plan/quantized_check.h"
 #include "gpt/products/product.h"
 #include "gpt/run/division.h"
 #include "gpt/run/pipeline_schedule.h"
@@ -344,6 +345,7 @@ MemoryUse estimate_part(const ModelConfig& whole, const TrainingConfig& training
   if (form.weight_parts > 1)
     estimate.weights =
         divided_weights(rows, layout, size(kept_weight_type(precision)), size(form.compute_type), form.weight_parts);
+  estimate.weights += quantized_weight_bytes(whole, training.quantized, rows);
   estimate.gradients =
       form.gradient_parts > 1 ? divided_gradients(rows, layout, form, size(gradient)) : trained * size(gradient);
   const StateBytes state = state_bytes(rows, layout, training.optimizer);
@@ -382,10 +384,12 @@ MemoryUse estimate_part(const ModelConfig& whole, const TrainingConfig& training
   };
   const auto of_rows = [&](double rows, int64_t width) { return rows * static_cast<double>(width) * unrounded; };
   const int64_t Vp = model.padded_vocab(), widest = std::max(model.hidden(), 3 * model.attention_width());
-  const double of_chunk = form.own_operators ? of_rows(bytes.head_rows(training), Vp) : 0,
+  const double value_size = size(form.compute_type),
+               of_chunk = form.own_operators ? of_rows(bytes.head_rows(training), Vp) : 0,
                head = part.is_last_stage() ? bytes.head(training) + std::max(of_weight(Vp), of_chunk) + teacher.at_head
                                            : 0,
-               block = tokens * one_block + std::max(of_weight(widest), of_rows(tokens, model.hidden()));
+               quantized = quantized_product_bytes(model, training.quantized, tokens, value_size, form.cuda),
+               block = tokens * one_block + std::max({of_weight(widest), of_rows(tokens, model.hidden()), quantized});
   if (head >= block) estimate.logits = bytes.logits(training);
   estimate.workspace = std::max(head, block) - estimate.logits + form.product_workspace;
   // The update needs no more than the passes before it, unless they are of very few tokens.

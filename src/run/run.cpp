@@ -134,6 +134,11 @@ bool Run::check_operators() {
                 fmt::format("distributed.{} needs the operators of use_compile, which failed here or in another "
                             "process; set it to 1",
                             divided_by(division, setup_.config.distributed)));
+  if (training.quantized.is_on())
+    throw Error(
+        ExitCode::config,
+        "training.quantized_forward needs the operators of use_compile, which failed here or in another process; "
+        "set it to none");
   if (works) state_.model.set_operators(ops::aten_operators());
   if (teacher_) teacher_->set_operators(ops::aten_operators());
   training.execution.use_compile = false;  // and nothing is recorded

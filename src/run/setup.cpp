@@ -5,6 +5,7 @@
 #include "gpt/core/error.h"
 #include "gpt/data/document_mask.h"
 #include "gpt/device/memory.h"
+#include "gpt/run/quantized_forward.h"
 
 namespace gpt::run {
 
@@ -21,6 +22,7 @@ Setup set_up(Config config, Corpus corpus, at::Device device, const PrecisionCon
   const DeviceInfo info = describe_device(device);
   const std::string change = choose_again_if_missing(config.training.precision, asked, info);
   const Precision precision = resolve_precision(config.training.precision, info);
+  require_quantized_forward(config.training, info, precision);
   apply_precision(precision, config.training.execution.deterministic);
   return {std::move(config), std::move(corpus), info, precision, change, {}};
 }

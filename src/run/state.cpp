@@ -22,6 +22,7 @@
 #include "gpt/optim/make_optimizer.h"
 #include "gpt/run/divided_state.h"
 #include "gpt/run/divided_weights.h"
+#include "gpt/run/quantized_forward.h"
 
 namespace gpt::run {
 namespace {
@@ -112,6 +113,7 @@ State::State(const Config& config, const Corpus& corpus, at::Device device, cons
   seed_generators(dropout_seed());
   model.set_operators(
       tensor_parallel(select_operators(config.training.execution, device), division.tensor, config.model));
+  model.set_training_operators(quantized_operators(config.model, config.training.quantized, model.operators()));
   const ExecutionConfig& execution = config.training.execution;
   model.set_gradient_checkpointing(execution.gradient_checkpointing);
   if (const int64_t swapped = std::min(execution.swap_activations.value_or(config.model.n_layer), config.model.n_layer);

@@ -68,6 +68,8 @@ TrainStep::TrainStep(GPT& model, Optimizer& optimizer, GradScaler& scaler, const
 void TrainStep::begin(double learning_rate, int64_t tokens, int64_t update) {
   has_accumulated_.assign(has_accumulated_.size(), false);
   if (divided_) divided_->begin_update();
+  // Not where they change, because that is in several places.
+  if (const auto& operators = model_.training_operators()) operators->values_changed();
   fill(tokens_, known_tokens_, static_cast<double>(tokens));
   fill(learning_rate_, known_learning_rate_, learning_rate);
   if (dropout_place_.defined()) fill(dropout_place_.select(0, 0), known_key_, dropout_key(dropout_seed_, update));

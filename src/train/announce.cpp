@@ -238,9 +238,13 @@ std::vector<Idle> idle_settings(const run::Setup& setup, bool resident) {
                                                                       "training.lr_schedule is not plateau";
   const bool has_decay = t.schedule.lr_schedule == LrSchedule::wsd,
              has_plateau = t.schedule.lr_schedule == LrSchedule::plateau;
+  const char* const no_quantization = "training.quantized_forward is none";
   const char* const no_teacher = "training.distill_from names no teacher";
   const char* const no_rollback = "training.on_divergence is not rollback";
   return {
+      {!t.quantized.is_on(), "training.quantized_products", no_quantization},
+      {!t.quantized.is_on(), "training.quantized_forward_skip", no_quantization},
+      {!t.quantized.is_on(), "training.quantized_forward_force", no_quantization},
       {precision.compute_type() == at::kFloat, "training.amp_mode", "the run does not compute in 16 bits"},
       {!precision.end_to_end && t.precision.gradient_dtype == GradientDtype::bfloat16, "training.gradient_dtype",
        "the run does not compute in bfloat16 end to end"},

@@ -92,6 +92,21 @@ TEST(Validate, RefusesContradictionsWhereTheyWereWritten) {
        "float32"},
       {"training:\n  gradient_checkpointing: norm\n  use_compile: false\n",
        "c.yaml:2:3: gradient_checkpointing norm needs the operators of use_compile true; set that, or selective or block"},
+      {"training:\n  quantized_forward: int8\n  use_compile: false\n",
+       "c.yaml:2:3: quantized_forward needs the operators of use_compile; set use_compile to true, or quantized_forward to none"},
+      {"training:\n  amp_mode: autocast\n  quantized_forward: fp8\n",
+       "c.yaml:2:3: quantized_forward does not go with amp_mode autocast, which casts what products take; set amp_mode to auto, or "
+       "quantized_forward to none"},
+      {"training:\n  quantized_forward: int8\ndistributed:\n  zero: 3\n",
+       "c.yaml:2:3: quantized_forward keeps weights in 8 bits, which zero 3 divides; set zero to 2, or quantized_forward to none"},
+      {"training:\n  quantized_forward: int8\ndistributed:\n  tensor_parallel: 2\n",
+       "c.yaml:2:3: quantized_forward rounds whole rows, which tensor_parallel divides; set tensor_parallel to 1, or "
+       "quantized_forward to none"},
+      {"model:\n  n_layer: 4\ntraining:\n  quantized_forward: int8\n  quantized_forward_skip: 2\n",
+       "c.yaml:5:3: quantized_forward leaves out 2 blocks at each end, and the model has 4 blocks; set quantized_forward_skip to 1 or "
+       "less"},
+      {"model:\n  n_layer: 2\ntraining:\n  quantized_forward: int8\n",
+       "c.yaml:4:3: quantized_forward leaves out 1 block at each end, and the model has 2 blocks; set quantized_forward_skip to 0"},
       {"training:\n  on_divergence: rollback\n",
        "c.yaml:2:3: on_divergence rollback goes back to checkpoints that are saved after a number of steps, but "
        "checkpoint_interval is 10 minutes; set it to a number of steps, such as 500"},

@@ -23,6 +23,7 @@
 #include "gpt/optim/adamw.h"
 #include "gpt/products/product.h"
 #include "gpt/run/measured_memory.h"
+#include "gpt/run/quantized_forward.h"
 #include "plan/gpt2.h"
 #include "support/late_copies.h"
 #include "train/tiny_run.h"
@@ -64,6 +65,7 @@ CpuMemory measured(const ModelConfig& config, const TrainingConfig& training, at
   model.train(true);
   model.set_gradient_checkpointing(training.execution.gradient_checkpointing);
   model.set_operators(select_operators(training.execution, at::kCPU));
+  model.set_training_operators(run::quantized_operators(config, training.quantized, model.operators()));
   AdamW optimizer(model.parameters(), training.optimizer);
   const at::Tensor ids = at::zeros({training.batch_size, config.block_size}, at::kLong);
   const at::Tensor rate = at::full({}, 1e-3), scale = at::ones({}), none = at::zeros({});
@@ -106,6 +108,8 @@ struct Form {
   bool is_alone = false;  // weights and gradients of 16 bits only
   int64_t teacher_width = 0;
   int64_t top_blocks = 0;
+  QuantizedForward quantized = QuantizedForward::none;
+  QuantizedProducts quantized_products = QuantizedProducts::forward;
 };
 
 void PrintTo(const Form& form, std::ostream* out) { *out << form.name; }
@@ -133,6 +137,7 @@ TEST_P(MemoryOf, IsWhatAStepAllocates) {
     training.distillation.teacher = std::make_shared<const ModelConfig>(teacher);
   }
   training.optimizer.state_dtype = form.state_dtype;
+  training.quantized = {.type = form.quantized, .products = form.quantized_products};
   training.precision.master_weights = !form.is_alone;
   training.precision.gradient_dtype = form.is_alone ? GradientDtype::bfloat16 : GradientDtype::float32;
   const bool has_flash = form.compile || form.dropout == 0;
@@ -162,7 +167,21 @@ constexpr auto kBlock = GradientCheckpointing::block;
 INSTANTIATE_TEST_SUITE_P(
     Forms, MemoryOf,
     testing::Values(
-        Form{.name = "gpt2"},
+        Form{.name = "gpt2"}, Form{.name = "gpt2_int8", .quantized = QuantizedForward::int8},
+        Form{.name = "gpt2_int8_end_to_end",
+             .compute_type = kBf16,
+             .end_to_end = true,
+             .quantized = QuantizedForward::int8},
+        Form{.name = "llama_int8_all",
+             .is_llama = true,
+             .batch_size = 2,
+             .quantized = QuantizedForward::int8,
+             .quantized_products = QuantizedProducts::all},
+        Form{.name = "gpt2_int8_all_end_to_end",
+             .compute_type = kBf16,
+             .end_to_end = true,
+             .quantized = QuantizedForward::int8,
+             .quantized_products = QuantizedProducts::all},
         Form{.name = "gpt2_state_in_8_bits", .vocab_size = 8192, .batch_size = 1, .state_dtype = StateDtype::int8},
         Form{
             .name = "gpt2_state_in_bfloat16", .vocab_size = 8192, .batch_size = 1, .state_dtype = StateDtype::bfloat16},

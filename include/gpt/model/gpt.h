@@ -101,6 +101,9 @@ class GPT {
   bool training() const { return training_; }
   const ops::SharedOperators& operators() const { return operators_; }  // our own, unless others are set
   void set_operators(ops::SharedOperators operators) { operators_ = std::move(operators); }
+  // Others for the blocks in training mode, which compute nearly the same, or null.
+  const ops::SharedOperators& training_operators() const { return training_operators_; }
+  void set_training_operators(ops::SharedOperators operators) { training_operators_ = std::move(operators); }
   void set_gradient_checkpointing(GradientCheckpointing level) { gradient_checkpointing_ = level; }
   // Of sequences that hold several documents, each of which begins with this token: in all but forward_cached(), whose texts are one
   // document each, no position sees what is before its own document. Positions go on across documents. Nothing: there is one document.
@@ -135,7 +138,7 @@ class GPT {
   Parameters parameters_;
   int64_t first_trained_;  // layer
   std::unique_ptr<const Transformer> transformer_;
-  ops::SharedOperators operators_;
+  ops::SharedOperators operators_, training_operators_;
   std::shared_ptr<LayerWeights> layer_weights_;
   std::shared_ptr<ActivationSwap> activation_swap_;  // null, unless activations wait in the host's memory
   std::shared_ptr<StageLink> link_;                  // of a stage

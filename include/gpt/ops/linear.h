@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <memory>
 #include <utility>
 
 #include "gpt/ops/operators.h"
@@ -12,24 +13,33 @@
 
 namespace gpt::ops {
 
+class EightBitWeights;
+
 // x (..., K), weight (N, K), bias (N) or empty -> (..., N). The product and its result have 16 bits under
 // autocast, or where x and the compute_value() of the weight have them.
 //
 // input: `repeat` keeps nothing of an x that add_norm(), activate() or activate_gated() gave.
-at::Tensor linear(const at::Tensor& x, const Parameter& weight, const Parameter& bias = {},
-                  ProductInput input = ProductInput::keep);
+// eight_bits: which products are computed in 8 bits; null: none.
+at::Tensor linear(const at::Tensor& x, const LinearLayer& layer, ProductInput input = ProductInput::keep,
+                  std::shared_ptr<EightBitWeights> eight_bits = nullptr);
+inline at::Tensor linear(const at::Tensor& x, const Parameter& weight, const Parameter& bias = {},
+                         ProductInput input = ProductInput::keep) {
+  return linear(x, LinearLayer{weight, bias}, input);
+}
 
 // linear() of the same x with either layer. The backward pass makes one gradient of x: the second product adds to what the first one
 // wrote, where autograd would add the gradients that two operators made.
 std::pair<at::Tensor, at::Tensor> linear_pair(const at::Tensor& x, const LinearLayer& first, const LinearLayer& second,
-                                              ProductInput input = ProductInput::keep);
+                                              ProductInput input = ProductInput::keep,
+                                              std::shared_ptr<EightBitWeights> eight_bits = nullptr);
 
 // GELU of linear(), in its tanh form, by kernels that may be one.
 at::Tensor linear_gelu(const at::Tensor& x, const Parameter& weight, const Parameter& bias = {},
                        ProductInput input = ProductInput::keep);
 
 // As linear(), where only the backward pass counts: the values of the result are zeros, which take neither time nor memory.
-at::Tensor linear_for_backward(const at::Tensor& x, const Parameter& weight, const Parameter& bias = {});
+at::Tensor linear_for_backward(const at::Tensor& x, const LinearLayer& layer,
+                               std::shared_ptr<EightBitWeights> eight_bits = nullptr);
 
 namespace cpu {
 

@@ -99,6 +99,9 @@ class Operators {
   // On a device, in a model of so many columns.
   virtual Draws draws(at::Device device, int64_t n_embd) const = 0;
 
+  // The parameters have other values than before: what was made of them, if anything, is not to be used again.
+  virtual void values_changed() const {}
+
   // The set that computes the same by LibTorch's operators, which this one is compared with.
   virtual std::shared_ptr<const Operators> reference() const;
 };
@@ -153,6 +156,7 @@ class WrappedOperators : public Operators {
     return inner_->classifier_losses(x, head, targets, options);
   }
   Draws draws(at::Device device, int64_t n_embd) const override { return inner_->draws(device, n_embd); }
+  void values_changed() const override { inner_->values_changed(); }
 
  protected:
   const SharedOperators inner_;
