@@ -75,8 +75,7 @@ std::vector<Option> quantization(TrainingConfig& c) {
        .if_false = "none"},
       {.name = "quantized_products",
        .target = choice(q.products, {{"forward", QuantizedProducts::forward}, {"all", QuantizedProducts::all}}),
-       .help =
-           "which products quantized_forward rounds; all = those of the backward pass, too, which is faster and learns less well"},
+       .help = "which products quantized_forward rounds; all = those of the backward pass, too"},
       {.name = "quantized_forward_skip",
        .target = &q.skip,
        .help = "blocks at each end of the model that quantized_forward leaves as they are",

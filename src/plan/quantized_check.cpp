@@ -67,8 +67,9 @@ double quantized_product_bytes(const ModelConfig& model, const QuantizedConfig& 
   constexpr double kFloats = 2 * sizeof(float);
   const double forward = tokens * (cuda ? std::max(widest * (1 + kFloats), widest + widest_result * kFloats) : widest);
   if (!config.has_all()) return forward;
-  // Of a weight's gradient both factors, whose values lie by rows at first.
-  return std::max(forward, tokens * (widest + widest_result) * (1 + (cuda ? kFloats : value_bytes)));
+  // Of a weight's gradient the codes of both factors, and beside them the values of one, which lie by rows at first.
+  const double of_value = cuda ? kFloats : value_bytes;
+  return std::max(forward, tokens * (widest + widest_result + of_value * std::max(widest, widest_result)));
 }
 
 }  // namespace gpt::plan

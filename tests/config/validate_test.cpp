@@ -95,7 +95,7 @@ TEST(Validate, RefusesContradictionsWhereTheyWereWritten) {
       {"training:\n  quantized_forward: int8\n  use_compile: false\n",
        "c.yaml:2:3: quantized_forward needs the operators of use_compile; set use_compile to true, or quantized_forward to none"},
       {"training:\n  amp_mode: autocast\n  quantized_forward: fp8\n",
-       "c.yaml:2:3: quantized_forward does not go with amp_mode autocast, which casts what products take; set amp_mode to auto, or "
+       "c.yaml:3:3: quantized_forward does not go with amp_mode autocast, which casts what products take; set amp_mode to auto, or "
        "quantized_forward to none"},
       {"training:\n  quantized_forward: int8\ndistributed:\n  zero: 3\n",
        "c.yaml:2:3: quantized_forward keeps weights in 8 bits, which zero 3 divides; set zero to 2, or quantized_forward to none"},

@@ -182,6 +182,9 @@ TEST(EffectiveMode, TheAutomaticOneDoesAllThatAGpuCanOrNothing) {
   training.execution.deterministic = true;
   EXPECT_TRUE(mode_of(training, gpu).starts_with("default: is default with deterministic: true"));
   training.execution.deterministic = false;
+  training.quantized.type = QuantizedForward::int8;
+  EXPECT_TRUE(mode_of(training, gpu).starts_with("default: is default with quantized_forward"));
+  training.quantized.type = QuantizedForward::none;
   training.optimizer.fused_adamw = false;
   EXPECT_TRUE(mode_of(training, gpu).starts_with("default: is default with fused_adamw: false"));
   training.execution.use_compile = false;
@@ -217,6 +220,9 @@ TEST(EffectiveMode, MaxAutotuneOnAGpuNeedsNoGraphs) {
   EXPECT_EQ(mode_of(training, gpu),
             "reduce-overhead+graphs: is reduce-overhead with deterministic: true, because what is measured "
             "differs between runs");
+  training.quantized.type = QuantizedForward::int8;
+  EXPECT_TRUE(mode_of(training, gpu).starts_with("default: is default with quantized_forward"));
+  training.quantized.type = QuantizedForward::none;
   training.optimizer.fused_adamw = false;
   EXPECT_TRUE(mode_of(training, gpu).starts_with("default: is default with fused_adamw: false"));
   training.execution.deterministic = false;

@@ -342,7 +342,9 @@ TEST(Linear, ForTheBackwardPassAloneGivesTheSameGradientsAndNoValues) {
     EXPECT_EQ(zeros.storage().nbytes(), sizeof(float));
     for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(got[i].equal(expected[i])) << i;
   };
-  compare(best_linear, linear_for_backward);
+  compare(best_linear, [](const at::Tensor& x, const Parameter& weight, const Parameter& bias) {
+    return linear_for_backward(x, {weight, bias});
+  });
   const auto aten_linear = [](const at::Tensor& x, const Parameter& weight, const Parameter& bias) {
     return aten_operators()->linear(x, {weight, bias}, ProductInput::keep);
   };

@@ -198,8 +198,9 @@ TEST(EightBitProduct, HasTheNearestNumbersOfFp8) {
 }
 
 TEST(EightBitProduct, NamesWhatTheDeviceLacks) {
-  EXPECT_EQ(eight_bit_obstacle(kInt8, {.device = at::kCPU}), "");
-  EXPECT_EQ(eight_bit_obstacle(kFp8, {.device = at::kCPU}), "needs a GPU, and the run is on a CPU");
+  const DeviceInfo cpu;
+  EXPECT_EQ(eight_bit_obstacle(kInt8, cpu), "");
+  EXPECT_EQ(eight_bit_obstacle(kFp8, cpu), "needs a GPU, and the run is on a CPU");
   const DeviceInfo ampere{.device = at::Device(at::kCUDA, 0), .name = "A100", .compute_major = 8, .compute_minor = 0};
   EXPECT_EQ(eight_bit_obstacle(kInt8, ampere), "");
   EXPECT_EQ(eight_bit_obstacle(kFp8, ampere), "needs a GPU of compute capability 9.0, and A100 has 8.0");
