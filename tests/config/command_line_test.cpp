@@ -56,7 +56,7 @@ TEST(CommandLine, EveryKeyAndAliasIsAFlagAndUnique) {
   std::set<std::string> names = {"config",       "config_path",     "help",           "version",
                                  "print-config", "print-reference", "print-man-page", "manual"};
   for (const Option& row : options(defaults)) {
-    std::vector<std::string> spellings = {row.name};
+    std::vector<std::string> spellings = {row.flag()};
     for (const Alias& alias : row.aliases) spellings.push_back(alias.name);
     for (const std::string& name : spellings) {
       EXPECT_TRUE(names.insert(name).second) << name << " stands for two keys";
@@ -320,7 +320,7 @@ TEST(CommandLine, HelpShowsEveryKeyOnceInItsSection) {
   Config defaults;
   size_t last = 0;
   for (const Option& row : options(defaults)) {
-    const size_t at = text.find("\n  --" + row.name + " ");
+    const size_t at = text.find("\n  --" + row.flag() + " ");
     ASSERT_NE(at, std::string::npos) << row.key();
     EXPECT_GT(at, last) << row.key();
     last = at;

@@ -30,10 +30,10 @@ TEST(Validate, RefusesContradictionsWhereTheyWereWritten) {
       {"model:\n  attention_block: 100\n  attention: blocks\n",
        "c.yaml:2:3: 'model.attention_block' must be a multiple of 64, got 100; use 64 or 128"},
       {"model:\n  attention: blocks\n  attention_window: 128\n",
-       "c.yaml:3:3: attention blocks chooses what a token sees, and attention_window 128 hides it by distance; set "
+       "c.yaml:2:3: attention blocks chooses what a token sees, and attention_window 128 hides it by distance; set "
        "attention_window to 0, or attention to full"},
       {"model:\n  attention: blocks\ndata:\n  document_mask: true\n",
-       "c.yaml:4:3: attention blocks chooses by means over whole blocks, in which documents end and begin, and document_mask keeps "
+       "c.yaml:2:3: attention blocks chooses by means over whole blocks, in which documents end and begin, and document_mask keeps "
        "documents apart; set document_mask to false, or attention to full"},
       {"model:\n  window_pattern: SsL\n",
        "c.yaml:2:3: 'model.window_pattern' must be letters S (windowed) and L (full), such as SSSL, got 'SsL'"},
