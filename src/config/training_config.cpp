@@ -61,32 +61,6 @@ std::vector<Option> batch_and_precision(TrainingConfig& c) {
   };
 }
 
-std::vector<Option> quantization(TrainingConfig& c) {
-  QuantizedConfig& q = c.quantized;
-  return {
-      {.name = "quantized_forward",
-       .target =
-           choice(q.type,
-                  {{"none", QuantizedForward::none}, {"int8", QuantizedForward::int8}, {"fp8", QuantizedForward::fp8}}),
-       .help =
-           "type of the products of the blocks in the forward pass of training, whose factors are rounded to it with a scale for "
-           "each token and each output; none = dtype, as in the backward pass, validations and samples; fp8 needs a GPU; refused "
-           "where it is not faster here, as a short measurement tells",
-       .if_false = "none"},
-      {.name = "quantized_products",
-       .target = choice(q.products, {{"forward", QuantizedProducts::forward}, {"all", QuantizedProducts::all}}),
-       .help = "which products quantized_forward rounds; all = those of the backward pass, too"},
-      {.name = "quantized_forward_skip",
-       .target = &q.skip,
-       .help = "blocks at each end of the model that quantized_forward leaves as they are",
-       .min = 0,
-       .max = 1e6},
-      {.name = "quantized_forward_force",
-       .target = &q.force,
-       .help = "compute with quantized_forward even where it is not faster"},
-  };
-}
-
 std::vector<Option> length_and_optimizer(TrainingConfig& c) {
   return {
       {.name = "epochs",
@@ -493,7 +467,7 @@ std::vector<Option> divergence(TrainingConfig& c) {
 
 std::vector<Option> options(TrainingConfig& c) {
   std::vector<Option> rows = batch_and_precision(c);
-  for (Option& row : quantization(c)) {
+  for (Option& row : options(c.quantized)) {
     row.safe_on_resume = row.name == "quantized_forward_force";
     rows.push_back(std::move(row));
   }

@@ -101,15 +101,14 @@ class Examination {
         attempt("dataset", data_fix(config_.data), [&] { examine_data(); });
       }
       choose_batch();
-      if (!config_.model.vocab_size) {
+      if (config_.model.vocab_size)
+        attempt("model", "lower the size of the model", [&] { examine_model(); });
+      else
         add(asked_.steps_per_epoch
                 ? plan::warned("model", "not checked: its vocabulary is not known without the dataset",
                                "set model.vocab_size")
                 : plan::warned("model", "not checked: the vocabulary comes from the dataset, which could not be read",
                                "repair the dataset"));
-      } else {
-        attempt("model", "lower the size of the model", [&] { examine_model(); });
-      }
     }
     if (plan_) attempt("time", "add --seconds-per-step", [&] { examine_time(); });
     if (several_.processes > 1) add(plan::check_processes(several_));

@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "gpt/model/kv_cache.h"
+#include "gpt/ops/attention.h"
 #include "gpt/ops/cached_attention.h"
+#include "gpt/ops/heads.h"
 
 namespace gpt {
 
@@ -28,10 +30,9 @@ struct TextsOfPass {
 
 TextsOfPass arranged(std::span<const NextTokens> texts, const KvCache& cache);
 
-// (count, heads, tokens, D) of x (1, tokens of all texts, heads, D).
-at::Tensor of_texts(const at::Tensor& x, const CachedTexts& texts);
-
-// What of a layer's keys or values these texts look at, the new ones among them: (count, kv heads, past + tokens, D).
-at::Tensor extended(const at::Tensor& cached, const CachedTexts& texts, const at::Tensor& x);
+// What the tokens that come see of a layer's keys and values, (slots, kv heads, capacity, D), into which theirs are put: (1, tokens of the
+// texts, H D).
+at::Tensor attend_to_past(const ops::Heads& heads, const at::Tensor& keys, const at::Tensor& values,
+                          const CachedTexts& texts, const ops::AttentionSpec& spec);
 
 }  // namespace gpt

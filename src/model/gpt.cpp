@@ -4,7 +4,6 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
@@ -94,8 +93,6 @@ struct LayerCache {
 };
 
 struct Attention {
-  static constexpr int64_t kLeastQueries = 128;  // that look into a cache at a time: fewer make small products
-
   ops::AttentionSpec spec;
   ops::DropoutSpec dropout_after;  // of what it adds to the stream
   Linear c_attn, c_proj;
@@ -121,7 +118,7 @@ struct Attention {
                        const Pass& pass) const {
     const ops::Heads heads = pass.ops->split_heads(std::move(qkv), spec, rotary);
     const auto& [few, groups] = cache.texts;  // where queries choose blocks, all texts are among the first
-    if (few.empty() && groups.size() == 1) return attend_to_past(cache, heads, groups[0]);
+    if (few.empty() && groups.size() == 1) return attend_to_past(heads, cache.keys, cache.values, groups[0], spec);
     const at::Tensor y =
         at::empty({1, heads.q.size(1), heads.q.size(2) * heads.q.size(3)}, heads.q.options());  // (1, N, H D)
     if (spec.blocks.top > 0)
@@ -129,38 +126,9 @@ struct Attention {
     else if (!few.empty())
       ops::cached_attention(heads, cache.keys, cache.values, few, y, spec.window);
     for (const CachedTexts& texts : groups)
-      y.narrow(1, texts.first, texts.count * texts.tokens).copy_(attend_to_past(cache, heads, texts));
+      y.narrow(1, texts.first, texts.count * texts.tokens)
+          .copy_(attend_to_past(heads, cache.keys, cache.values, texts, spec));
     return y;
-  }
-
-  // (1, tokens of the texts, H D)
-  at::Tensor attend_to_past(const LayerCache& cache, const ops::Heads& heads, const CachedTexts& texts) const {
-    const auto [count, past, tokens] = std::tuple(texts.count, texts.past, texts.tokens);
-    const at::Tensor q = of_texts(heads.q, texts), k = extended(cache.keys, texts, of_texts(heads.k, texts)),
-                     v = extended(cache.values, texts, of_texts(heads.v, texts));
-    // With a window, some queries at a time look at the positions that one of them sees.
-    const int64_t at_a_time = spec.window > 0 ? std::max(kLeastQueries, spec.window) : tokens;
-    std::vector<at::Tensor> parts;
-    for (int64_t begin = 0; begin < tokens; begin += at_a_time) {
-      const int64_t queries = std::min(at_a_time, tokens - begin), end = past + begin + queries,
-                    first = spec.window > 0 ? std::max<int64_t>(0, past + begin + 1 - spec.window) : 0;
-      parts.push_back(attend_to_last(q.narrow(2, begin, queries), k.narrow(2, first, end - first),
-                                     v.narrow(2, first, end - first)));
-    }
-    const at::Tensor y = parts.size() == 1 ? parts[0] : at::cat(parts, 2);
-    return y.transpose(1, 2).flatten(2).view({1, count * tokens, -1});
-  }
-
-  // Of queries whose positions are the last of these keys and values; all are (count, heads, positions, D).
-  at::Tensor attend_to_last(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const {
-    const int64_t tokens = q.size(2), before = k.size(2) - tokens;
-    // is_causal aligns the mask to the top left corner, which is right only with nothing before. A single query needs no mask: it sees all
-    // keys.
-    const bool is_causal = before == 0 && (spec.window == 0 || spec.window >= tokens);
-    std::optional<at::Tensor> mask;
-    if (!is_causal && tokens > 1) mask = ops::visible_positions(tokens, before, spec.window, q.device());
-    return at::scaled_dot_product_attention(q, k, v, mask, /*dropout_p=*/0.0, is_causal, std::nullopt,
-                                            spec.kv_heads < spec.heads);
   }
 };
 

@@ -6,7 +6,6 @@
 
 #include "gpt/plan/estimates.h"
 #include "gpt/run/state.h"
-#include "plan/gpt2.h"
 #include "plan/text_run.h"
 #include "support/device_cases.h"
 
@@ -69,28 +68,6 @@ TEST(TriedBatchSize, GoesDownTheDivisors) {
   EXPECT_EQ(tried(12, 12, 3), (std::vector<int64_t>{12, 6, 4, 3, 3}));
   EXPECT_EQ(tried(12, 4, 2), (std::vector<int64_t>{4, 3, 2, 2}));
   EXPECT_EQ(tried(7, 7, 0), (std::vector<int64_t>{7, 1})) << "there is nothing below one sequence to try";
-}
-
-TEST(SwappedLayers, AreTheFewestWithWhichTheRunFits) {
-  ModelConfig model = gpt2(12, 12, 768);
-  const ActivationForm form{.cuda = true};
-  const auto chosen = [&](double bytes) {
-    TrainingConfig training;
-    training.batch_size = 16;
-    training.execution.swap_activations.reset();
-    choose_swapped_layers(model, training, form, {.available = bytes / 0.9});
-    return *training.execution.swap_activations;
-  };
-  const auto needed = [&](int64_t layers) {
-    TrainingConfig training;
-    training.batch_size = 16;
-    training.execution.swap_activations = layers;
-    return estimate_memory(model, training, form).total();
-  };
-  EXPECT_EQ(chosen(1.01 * needed(0)), 0);
-  EXPECT_EQ(chosen(1.001 * needed(7)), 7);
-  EXPECT_EQ(chosen(0.99 * needed(12)), 12) << "where nothing is enough";
-  EXPECT_LT(needed(7), needed(6));
 }
 
 class BatchChoiceOfARun : public DeviceTest, protected TextRun {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gpt/config/interval.h"
+#include "gpt/config/quantized_config.h"
 
 namespace gpt {
 
@@ -32,8 +33,6 @@ enum class OptimizerKind { adamw, muon, normuon };
 enum class StateDtype { float32, bfloat16, int8 };  // the type of AdamW's moments and of Muon's momentum
 enum class GradientDtype { automatic, float32, bfloat16 };
 enum class OnDivergence { off, stop, skip, rollback };
-enum class QuantizedForward { none, int8, fp8 };
-enum class QuantizedProducts { forward, all };
 
 constexpr int64_t kDefaultMaxSteps = 5000;  // the length of a run with neither epochs nor max_steps
 
@@ -86,17 +85,6 @@ struct PrecisionConfig {
   AmpMode amp_mode = AmpMode::automatic;
   bool master_weights = true;  // float32 weights beside those of 16 bits that the model computes with
   GradientDtype gradient_dtype = GradientDtype::automatic;
-};
-
-// Products of the blocks in 8 bits, in training alone.
-struct QuantizedConfig {
-  QuantizedForward type = QuantizedForward::none;
-  QuantizedProducts products = QuantizedProducts::forward;
-  int64_t skip = 1;    // blocks at each end that are left out
-  bool force = false;  // also where it is not faster
-
-  bool is_on() const { return type != QuantizedForward::none; }
-  bool has_all() const { return products == QuantizedProducts::all; }
 };
 
 struct ExecutionConfig {
