@@ -46,6 +46,10 @@ class QuantizedForward(programs.WithText):
         for zero in (0, 2):
             self.train(f"zero {zero}", **lanes, distributed__processes=2, distributed__zero=zero)
             self.assert_same_run("one", f"zero {zero}")
+        whole = {"model__n_layer": 4, "model__tie_weights": "false"}
+        self.train("whole model", **whole)
+        self.train("stages", **whole, distributed__processes=2, distributed__pipeline_parallel=2)
+        self.assertEqual(programs.losses(self.root / "whole model"), programs.losses(self.root / "stages"))
         self.train("usual", **lanes, training__quantized_forward="none")
         self.assertNotEqual(programs.losses(self.root / "one"), programs.losses(self.root / "usual"))
 
