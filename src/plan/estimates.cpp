@@ -147,10 +147,10 @@ class ActivationBytes {
   double matrix() const { return static_cast<double>(model_.heads() * model_.block_size); }
 
   double attention() const {
-    const ops::AttentionSpec spec{.heads = model_.heads(),
-                                  .kv_heads = model_.kv_heads(),
-                                  .dropout = {model_.dropout},
-                                  .blocks = {model_.attention_block, model_.top_blocks()}};
+    ops::AttentionSpec spec;
+    spec.heads = model_.heads(), spec.kv_heads = model_.kv_heads();
+    spec.dropout.probability = model_.dropout;
+    spec.blocks = {model_.attention_block, model_.top_blocks()};
     return ops::attention_kept_bytes(kept_, spec, model_.head_dim(), model_.block_size, form_.fused_attention,
                                      model_.position == Position::rope);
   }

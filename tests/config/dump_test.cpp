@@ -149,6 +149,9 @@ TEST(Difference, WhatChangesTheDataOrTheShapeIsNotSafe) {
                                           "training.init_from",
                                           "training.master_weights",
                                           "training.optimizer",
+                                          "training.quantized_forward",
+                                          "training.quantized_forward_skip",
+                                          "training.quantized_products",
                                           "training.total_batch_size",
                                           "training.use_amp",
                                           "training.dtype"};

@@ -22,34 +22,36 @@
 namespace gpt {
 namespace {
 
-constexpr int64_t kPositions = 300, kTokens = 61;
+constexpr int64_t kPositionsInBlocks = 300, kTokensOfBlocks = 61;
 
 ModelConfig config_of_blocks(double dropout) {
   ModelConfig config;
-  config.n_layer = 2, config.n_head = 4, config.n_kv_head = 2, config.n_embd = 32, config.block_size = kPositions;
-  config.vocab_size = kTokens, config.dropout = dropout;
+  config.n_layer = 2, config.n_head = 4, config.n_kv_head = 2, config.n_embd = 32,
+  config.block_size = kPositionsInBlocks;
+  config.vocab_size = kTokensOfBlocks, config.dropout = dropout;
   config.attention = AttentionForm::blocks, config.attention_top_blocks = 1;
   return config;
 }
 
-at::Tensor some_ids(int64_t sequences, uint64_t seed) {
-  return at::randint(kTokens, {sequences, kPositions}, at::detail::createCPUGenerator(seed), at::dtype(at::kLong));
+at::Tensor ids_for_blocks(int64_t sequences, uint64_t seed) {
+  return at::randint(kTokensOfBlocks, {sequences, kPositionsInBlocks}, at::detail::createCPUGenerator(seed),
+                     at::dtype(at::kLong));
 }
 
-struct Learned {
+struct LearnedWithBlocks {
   double loss;
   NamedTensors gradients;
 };
 
-Learned learn(GPT& model, GradientCheckpointing level = GradientCheckpointing::none) {
+LearnedWithBlocks learn(GPT& model, GradientCheckpointing level = GradientCheckpointing::none) {
   model.train(true);
   model.set_gradient_checkpointing(level);
   const at::Tensor upstream = at::full({}, 0.5);
   const at::Tensor loss =
-      model.loss(some_ids(2, 1), some_ids(2, 2),
+      model.loss(ids_for_blocks(2, 1), ids_for_blocks(2, 2),
                  {.upstream = upstream, .dropout_place = test::dropout_at(at::kCPU, 0, 11, 5).place});
   loss.backward(upstream);
-  Learned learned{loss.item<double>(), {}};
+  LearnedWithBlocks learned{loss.item<double>(), {}};
   for (const auto& [name, gradient] : model.parameters().gradients())
     learned.gradients.emplace_back(name, gradient.clone());
   return learned;
@@ -59,11 +61,11 @@ double largest(const at::Tensor& x) { return x.abs().max().item<double>(); }
 
 TEST(AttentionBlocks, RecomputingChangesNoBit) {
   GPT model(config_of_blocks(0.1), at::kCPU, 7);
-  const Learned kept = learn(model);
+  const LearnedWithBlocks kept = learn(model);
   using enum GradientCheckpointing;
   for (const GradientCheckpointing level : {activation, norm, selective, block}) {
     GPT again(config_of_blocks(0.1), at::kCPU, 7);
-    const Learned found = learn(again, level);
+    const LearnedWithBlocks found = learn(again, level);
     EXPECT_EQ(found.loss, kept.loss);
     for (size_t i = 0; i < kept.gradients.size(); ++i)
       EXPECT_TRUE(found.gradients[i].second.equal(kept.gradients[i].second)) << kept.gradients[i].first;
@@ -74,14 +76,14 @@ TEST(AttentionBlocks, RecomputingChangesNoBit) {
 TEST(AttentionBlocks, HeadsChooseAlikeInWhicheverProcessTheyAre) {
   const ModelConfig config = config_of_blocks(0.1);
   GPT whole(config, at::kCPU, 7);
-  const Learned one = learn(whole);
-  const int64_t roundings = 6 * (5 * config.n_embd + config.head_dim() + kPositions + config.hidden());
+  const LearnedWithBlocks one = learn(whole);
+  const int64_t roundings = 6 * (5 * config.n_embd + config.head_dim() + kPositionsInBlocks + config.hidden());
   test::in_ranks(2, [&](distributed::Group& group) {
     group.arrange(2);
     const auto& tensor = group.mesh().tensor;
     GPT part(config, at::kCPU, 7, {}, {}, {tensor->rank(), tensor->size()});
     part.set_operators(tensor_parallel(ops::fused_operators(), tensor, config));
-    const Learned found = learn(part);
+    const LearnedWithBlocks found = learn(part);
     EXPECT_NEAR(found.loss, one.loss, test::tolerance(at::kFloat, roundings, one.loss));
     const std::vector<ParameterRow> rows = part.parameters().rows();
     for (size_t i = 0; i < one.gradients.size(); ++i) {
@@ -97,9 +99,9 @@ TEST(AttentionBlocks, HeadsChooseAlikeInWhicheverProcessTheyAre) {
 TEST(AttentionBlocks, InSixteenBitsACacheGivesWhatAPassWithoutOneGives) {
   const GPT model(config_of_blocks(0), at::kCPU, 7, {.compute = at::kBFloat16});
   const at::NoGradGuard no_grad;
-  const at::Tensor ids = some_ids(2, 3), expected = model.forward(ids).to(at::kFloat);
-  for (const std::vector<int64_t>& chunks : {std::vector<int64_t>{kPositions}, {1, 63, 2, 130, 4, 100}}) {
-    KvCache cache = model.make_cache(2, kPositions, at::kBFloat16);
+  const at::Tensor ids = ids_for_blocks(2, 3), expected = model.forward(ids).to(at::kFloat);
+  for (const std::vector<int64_t>& chunks : {std::vector<int64_t>{kPositionsInBlocks}, {1, 63, 2, 130, 4, 100}}) {
+    KvCache cache = model.make_cache(2, kPositionsInBlocks, at::kBFloat16);
     for (const int64_t count : chunks) {
       const int64_t end = cache.lengths[0] + count;
       const at::Tensor logits =

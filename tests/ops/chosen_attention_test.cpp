@@ -122,18 +122,18 @@ at::Tensor attention_reference(const at::Tensor& qkv, const ChosenCase& c, const
   return weights.matmul(for_queries(heads.v)).transpose(1, 2).reshape({c.B, c.T, c.H * c.D});
 }
 
-double largest(const at::Tensor& x) { return x.abs().max().item<double>(); }
+double largest_of(const at::Tensor& x) { return x.abs().max().item<double>(); }
 
 // As in attention_test.cpp.
 double bound(at::ScalarType type, const ChosenCase& c, const at::Tensor& exact) {
-  return type == at::kFloat ? test::tolerance(type, 2 * c.D + c.T + 20, largest(exact))
-                            : test::tolerance(type, 5, largest(exact));
+  return type == at::kFloat ? test::tolerance(type, 2 * c.D + c.T + 20, largest_of(exact))
+                            : test::tolerance(type, 5, largest_of(exact));
 }
 
 void expect_near(const at::Tensor& actual, const at::Tensor& exact, at::ScalarType type, const ChosenCase& c) {
   ASSERT_EQ(actual.sizes(), exact.sizes());
   EXPECT_EQ(actual.scalar_type(), type);
-  EXPECT_LE(largest(actual.detach().to(at::kDouble) - exact.detach()), bound(type, c, exact.detach()));
+  EXPECT_LE(largest_of(actual.detach().to(at::kDouble) - exact.detach()), bound(type, c, exact.detach()));
 }
 
 template <class Function>
@@ -181,8 +181,8 @@ TEST_P(ChosenAttention, QueriesChooseTheBlocksOfTheLargestMeans) {
           ++queries;
           // Rotated values are rounded to the type, products and means to float32.
           const double error = (type == at::kFloat || !c.rope)
-                                   ? test::tolerance(at::kFloat, c.D + c.blocks.size, largest(heads.q[b][h][t]))
-                                   : test::tolerance(type, 1, largest(heads.q[b][h][t]));
+                                   ? test::tolerance(at::kFloat, c.D + c.blocks.size, largest_of(heads.q[b][h][t]))
+                                   : test::tolerance(type, 1, largest_of(heads.q[b][h][t]));
           if (of_query[order[top - 1]] - of_query[order[top]] < error) continue;
           ++clear;
           for (int64_t i = 0; i < top; ++i) EXPECT_TRUE(chosen[order[i]].item<bool>()) << t << " block " << order[i];
