@@ -25,11 +25,14 @@ constexpr const char* kDataSaver = "data.resident: off";
 struct Candidate {
   std::string setting, price;
   std::function<void(TrainingConfig&)> apply;
-  bool is_batch = false;
+  bool is_batch = false, is_proven = true;
 };
 
 Candidate candidate(const MemorySetting& setting) {
-  return {fmt::format("training.{}", fmt::join(setting.settings, " and training.")), setting.price, setting.apply};
+  return {.setting = fmt::format("training.{}", fmt::join(setting.settings, " and training.")),
+          .price = setting.price,
+          .apply = setting.apply,
+          .is_proven = setting.is_proven};
 }
 
 bool is_usable(const MemorySetting& setting, const TrainingConfig& training, const Precision& precision) {
@@ -158,14 +161,15 @@ class Shrinking {
     }
   }
 
-  // All but smaller batches; the tokens on the device are the one without `apply`.
+  // All that are proven but smaller batches; the tokens on the device are the one without `apply`.
   std::vector<Candidate> usable() const {
     std::vector<Candidate> all = candidates(run_.config.model, training_, run_.device, run_.attention);
     if (data_ > 0) all.push_back({kDataSaver, "", {}});
     std::erase_if(all, [this](const Candidate& candidate) {
       TrainingConfig changed = training_;
       if (candidate.apply) candidate.apply(changed);
-      return candidate.is_batch || (resumes_ && !run_.may_resume(changed)) || after(candidate) >= bytes();
+      return candidate.is_batch || !candidate.is_proven || (resumes_ && !run_.may_resume(changed)) ||
+             after(candidate) >= bytes();
     });
     return all;
   }

@@ -39,7 +39,10 @@ TEST(FindSavers, EachSavesWhatTheEstimateSaysInOrderOfGain) {
   EXPECT_EQ(saved_by(savers, "training.batch_size: 6 and training.gradient_accumulation_steps: 2"), before - needed());
   config.training.batch_size = 12, config.training.gradient_accumulation_steps = 1;
   config.training.execution.gradient_checkpointing = GradientCheckpointing::block;
-  EXPECT_EQ(savers[0].setting, "training.gradient_checkpointing: block");
+  EXPECT_EQ(saved_by(savers, "training.gradient_checkpointing: block"), before - needed());
+  config.training.execution.gradient_checkpointing = GradientCheckpointing::none;
+  config.training.execution.swap_activations.reset();
+  EXPECT_EQ(savers[0].setting, "training.swap_activations: auto");
   EXPECT_EQ(savers[0].bytes, before - needed());
 }
 

@@ -18,6 +18,7 @@ struct MemorySetting {
   // What it does nothing without.
   bool needs_compile = false, needs_fused_adamw = false, needs_end_to_end = false;
   std::string obstacle = {};  // why this device does not have it; empty: it does
+  bool is_proven = true;      // it has been run where it matters, and may be what a run is told to fit with
 };
 
 std::vector<MemorySetting> memory_settings(const DeviceInfo& device);
