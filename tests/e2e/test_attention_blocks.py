@@ -62,7 +62,7 @@ class AttentionBlocks(programs.WithText):
         for options, line in (
                 ({"model__attention_window": 64}, "attention blocks chooses what a token sees, and attention_window 64 hides it"),
                 ({"data__document_mask": "true"}, "document_mask keeps documents apart"),
-                ({"model__attention_block": 96}, "'model.attention_block' must be a multiple of 64, got 96; use 64 or 128")):
+                ({"model__attention_block": 96}, "must be a multiple of 64, got 96; use 64 or 128")):
             self.assertIn(line, self.train("refused", check_code=2, **options).stderr)
         for form in ([], ["--format", "gguf"]):
             line = programs.run("gpt-export", "--checkpoint", self.run_folder, "--output", self.root / "out", *form, check_code=4).stderr
