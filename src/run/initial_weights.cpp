@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -58,16 +57,21 @@ std::optional<ModelOfFile> read_model_unless_done(const std::string& path, const
   }
 }
 
+// Calls visit(key, member) for what says which positions a token sees.
+template <class Visit>
+void for_each_key_of_attention(const Visit& visit) {
+  visit("model.attention", &ModelConfig::attention);
+  visit("model.attention_block", &ModelConfig::attention_block);
+  visit("model.attention_top_blocks", &ModelConfig::attention_top_blocks);
+  visit("model.attention_window", &ModelConfig::attention_window);
+  visit("model.window_pattern", &ModelConfig::window_pattern);
+}
+
 // What may differ from the model of a checkpoint, because it changes neither weights nor shapes.
 bool may_differ(const std::string& key) {
-  static const std::set<std::string> kKeys{"model.preset",
-                                           "model.dropout",
-                                           "model.attention",
-                                           "model.attention_block",
-                                           "model.attention_top_blocks",
-                                           "model.attention_window",
-                                           "model.window_pattern"};
-  return kKeys.contains(key);
+  bool may = key == "model.preset" || key == "model.dropout";
+  for_each_key_of_attention([&](const char* of_attention, auto) { may = may || key == of_attention; });
+  return may;
 }
 
 // "model.n_layer 3 (the checkpoint has 2)" for each row of the model that was written out, by itself or by a preset, and differs.
@@ -161,11 +165,9 @@ double take_model(Config& config, const config::Origins& origins) {
   const ModelConfig written = std::exchange(config.model, initial->model);
   config.model.preset = written.preset;
   config.model.dropout = written.dropout;
-  if (origins.count("model.attention")) config.model.attention = written.attention;
-  if (origins.count("model.attention_block")) config.model.attention_block = written.attention_block;
-  if (origins.count("model.attention_top_blocks")) config.model.attention_top_blocks = written.attention_top_blocks;
-  if (origins.count("model.attention_window")) config.model.attention_window = written.attention_window;
-  if (origins.count("model.window_pattern")) config.model.window_pattern = written.window_pattern;
+  for_each_key_of_attention([&](const char* key, auto member) {
+    if (origins.count(key)) config.model.*member = written.*member;
+  });
   if (config.model.attention == AttentionForm::blocks && config.model.attention_window > 0) {
     throw Error(
         ExitCode::config,
