@@ -152,14 +152,21 @@ void exponentials(const ForwardScratch<E>& scratch, const Causal& causal, const 
   }
 }
 
-// Adds what the queries take from one block of keys and values.
+// The weights of one block of keys, as factors, and with `first` false what was summed before as running.correction says.
 template <class E>
-void attend(const AttentionShape& shape, const ForwardScratch<E>& scratch, const Causal& causal, int64_t key_block,
-            const Dropout& dropout, bool first, Matrix sums, Ahead& ahead) {
+void weigh(const AttentionShape& shape, const ForwardScratch<E>& scratch, const Causal& causal, int64_t key_block,
+           const Dropout& dropout, bool first, Ahead& ahead) {
   multiply<false>(causal.keys, scratch.keys[key_block], scratch.queries, scratch.scores, /*add=*/false,
                   causal.scores(shape.D), ahead);
   exponentials(scratch, causal, dropout, first);
   as_terms(scratch.scores, causal.keys, round_up(causal.queries, kColumns), scratch.weights);
+}
+
+// Adds what the queries take from one block of keys and values.
+template <class E>
+void attend(const AttentionShape& shape, const ForwardScratch<E>& scratch, const Causal& causal, int64_t key_block,
+            const Dropout& dropout, bool first, Matrix sums, Ahead& ahead) {
+  weigh(shape, scratch, causal, key_block, dropout, first, ahead);
   if (!first) {
     const auto correction = [&](int64_t i) { return scratch.running.correction[i]; };
     convert(sums.data, sums.stride, causal.queries, sums.stride, correction, sums.data, sums.stride);

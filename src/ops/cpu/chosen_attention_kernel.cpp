@@ -164,10 +164,7 @@ void attend_to_chosen(const AttentionShape& shape, const Causal& causal, const i
   as_columns(tile.sums, round_up(count, kColumns), width, tile.query_rows, tile.queries);
   gather(scratch.maximum, positions, count, tile.running.maximum);
   gather(scratch.sum, positions, count, tile.running.sum);
-  multiply<false>(causal.keys, tile.keys[key_block], tile.queries, tile.scores, /*add=*/false, causal.scores(shape.D),
-                  ahead);
-  exponentials(tile, causal, dropout, /*first=*/false);
-  as_terms(tile.scores, causal.keys, round_up(count, kColumns), tile.weights);
+  weigh(shape, tile, causal, key_block, dropout, /*first=*/false, ahead);
   multiply<true>(count, tile.weights, tile.values[key_block], tile.sums, /*add=*/false, causal.over_keys(), ahead);
   for (int64_t i = 0; i < count; ++i) {
     const int64_t position = positions[i];
