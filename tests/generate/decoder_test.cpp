@@ -58,6 +58,14 @@ class DecoderTest : public DeviceTest {
     }
   }
 
+  // The slots of a step whose logits are right; each goes on with a token.
+  static std::vector<int64_t> stepped(const GPT& model, Decoder& decoder) {
+    const Decoder::Next next = decoder.step();
+    expect_right(model, decoder, next);
+    for (const int64_t slot : next.slots) decoder.append(slot, 7);
+    return next.slots;
+  }
+
   static std::vector<int32_t> some_tokens(int64_t count, int32_t from) {
     std::vector<int32_t> tokens;
     for (int64_t i = 0; i < count; ++i) tokens.push_back(static_cast<int32_t>((from + i * i * 7 + i) % kVocab));
@@ -106,12 +114,7 @@ TEST_P(DecoderTest, ALongPromptDoesNotHoldTheOthersUp) {
   const int64_t prompt = *decoder.add(some_tokens(kLong, 2)), later = *decoder.add(some_tokens(4, 3));
   EXPECT_FALSE(decoder.computes_single_tokens());
   const std::vector<std::vector<int64_t>> expected{{talking}, {talking}, {talking, prompt, later}};
-  for (const std::vector<int64_t>& slots : expected) {
-    const Decoder::Next next = decoder.step();
-    EXPECT_EQ(next.slots, slots);
-    expect_right(model, decoder, next);
-    for (const int64_t slot : next.slots) decoder.append(slot, 7);
-  }
+  for (const std::vector<int64_t>& slots : expected) { EXPECT_EQ(stepped(model, decoder), slots); }
   EXPECT_TRUE(decoder.computes_single_tokens());
   for (const int64_t slot : {talking, later}) decoder.remove(slot);
   decoder.remove(prompt);
@@ -127,12 +130,7 @@ TEST_P(DecoderTest, WindowedLayersSeeInACacheWhatTheySeeWithoutOne) {
     SCOPED_TRACE(window);
     const GPT model = this->model(kLong + 2, Position::rope, window);
     Decoder decoder(model, 3, at::kFloat);
-    const auto step = [&] {
-      const Decoder::Next next = decoder.step();
-      expect_right(model, decoder, next);
-      for (const int64_t slot : next.slots) decoder.append(slot, 7);
-      return next.slots;
-    };
+    const auto step = [&] { return stepped(model, decoder); };
     const int64_t first = *decoder.add(some_tokens(kLong, 2));
     EXPECT_EQ(step(), std::vector<int64_t>{first});
     const int64_t beside = *decoder.add(some_tokens(kLong - 3, 5)), alike = *decoder.add(some_tokens(kLong - 9, 2));
@@ -150,12 +148,7 @@ TEST_P(DecoderTest, QueriesChooseInACacheTheBlocksThatTheyChooseWithoutOne) {
   for (const Position position : {Position::rope, Position::learned}) {
     const GPT model = this->model(kLong + 2, position, /*window=*/0, /*top_blocks=*/2);
     Decoder decoder(model, 3, at::kFloat);
-    const auto step = [&] {
-      const Decoder::Next next = decoder.step();
-      expect_right(model, decoder, next);
-      for (const int64_t slot : next.slots) decoder.append(slot, 7);
-      return next.slots;
-    };
+    const auto step = [&] { return stepped(model, decoder); };
     const int64_t first = *decoder.add(some_tokens(kLong, 2));
     EXPECT_EQ(step(), std::vector<int64_t>{first});
     (void)*decoder.add(some_tokens(kLong - 3, 5));
@@ -181,10 +174,7 @@ TEST_P(DecoderTest, TextsThatBeginAlikeComputeTheirBeginningOnce) {
   for (int64_t i = kLong - 3; i < kLong; ++i) prompt[i] = (prompt[i] + 1) % kVocab;
   const int64_t nearly = *decoder.add(prompt);
   for (int step = 0; step < 3; ++step) {
-    const Decoder::Next next = decoder.step();
-    EXPECT_EQ(next.slots, (std::vector<int64_t>{first, same, nearly}));
-    expect_right(model, decoder, next);
-    for (const int64_t slot : next.slots) decoder.append(slot, 7);
+    EXPECT_EQ(stepped(model, decoder), (std::vector<int64_t>{first, same, nearly}));
   }
 }
 
