@@ -25,6 +25,12 @@ BatchChoice planned(const ModelConfig& model, const TrainingConfig& training, co
           .available = memory.available};
 }
 
+MemoryBudget budget_with_data(const run::Setup& setup) {
+  MemoryBudget memory = memory_budget(setup);
+  memory.data = resident_bytes(setup.config.data, setup.corpus, setup.device.device, memory.available);
+  return memory;
+}
+
 }  // namespace
 
 BatchChoice plan_batch_size(const ModelConfig& model, TrainingConfig training, const ActivationForm& form,
@@ -60,12 +66,6 @@ std::string describe(const BatchChoice& choice) {
   return fmt::format("training.batch_size: auto chose {}, {} an update (the plan: {} of {})",
                      plural(choice.batch_size, "sequence"), plural(choice.micro_steps, "micro-step"),
                      format_bytes(choice.needed), format_bytes(choice.available));
-}
-
-static MemoryBudget budget_with_data(const run::Setup& setup) {
-  MemoryBudget memory = memory_budget(setup);
-  memory.data = resident_bytes(setup.config.data, setup.corpus, setup.device.device, memory.available);
-  return memory;
 }
 
 void choose_batch_size(run::Setup& setup, bool is_tried) {

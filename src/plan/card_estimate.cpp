@@ -99,11 +99,13 @@ StepEstimate estimate_step(const ModelConfig& model, const TrainingConfig& train
   estimate.memory =
       (micro_steps * (activations + logits + weights) + state) / (kShareOfBandwidth * card.bandwidth * 1e9) +
       form.state_share * static_cast<double>(offloaded) / kBusBandwidth;
-  constexpr double kOutAndIn = 2;
-  TrainingConfig unswapped = training;
-  unswapped.execution.swap_activations = 0;
-  const double swapped = real.host - estimate_memory(model, unswapped, form).host;
-  estimate.swapping = micro_steps * kOutAndIn * swapped / kBusBandwidth;
+  if (training.execution.swap_activations != 0) {
+    constexpr double kOutAndIn = 2;
+    TrainingConfig unswapped = training;
+    unswapped.execution.swap_activations = 0;
+    const double swapped = real.host - estimate_memory(model, unswapped, form).host;
+    estimate.swapping = micro_steps * kOutAndIn * swapped / kBusBandwidth;
+  }
   const double kernels = form.own_operators ? kOwnKernels : kAtenKernels;
   estimate.launches = (micro_steps * repeated * (kernels * static_cast<double>(model.n_layer) + kOtherKernels) +
                        kMuonKernels * static_cast<double>(muon.matrices)) *

@@ -14,7 +14,7 @@ namespace {
 
 std::string describe_blocks(const ModelConfig& model, const QuantizedConfig& config) {
   const auto [begin, end] = run::quantized_blocks(model, config);
-  return fmt::format("{} in {} of {} ({} to {})", config.type == QuantizedForward::int8 ? "int8" : "fp8", end - begin,
+  return fmt::format("{} in {} of {} ({} to {})", run::name_of(config.type), end - begin,
                      plural(model.n_layer, "block"), begin, end - 1);
 }
 

@@ -250,12 +250,10 @@ std::vector<Check::Saver> find_savers(const Config& config, const DeviceInfo& de
   const double now = run.needed(config.training);
   std::vector<Check::Saver> savers;
   for (const Candidate& candidate : candidates(config.model, config.training, device, attention)) {
-    TrainingConfig changed = config.training;
-    candidate.apply(changed);
-    Config other = config;
-    other.training = changed;
-    if (!config::is_valid(other)) continue;
-    savers.push_back({candidate.setting, now - run.needed(changed), candidate.price});
+    Config changed = config;
+    candidate.apply(changed.training);
+    if (!config::is_valid(changed)) continue;
+    savers.push_back({candidate.setting, now - run.needed(changed.training), candidate.price});
   }
   for (Check::Saver& saver : divisions(run, now)) savers.push_back(std::move(saver));
   if (data_bytes > 0) savers.push_back({kDataSaver, data_bytes, "batches come from the host"});

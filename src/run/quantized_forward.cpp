@@ -18,10 +18,6 @@
 namespace gpt::run {
 namespace {
 
-const char* name_of(QuantizedForward type) {
-  return type == QuantizedForward::int8 ? "int8" : type == QuantizedForward::fp8 ? "fp8" : "none";
-}
-
 ops::EightBitType type_of(QuantizedForward type) {
   return type == QuantizedForward::fp8 ? ops::EightBitType::fp8 : ops::EightBitType::int8;
 }
@@ -84,6 +80,10 @@ double seconds_of(at::Device device, const std::function<void()>& work) {
 }
 
 }  // namespace
+
+const char* name_of(QuantizedForward type) {
+  return type == QuantizedForward::int8 ? "int8" : type == QuantizedForward::fp8 ? "fp8" : "none";
+}
 
 LayerSpan quantized_blocks(const ModelConfig& model, const QuantizedConfig& config) {
   return {config.skip, model.n_layer - config.skip};

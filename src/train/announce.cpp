@@ -73,6 +73,19 @@ void announce_frozen(const Config& config, const std::vector<ParameterRow>& rows
         "name one with training.init_from");
 }
 
+// Of the model among so many processes.
+std::string describe_division(const DistributedConfig& asked, int64_t processes) {
+  const auto [tensor, stages] = std::pair(asked.tensor_parallel, asked.pipeline_parallel);
+  if (tensor > 1 && stages > 1)
+    return fmt::format("; each {} of them divide one of {} stages of the model", tensor, stages);
+  if (stages > 1)
+    return stages == processes ? "; each has a stage of the model"
+                               : fmt::format("; each has one of {} stages of the model", stages);
+  if (tensor > 1)
+    return tensor == processes ? "; they divide the model" : fmt::format("; each {} of them divide the model", tensor);
+  return "";
+}
+
 }  // namespace
 
 void announce_methods(const run::Setup& setup) {
@@ -111,19 +124,6 @@ void announce_methods(const run::Setup& setup) {
         fmt::format("Buffer swapping: what the first {} of {} keep for the backward pass waits in the host's memory",
                     swapped, plural(config.model.n_layer, "block")));
   if (!setup.batch_reason.empty()) log::info(setup.batch_reason);
-}
-
-// Of the model among so many processes.
-static std::string describe_division(const DistributedConfig& asked, int64_t processes) {
-  const auto [tensor, stages] = std::pair(asked.tensor_parallel, asked.pipeline_parallel);
-  if (tensor > 1 && stages > 1)
-    return fmt::format("; each {} of them divide one of {} stages of the model", tensor, stages);
-  if (stages > 1)
-    return stages == processes ? "; each has a stage of the model"
-                               : fmt::format("; each has one of {} stages of the model", stages);
-  if (tensor > 1)
-    return tensor == processes ? "; they divide the model" : fmt::format("; each {} of them divide the model", tensor);
-  return "";
 }
 
 void announce_processes(const distributed::Group& group, at::Device device, const DistributedConfig& asked) {

@@ -12,6 +12,8 @@
 
 namespace gpt::run {
 
+const char* name_of(QuantizedForward type);  // as the key's value
+
 // The blocks that it is for, of the whole model.
 LayerSpan quantized_blocks(const ModelConfig& model, const QuantizedConfig& config);
 
