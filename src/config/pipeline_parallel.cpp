@@ -33,8 +33,8 @@ std::string obstacle_of_training(const TrainingConfig& training) {
   if (!training.freeze.empty())
     return "pipeline_parallel trains all parameters of every stage; leave freeze out, or set pipeline_parallel to 1";
   if (training.execution.swap_activations != 0)
-    return "pipeline_parallel has several micro-batches on their way, and swap_activations moves those of one; set one of them to its "
-           "default";
+    return "swap_activations moves the activations of one micro-batch at a time, and pipeline_parallel has several on their way; set "
+           "swap_activations to 0, or pipeline_parallel to 1";
   if (!training.distillation.from.empty())
     return "distill_from needs all of a teacher beside the head, which only the last stage has; set pipeline_parallel to 1, or leave "
            "distill_from out";

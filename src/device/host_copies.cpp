@@ -13,7 +13,6 @@
 #include "gpt/device/memory.h"
 
 namespace gpt {
-
 namespace {
 
 // There is but one memory, so that nothing is gained: for tests.
@@ -57,8 +56,8 @@ class CudaHostCopies : public HostCopies {
     return {tensor, [tensor, arrived] {
               const c10::cuda::CUDAStream current = c10::cuda::getCurrentCUDAStream(tensor.device().index());
               arrived->block(current);
-              tensor.record_stream(
-                  current);  // its memory belongs to the other stream, and must outlive this one's work
+              // Its memory belongs to the other stream, and must outlive this one's work.
+              tensor.record_stream(current);
             }};
   }
 

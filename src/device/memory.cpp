@@ -53,7 +53,7 @@ void require_memory_of_host(const TrainingConfig& training, at::Device device) {
     throw Error(
         ExitCode::config,
         "'training.swap_activations' needs a GPU: on a CPU activations are in the memory of the host anyway; set it to 0, and "
-        "training.gradient_checkpointing to keep fewer");
+        "training.gradient_checkpointing: block to keep fewer");
 }
 
 at::Tensor zeros_on_host(int64_t count, at::ScalarType type, at::Device device, [[maybe_unused]] const char* setting) {

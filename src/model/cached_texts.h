@@ -23,9 +23,9 @@ struct CachedTexts {
 
 // The texts that a pass goes on with, as attention computes them.
 struct TextsOfPass {
-  std::vector<ops::CachedTokens>
-      few;  // on a CPU: those of few tokens, whatever their lengths; all, where queries choose blocks
-  std::vector<CachedTexts> groups;  // all others
+  // On a CPU those of few tokens, whatever their lengths; where queries choose blocks, all.
+  std::vector<ops::CachedTokens> few;
+  std::vector<CachedTexts> groups;  // the others
 };
 
 TextsOfPass arranged(std::span<const NextTokens> texts, const KvCache& cache);

@@ -17,8 +17,8 @@ namespace gpt {
 std::optional<int32_t> document_separator(const DataConfig& config, const Corpus& corpus);
 
 struct Documents {
-  std::string
-      description;   // "attention stays within a document, which begins with <|endoftext|>; one has about 213 tokens"
+  // "attention stays within a document, which begins with <|endoftext|>; one has about 213 tokens"
+  std::string description;
   std::string idle;  // why a mask changes nothing; empty where it changes something
 };
 // Of a large source only the beginning is looked at.

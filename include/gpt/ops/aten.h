@@ -10,8 +10,8 @@ namespace gpt::ops {
 SharedOperators aten_operators();
 
 // scaled_dot_product_attention by the kernel that LibTorch chooses: (B, T, H D). Where skips_windows(), a window is an argument of flash
-// attention; elsewhere it is a mask (T, T), which saves nothing. Documents are always a mask, (B, 1, T, T),
-// and so are blocks that queries choose, (B, H, T, T).
+// attention; elsewhere it is a mask (T, T), which saves nothing. Documents are always a mask, (B, 1, T, T), and so are blocks that queries
+// choose, (B, H, T, T).
 at::Tensor aten_attention(const Heads& heads, const AttentionSpec& spec);
 
 // Whether these are on a GPU and its flash attention, which skips what a window hides, takes them and is allowed.

@@ -29,8 +29,8 @@ struct ProcessesPlan {
   double one = 0, computing = 0;  // computed by one process that has all of the CPU; by the busiest of several
   double sending = 0;             // beyond that: what computing waits for, or does not hide
   std::string computing_source = {}, sending_source = {};
-  std::string faster =
-      {};  // how as many processes would take less time by the same arithmetic: settings, and how much less
+  // Settings with which as many would take less time by the same arithmetic, and how much less.
+  std::string faster = {};
 
   int64_t most_micro_batches() const {  // of a process
     const int64_t groups = processes / (model_parts * stages);

@@ -12,7 +12,8 @@
 
 namespace gpt::ops {
 
-// `matrix` (rows, columns <= kMostEightBitTerms) of float32 or bfloat16, on a GPU also float16, in any order; the result is the same for every number of threads.
+// `matrix` (rows, columns <= kMostEightBitTerms) of float32 or bfloat16, on a GPU also float16, in any order. The result is the same for
+// every number of threads.
 EightBitFactor first_factor(const at::Tensor& matrix, EightBitType type);
 EightBitFactor second_factor(const at::Tensor& matrix, EightBitType type);
 
