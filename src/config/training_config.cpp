@@ -270,9 +270,8 @@ std::vector<Option> execution(TrainingConfig& c) {
       {.name = "swap_activations",
        .target = &c.execution.swap_activations,
        .help =
-           "number of blocks, from the first one on, whose activations wait for the backward pass in page-locked memory of the host, where "
-           "they are copied and from where they return while other blocks compute; auto = the fewest with which the run fits into memory; "
-           "needs a GPU",
+           "number of blocks, from the first one on, whose activations wait for the backward pass in page-locked memory of the host; "
+           "copies go both ways while other blocks compute; auto = the fewest with which the run fits into memory; needs a GPU",
        .min = 0,
        .max = 1e6,
        .aliases = {{"buffer_swapping", "auto", "0"},
