@@ -9,6 +9,8 @@ set(GPT_CPU_FLAGS_DEFAULT "")
 set(GPT_CPU_FLAGS_AVX2 -mavx2 -mfma -mf16c)
 set(GPT_CPU_FLAGS_AVX512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c)
 set(GPT_CPU_FLAGS_AVX512_BF16 ${GPT_CPU_FLAGS_AVX512} -mavx512bf16)
+set(GPT_CPU_FLAGS_AVX512_AMX ${GPT_CPU_FLAGS_AVX512_BF16} -mamx-tile -mamx-bf16)
+set(GPT_CPU_FLAGS_AVX512_EMULATED ${GPT_CPU_FLAGS_AVX512_BF16} -DGPT_EMULATED_TILES) # of AVX512_AMX, for tests
 set(GPT_CPU_FLAGS_AVX512_VNNI ${GPT_CPU_FLAGS_AVX512} -mavx512vnni)
 
 # gpt_cpu_kernels(target CAPABILITIES capability... SOURCES source...): adds the sources, compiled for each of the kinds of

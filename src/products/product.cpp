@@ -22,7 +22,7 @@ using cpu::MatrixLibrary;
 constexpr int64_t kMinRows = 16;
 
 // Bytes for a thread.
-constexpr double kOwnWorkspace = 1.3e6, kBFloat16Workspace = 1.15e6;
+constexpr double kOwnWorkspace = 1.3e6, kTileWorkspace = 3.3e6, kBFloat16Workspace = 1.15e6;
 
 bool mkl_leaves_avx512_unused() {
 #if defined(__x86_64__)
@@ -34,10 +34,9 @@ bool mkl_leaves_avx512_unused() {
 
 // Whether products of our own are faster here than LibTorch's.
 bool prefers_own(at::ScalarType type) {
-  static const bool has_matrices = host::cpu_has_bfloat16_matrices();
   switch (type) {
     case at::kFloat: return mkl_leaves_avx512_unused();
-    case at::kBFloat16: return cpu::capability() == cpu::Capability::AVX512_BF16 && !has_matrices;
+    case at::kBFloat16: return cpu::capability() >= cpu::Capability::AVX512_BF16;
     default: return false;
   }
 }
@@ -84,7 +83,8 @@ bool cpu::adds_bfloat16_products() { return prefers_own(at::kBFloat16); }
 
 double cpu::product_workspace(at::ScalarType type) {
   const double of_onednn = type == at::kBFloat16 && host::cpu_has_bfloat16() ? kBFloat16Workspace : 0;
-  return at::get_num_threads() * (prefers_own(type) ? kOwnWorkspace : of_onednn);
+  const bool has_tiles = type == at::kBFloat16 && cpu::capability() == cpu::Capability::AVX512_AMX;
+  return at::get_num_threads() * (has_tiles ? kTileWorkspace : prefers_own(type) ? kOwnWorkspace : of_onednn);
 }
 
 MatrixLibrary product_library(const at::Tensor& x) {

@@ -15,15 +15,15 @@ namespace gpt::ops::cpu {
 using Float32Kernel = ProductKernel<float, float>;
 GPT_CPU_KERNEL(Float32Kernel, product_float32)
 
-namespace AVX512_BF16 {
-extern const ProductKernel<c10::BFloat16, c10::BFloat16> product_bfloat16;
-extern const ProductKernel<c10::BFloat16, float> product_bfloat16_in_float32;
-}  // namespace AVX512_BF16
+#define GPT_BFLOAT16_PRODUCTS(CAPABILITY)                                       \
+  namespace CAPABILITY {                                                        \
+  extern const ProductKernel<c10::BFloat16, c10::BFloat16> product_bfloat16;    \
+  extern const ProductKernel<c10::BFloat16, float> product_bfloat16_in_float32; \
+  }
+GPT_BFLOAT16_PRODUCTS(AVX512_BF16)
+GPT_BFLOAT16_PRODUCTS(AVX512_AMX)
 
 namespace {
-
-// Packing a column of the second factor takes as long as multiplying it with so many rows.
-constexpr int64_t kPackingRows = 16;
 
 // Products that a thread adds at least: below, waking it costs more than it saves.
 constexpr int64_t kLeastProducts = 1 << 18;
@@ -42,14 +42,15 @@ struct Division {
 
 // Among the divisions that take nearly the least time, the one with the fewest rows for each: what a thread has written, as other
 // operators divide rows, it finds in its own cache.
-Division divide(int64_t M, int64_t N, int64_t threads, int64_t tile_rows, int64_t lanes) {
+template <class Kernel>
+Division divide(int64_t M, int64_t N, int64_t threads, const Kernel& kernel) {
   constexpr double kNearly = 1.05;
   const auto with_rows = [&](int64_t parts) {
-    return Division{at::divup(at::divup(M, parts), tile_rows) * tile_rows,
-                    at::divup(at::divup(N, threads / parts), lanes) * lanes};
+    return Division{at::divup(at::divup(M, parts), kernel.tile_rows) * kernel.tile_rows,
+                    at::divup(at::divup(N, threads / parts), kernel.lanes) * kernel.lanes};
   };
-  const auto time = [](const Division& division) {
-    return static_cast<double>(division.columns * (division.rows + kPackingRows));
+  const auto time = [&](const Division& division) {
+    return static_cast<double>(division.columns * (division.rows + kernel.packing_rows));
   };
   double least = time(with_rows(1));
   for (int64_t parts = 2; parts <= threads; ++parts) least = std::min(least, time(with_rows(parts)));
@@ -73,7 +74,7 @@ void multiply(const Product& product, const ProductKernel<T, R>& kernel) {
                                          .adds = product.adds,
                                          .bias = read<R>(product.bias)};
   const int64_t threads = std::clamp<int64_t>(M * K * N / kLeastProducts, 1, at::get_num_threads());
-  const Division division = divide(M, N, threads, kernel.tile_rows, kernel.lanes);
+  const Division division = divide(M, N, threads, kernel);
   const int64_t row_parts = at::divup(M, division.rows), column_parts = at::divup(N, division.columns),
                 floats = kernel.scratch(arguments, std::min(division.rows, M));
   const at::Tensor scratch = at::empty({row_parts * column_parts, floats}, at::kFloat);
@@ -107,8 +108,14 @@ bool can_multiply(const Product& product) {
 
 void multiply(const Product& product) {
   if (product.a.scalar_type() == at::kFloat) return multiply(product, best_product_float32());
-  product.result.scalar_type() == at::kFloat ? multiply(product, AVX512_BF16::product_bfloat16_in_float32)
-                                             : multiply(product, AVX512_BF16::product_bfloat16);
+  const bool in_float32 = product.result.scalar_type() == at::kFloat;
+  if (capability() == Capability::AVX512_AMX) {
+    in_float32 ? multiply(product, AVX512_AMX::product_bfloat16_in_float32)
+               : multiply(product, AVX512_AMX::product_bfloat16);
+  } else {
+    in_float32 ? multiply(product, AVX512_BF16::product_bfloat16_in_float32)
+               : multiply(product, AVX512_BF16::product_bfloat16);
+  }
 }
 
 }  // namespace gpt::ops::cpu

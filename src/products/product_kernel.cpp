@@ -23,6 +23,7 @@ namespace {
 constexpr int64_t kMostVectors = kLanes == 16 ? 3 : 2;
 constexpr int64_t kPanelColumns = kMostVectors * kLanes;
 
+constexpr int64_t kPackingRows = 16;
 constexpr int64_t kPanelTerms = 1024;         // terms of a panel in its cache; longer sums are kept between panels
 constexpr int64_t kPackedElements = 1 << 18;  // elements of a packed first factor
 constexpr int64_t kMostRows = 1024;           // rows that go through a panel together
@@ -278,7 +279,7 @@ int64_t scratch_floats(const ProductArguments<T, R>& product, int64_t rows) {
 
 #define GPT_PRODUCT_KERNEL(T, R, name)   \
   extern const ProductKernel<T, R> name; \
-  const ProductKernel<T, R> name{kTileRows, kLanes, scratch_floats<T, R>, multiply<T, R>};
+  const ProductKernel<T, R> name{kTileRows, kLanes, kPackingRows, scratch_floats<T, R>, multiply<T, R>};
 GPT_PRODUCT_KERNEL(float, float, product_float32)
 #ifdef __AVX512BF16__
 GPT_PRODUCT_KERNEL(BFloat16, BFloat16, product_bfloat16)

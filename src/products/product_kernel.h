@@ -40,6 +40,8 @@ template <class T, class R>
 struct ProductKernel {
   // Rows that are computed together, and values of a vector: parts that begin with a multiple of both leave no rests.
   int64_t tile_rows, lanes;
+  // Packing a column of the second factor takes as long as multiplying it with so many rows.
+  int64_t packing_rows;
   // Floats of scratch memory, aligned to 64 bytes, that a part of so many rows needs.
   int64_t (*scratch)(const ProductArguments<T, R>&, int64_t rows);
   void (*multiply)(const ProductArguments<T, R>&, const ProductPart&, float* scratch);

@@ -363,10 +363,12 @@ TEST(Attention, DoesNotDependOnWhatItsMemoryContained) {
   }
 }
 
-// A processor with AVX512_BF16 chooses one of the kernels for 16-bit tensors, and both run on it.
+// A processor with AVX512_BF16 chooses one of the kernels for 16-bit tensors, and all run on it but those for a matrix unit.
 TEST(Attention, KernelsWithAndWithoutDotProductsEqualFloat64) {
+  using enum cpu::Capability;
   if (dot_product_gain() == 0) GTEST_SKIP() << "no AVX512_BF16 on this processor";
-  for (const auto capability : {cpu::Capability::AVX512, cpu::Capability::AVX512_BF16}) {
+  for (const auto capability : {AVX512, AVX512_BF16, AVX512_AMX}) {
+    if (capability == AVX512_AMX && cpu::capability() != AVX512_AMX) continue;
     const cpu::WithCapability with(capability);
     std::vector<AttentionCase> cases(std::begin(kAttentionCases), std::end(kAttentionCases));
     cases.insert(cases.end(), std::begin(kWindowCases), std::end(kWindowCases));

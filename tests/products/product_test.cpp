@@ -88,7 +88,11 @@ TEST_P(ProductTest, EqualsFloat64) {
 
 TEST_P(ProductTest, OfBFloat16EqualsFloat64) {
   if (dot_product_gain() == 0) GTEST_SKIP() << "no AVX512_BF16 on this processor";
-  for (const auto result : {at::kBFloat16, at::kFloat}) expect_float64_results({at::kBFloat16, result});
+  for (const auto one : {Capability::AVX512_BF16, Capability::AVX512_AMX}) {
+    if (one == Capability::AVX512_AMX && capability() != one) continue;
+    const WithCapability with(one);
+    for (const auto result : {at::kBFloat16, at::kFloat}) expect_float64_results({at::kBFloat16, result});
+  }
 }
 
 TEST_P(ProductTest, IsTheSameWithAnyNumberOfThreads) {

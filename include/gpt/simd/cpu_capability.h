@@ -4,8 +4,9 @@
 namespace gpt::ops::cpu {
 
 // What ATen uses itself: the best that the processor has, or what the environment variable ATEN_CPU_CAPABILITY allows. In place of
-// AVX512 it is AVX512_BF16, where dot products of bfloat16 values gain something: there are other kernels for some operators.
-enum class Capability { DEFAULT, AVX2, AVX512, AVX512_BF16 };
+// AVX512 it is AVX512_AMX, where a matrix unit multiplies bfloat16 values and the system lets this process use it, or AVX512_BF16, where
+// dot products of such values gain something: there are other kernels for some operators.
+enum class Capability { DEFAULT, AVX2, AVX512, AVX512_BF16, AVX512_AMX };
 Capability capability();
 
 // For tests: within its life capability() is another one, which the processor must have.
@@ -21,31 +22,35 @@ class WithCapability {
 
 // Declares a constant of the given type that every version defines in its `inline namespace CPU_CAPABILITY`, and the
 // function `best_NAME()` that returns the one for this processor. Used in namespace gpt::ops::cpu.
-#define GPT_CPU_KERNEL(Type, name) GPT_CPU_KERNEL_VERSIONS(Type, name, AVX512)
+#define GPT_CPU_KERNEL(Type, name) GPT_CPU_KERNEL_VERSIONS(Type, name, AVX512, AVX512)
 
-// The same for a kernel that has a version for AVX512_BF16.
+// The same for a kernel that has versions for AVX512_BF16 and AVX512_AMX.
 #define GPT_BFLOAT16_KERNEL(Type, name) \
   namespace AVX512_BF16 {               \
   extern const Type name;               \
   }                                     \
-  GPT_CPU_KERNEL_VERSIONS(Type, name, AVX512_BF16)
+  namespace AVX512_AMX {                \
+  extern const Type name;               \
+  }                                     \
+  GPT_CPU_KERNEL_VERSIONS(Type, name, AVX512_BF16, AVX512_AMX)
 
-#define GPT_CPU_KERNEL_VERSIONS(Type, name, Highest)      \
-  namespace DEFAULT {                                     \
-  extern const Type name;                                 \
-  }                                                       \
-  namespace AVX2 {                                        \
-  extern const Type name;                                 \
-  }                                                       \
-  namespace AVX512 {                                      \
-  extern const Type name;                                 \
-  }                                                       \
-  inline const Type& best_##name() {                      \
-    switch (capability()) {                               \
-      case Capability::AVX512_BF16: return Highest::name; \
-      case Capability::AVX512: return AVX512::name;       \
-      case Capability::AVX2: return AVX2::name;           \
-      case Capability::DEFAULT: break;                    \
-    }                                                     \
-    return DEFAULT::name;                                 \
+#define GPT_CPU_KERNEL_VERSIONS(Type, name, OfPairs, OfTiles) \
+  namespace DEFAULT {                                         \
+  extern const Type name;                                     \
+  }                                                           \
+  namespace AVX2 {                                            \
+  extern const Type name;                                     \
+  }                                                           \
+  namespace AVX512 {                                          \
+  extern const Type name;                                     \
+  }                                                           \
+  inline const Type& best_##name() {                          \
+    switch (capability()) {                                   \
+      case Capability::AVX512_AMX: return OfTiles::name;      \
+      case Capability::AVX512_BF16: return OfPairs::name;     \
+      case Capability::AVX512: return AVX512::name;           \
+      case Capability::AVX2: return AVX2::name;               \
+      case Capability::DEFAULT: break;                        \
+    }                                                         \
+    return DEFAULT::name;                                     \
   }

@@ -1,5 +1,5 @@
-// Products of small matrices that lie in the cache, of float32 values or, with AVX512_BF16, of pairs of bfloat16 values, for kernels
-// that cmake/CpuKernels.cmake compiles.
+// Products of small matrices that lie in the cache, of float32 values or, with AVX512_BF16 or AVX512_AMX, of pairs of bfloat16 values, for
+// kernels that cmake/CpuKernels.cmake compiles.
 #pragma once
 
 #include <ATen/cpu/vec/vec.h>
@@ -8,6 +8,10 @@
 #include <bit>
 #include <cstdint>
 #include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "gpt/simd/tiles.h"
 
 namespace gpt::ops::cpu {
 inline namespace CPU_CAPABILITY {
@@ -67,6 +71,14 @@ inline constexpr int64_t kMatrixRows = 64;
 // Rows of the result that are computed together. With two vectors of columns, their sums take 12 of AVX2's 16 registers, and 16
 // of AVX-512's 32: as many as hide the latency of a multiplication on two units twice over.
 inline constexpr int64_t kTileRows = kLanes == 16 ? 8 : 6;
+
+// Rows and terms that multiply() takes together. What follows the last term, up to a multiple of kStepTerms, is 0. Rows that are packed to
+// be terms are filled up to a multiple of kPackedRows.
+#ifdef GPT_TILES
+inline constexpr int64_t kStepRows = kTileSide, kStepTerms = 2 * kTileSide, kPackedRows = kStepTerms;
+#else
+inline constexpr int64_t kStepRows = kTileRows, kStepTerms = 2, kPackedRows = kColumns;
+#endif
 
 // The columns of the result that are needed for some rows, from and to a multiple of kColumns, and the terms that their sums
 // have. Where those are pairs, they begin with a whole one, and what follows an odd number of terms is 0.
@@ -140,23 +152,6 @@ __attribute__((always_inline)) inline void multiply_rows(MatrixOf<E> a, MatrixOf
   }
 }
 
-// The first `rows` rows, up to kMatrixRows, of c = a b, or c += a b, and some more up to a whole tile; kTransposed: of a^T b.
-// extent_of(first, last) says what is needed of the rows from `first` to before `last`; meanwhile() is called once for every
-// kTileRows rows.
-template <bool kTransposed, class E, class ExtentOf, class Meanwhile>
-__attribute__((noinline)) void multiply(int64_t rows, MatrixOf<E> a, MatrixOf<E> b, Matrix c, bool add,
-                                        ExtentOf extent_of, Meanwhile& meanwhile) {
-  constexpr int64_t kRest = kMatrixRows % kTileRows;
-  int64_t first = 0;
-  for (; first < std::min(rows, kMatrixRows - kRest); first += kTileRows) {
-    meanwhile();
-    multiply_rows<kTileRows, kTransposed>(a, b, c, first, add, extent_of(first, first + kTileRows));
-  }
-  if constexpr (kRest > 0) {
-    if (first < rows) multiply_rows<kRest, kTransposed>(a, b, c, first, add, extent_of(first, first + kRest));
-  }
-}
-
 // The transpose of kColumns x kColumns values.
 inline void transpose_tile(const float* a, int64_t a_stride, float* result, int64_t result_stride) {
   if constexpr (kLanes == kColumns) {
@@ -177,6 +172,88 @@ inline void transpose_tile(const float* a, int64_t a_stride, float* result, int6
     for (int i = 0; i < kColumns; ++i) rows[i].store(result + i * result_stride);
   } else {
     at::vec::transpose_mxn<float, kColumns, kColumns>(a, a_stride, result, result_stride);
+  }
+}
+
+#ifdef GPT_TILES
+
+// Neighbouring tiles of c = a b, or c += a b. a: a tile of their rows for each step of terms, a_step pairs apart.
+template <int... kTiles>
+__attribute__((always_inline)) inline void multiply_tiles(std::integer_sequence<int, kTiles...>, const BFloat16Pair* a,
+                                                          int64_t a_stride, int64_t a_step, const BFloat16Pair* b,
+                                                          int64_t b_stride, float* c, int64_t c_stride, int64_t steps,
+                                                          bool add) {
+  constexpr int64_t kBytes = sizeof(float);
+  if (add) {
+    (load_tile<kTiles>(c + kTiles * kTileSide, c_stride * kBytes), ...);
+  } else {
+    (zero_tile<kTiles>(), ...);
+  }
+  for (int64_t step = 0; step < steps; ++step, a += a_step, b += kTileSide * b_stride) {
+    load_tile<4>(a, a_stride * kBytes);
+    ((load_tile<5 + kTiles % 3>(b + kTiles * kTileSide, b_stride * kBytes),
+      add_tile_product<kTiles, 4, 5 + kTiles % 3>()),
+     ...);
+  }
+  (store_tile<kTiles>(c + kTiles * kTileSide, c_stride * kBytes), ...);
+}
+
+// kTileSide rows of c = a b, or c += a b; kTransposed: of a^T b.
+template <bool kTransposed>
+void multiply_rows_of_tiles(Pairs a, Pairs b, Matrix c, int64_t first, bool add, Extent extent) {
+  constexpr int64_t kMostTiles = 4;
+  const int64_t begin = extent.begin / kStepTerms * kTileSide,
+                steps = divide_up(extent.end, kStepTerms) - extent.begin / kStepTerms;
+  const BFloat16Pair* rows = a.row(first) + begin;
+  int64_t stride = a.stride, step = kTileSide;
+  alignas(64) BFloat16Pair transposed[kMatrixRows / kStepTerms * kTilePairs];
+  if constexpr (kTransposed) {  // pairs are moved as floats
+    rows = transposed, stride = kTileSide, step = kTilePairs;
+    for (int64_t i = 0; i < steps; ++i) {
+      transpose_tile(reinterpret_cast<const float*>(a.row(begin + i * kTileSide) + first), a.stride,
+                     reinterpret_cast<float*>(transposed + i * kTilePairs), kTileSide);
+    }
+  }
+  const BFloat16Pair* terms = b.row(begin);
+  for (int64_t column = extent.first_column; column < extent.last_column; column += kMostTiles * kTileSide) {
+    const auto tiles = [&](auto sequence) {
+      multiply_tiles(sequence, rows, stride, step, terms + column, b.stride, c.row(first) + column, c.stride, steps,
+                     add);
+    };
+    switch ((extent.last_column - column) / kTileSide) {
+      case 1: tiles(std::make_integer_sequence<int, 1>()); break;
+      case 2: tiles(std::make_integer_sequence<int, 2>()); break;
+      case 3: tiles(std::make_integer_sequence<int, 3>()); break;
+      default: tiles(std::make_integer_sequence<int, kMostTiles>());
+    }
+  }
+}
+
+#endif
+
+// The first `rows` rows, up to kMatrixRows, of c = a b, or c += a b, and some more up to a whole tile; kTransposed: of a^T b.
+// extent_of(first, last) says what is needed of the rows from `first` to before `last`; meanwhile() is called once for every
+// kTileRows rows.
+template <bool kTransposed, class E, class ExtentOf, class Meanwhile>
+__attribute__((noinline)) void multiply(int64_t rows, MatrixOf<E> a, MatrixOf<E> b, Matrix c, bool add,
+                                        ExtentOf extent_of, Meanwhile& meanwhile) {
+  constexpr int64_t kRest = kMatrixRows % kTileRows;
+  int64_t first = 0;
+#ifdef GPT_TILES
+  if constexpr (std::is_same_v<E, BFloat16Pair>) {
+    for (; first < rows; first += kStepRows) {
+      meanwhile(), meanwhile();
+      multiply_rows_of_tiles<kTransposed>(a, b, c, first, add, extent_of(first, first + kStepRows));
+    }
+    return;
+  }
+#endif
+  for (; first < std::min(rows, kMatrixRows - kRest); first += kTileRows) {
+    meanwhile();
+    multiply_rows<kTileRows, kTransposed>(a, b, c, first, add, extent_of(first, first + kTileRows));
+  }
+  if constexpr (kRest > 0) {
+    if (first < rows) multiply_rows<kRest, kTransposed>(a, b, c, first, add, extent_of(first, first + kRest));
   }
 }
 

@@ -7,9 +7,9 @@
 #include "attention_tile.h"
 
 // Everything is computed in float32 in blocks of 64 x 64 scores that stay in the cache; 16-bit values are converted as they
-// are packed, which is little work beside the products. On processors with dot products of bfloat16 values the factors of the products
-// are rounded to it, as the formula of 16-bit tensors is (pairs.h), and sums stay float32. Blocks that the window or other documents hide
-// are skipped whole, and products skip what is hidden of the others, to within a tile.
+// are packed, which is little work beside the products. On processors with dot products of bfloat16 values or with a matrix unit the factors
+// of the products are rounded to it, as the formula of 16-bit tensors is (pairs.h), and sums stay float32. Blocks that the window or other
+// documents hide are skipped whole, and products skip what is hidden of the others, to within a tile.
 
 namespace gpt::ops::cpu {
 inline namespace CPU_CAPABILITY {
@@ -18,6 +18,7 @@ namespace {
 template <class T>
 void forward(const AttentionShape& shape, const AttentionTask& task, const T* qkv, T* output, float* log_sum,
              float* memory) {
+  const TileScope tiles;
   const ForwardScratch<FactorOf<T>> scratch(shape, Arena(memory));
   const Dropout dropout(shape, scratch.factors);
   const TaskHeads packed(qkv, shape.heads(), shape, task);
@@ -68,6 +69,7 @@ void pack_queries(const AttentionShape& shape, int64_t block, Head<const T> quer
 template <class T>
 void backward(const AttentionShape& shape, const AttentionTask& task, const T* qkv, const T* output,
               const float* log_sum, const T* output_gradient, T* gradient, float* query_sums, float* memory) {
+  const TileScope tiles;
   const BackwardScratch<FactorOf<T>> scratch(shape, Arena(memory));
   const Dropout dropout(shape, scratch.factors);
   const TaskHeads packed(qkv, shape.heads(), shape, task);

@@ -42,7 +42,7 @@ class Dropout {
   void draw(const Causal& causal, int64_t batch, int64_t head, int64_t query_block, int64_t key_block) const {
     if (!factors_.data) return;
     const int64_t number = mask_.number_of(batch, head);
-    for (int64_t key = 0; key < causal.keys; ++key) {
+    for (int64_t key = 0; key < causal.packed_keys(); ++key) {
       dropout_factors(mask_, static_cast<uint32_t>(query_block), static_cast<uint32_t>(key_block * kBlock + key),
                       static_cast<uint32_t>(number), factors_.row(key));
     }
@@ -159,7 +159,7 @@ void weigh(const AttentionShape& shape, const ForwardScratch<E>& scratch, const 
   multiply<false>(causal.keys, scratch.keys[key_block], scratch.queries, scratch.scores, /*add=*/false,
                   causal.scores(shape.D), ahead);
   exponentials(scratch, causal, dropout, first);
-  as_terms(scratch.scores, causal.keys, round_up(causal.queries, kColumns), scratch.weights);
+  as_terms(scratch.scores, causal.packed_keys(), round_up(causal.queries, kColumns), scratch.weights);
 }
 
 // Adds what the queries take from one block of keys and values.
@@ -194,10 +194,10 @@ void pack_keys_and_values(const AttentionShape& shape, const TaskHeads<const T>&
     const Matrix keys = source_of(scratch.keys[block], scratch.sums);
     pack(packed.key(position), rows, shape, 1, position, keys);
     of_keys(block, rows, keys);
-    as_rows(keys, round_up(rows, kColumns), width, scratch.keys[block]);
+    as_rows(keys, round_up(rows, kPackedRows), width, scratch.keys[block]);
     const Matrix values = source_of(scratch.values[block], scratch.sums);
     pack(packed.value(position), rows, shape, 1, -1, values);
-    as_terms(values, round_up(rows, kColumns), width, scratch.values[block]);
+    as_terms(values, round_up(rows, kPackedRows), width, scratch.values[block]);
   }
 }
 
@@ -288,7 +288,8 @@ void differentiate(const AttentionShape& shape, const BackwardScratch<E>& scratc
   as_rows(scratch.score_gradients, causal.keys, causal.queries, scratch.score_gradient_rows);
   multiply<false>(causal.keys, scratch.score_gradient_rows, scratch.query_terms, scratch.key_gradients[key_block],
                   add_keys, causal.over_queries(), ahead);
-  as_terms(scratch.score_gradients, causal.keys, round_up(causal.queries, kColumns), scratch.score_gradient_terms);
+  as_terms(scratch.score_gradients, causal.packed_keys(), round_up(causal.queries, kColumns),
+           scratch.score_gradient_terms);
   multiply<true>(causal.queries, scratch.score_gradient_terms, scratch.key_terms[key_block], query_gradients,
                  add_queries, causal.over_keys(), ahead);
 }
@@ -298,7 +299,7 @@ void pack_keys(const AttentionShape& shape, const AttentionTask& task, const Tas
                const BackwardScratch<E>& scratch) {
   const int64_t width = shape.padded_width();
   for (int64_t block = task.part; block < shape.blocks(); block += task.parts) {
-    const int64_t position = block * kBlock, rows = block_rows(shape, block), packed_rows = round_up(rows, kColumns);
+    const int64_t position = block * kBlock, rows = block_rows(shape, block), packed_rows = round_up(rows, kPackedRows);
     const Matrix keys = source_of(scratch.keys[block], scratch.packed_queries);
     pack(packed.key(position), rows, shape, 1, position, keys);
     as_rows(keys, packed_rows, width, scratch.keys[block]);
@@ -309,10 +310,10 @@ void pack_keys(const AttentionShape& shape, const AttentionTask& task, const Tas
   }
 }
 
-// Makes the factors of the products from packed queries and gradients of the output, which zeros follow up to a multiple of kColumns rows.
+// Makes the factors of the products from packed queries and gradients of the output, which zeros follow up to a multiple of kPackedRows.
 template <class E>
 void arrange_queries(const BackwardScratch<E>& scratch, int64_t rows) {
-  const int64_t width = scratch.packed_queries.stride, packed_rows = round_up(rows, kColumns);
+  const int64_t width = scratch.packed_queries.stride, packed_rows = round_up(rows, kPackedRows);
   as_columns(scratch.packed_queries, packed_rows, width, scratch.rows, scratch.queries_transposed);
   as_terms(scratch.packed_queries, packed_rows, width, scratch.query_terms);
   as_columns(scratch.packed_output_gradients, packed_rows, width, scratch.rows, scratch.output_gradients_transposed);

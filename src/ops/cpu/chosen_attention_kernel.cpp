@@ -67,10 +67,10 @@ class Readers {
   int32_t* readers_;   // of a block of keys
 };
 
-// Rows of a matrix, one after the other, and zeros up to a multiple of kColumns rows.
+// Rows of a matrix, one after the other, and zeros up to a multiple of kPackedRows rows.
 void gather(Matrix from, const int32_t* positions, int64_t rows, Matrix to) {
   for (int64_t i = 0; i < rows; ++i) std::copy_n(from.row(positions[i]), to.stride, to.row(i));
-  std::fill(to.row(rows), to.row(round_up(rows, kColumns)), 0.0f);
+  std::fill(to.row(rows), to.row(round_up(rows, kPackedRows)), 0.0f);
 }
 
 void gather(const float* from, const int32_t* positions, int64_t count, float* to) {
@@ -182,6 +182,7 @@ void attend_to_chosen(const AttentionShape& shape, const Causal& causal, const i
 template <class T>
 void forward(const AttentionShape& shape, const AttentionTask& task, const T* qkv, T* output, float* log_sum,
              float* memory) {
+  const TileScope tiles;
   ChosenForwardScratch<FactorOf<T>> scratch(shape, memory);
   const Dropout dropout(shape, scratch.tile.factors);
   const TaskHeads packed(qkv, shape.heads(), shape, task);
@@ -264,6 +265,7 @@ void differentiate_gathered(const AttentionShape& shape, const ChosenBackwardScr
 template <class T>
 void backward(const AttentionShape& shape, const AttentionTask& task, const T* qkv, const T* output,
               const float* log_sum, const T* output_gradient, T* gradient, float* query_sums, float* memory) {
+  const TileScope tiles;
   ChosenBackwardScratch<FactorOf<T>> scratch(shape, memory);
   const Dropout dropout(shape, scratch.tile.factors);
   const TaskHeads packed(qkv, shape.heads(), shape, task);

@@ -95,7 +95,7 @@ void convert(const From* from, int64_t from_stride, int64_t rows, int64_t D, con
 }
 
 // Rows of a head -> float32 rows, multiplied by `factor`, with zeros up to their stride; zero rows up to a multiple of
-// kColumns. position: of the first row, if they are to be rotated; else -1.
+// kPackedRows. position: of the first row, if they are to be rotated; else -1.
 template <class T>
 void pack(Head<const T> head, int64_t rows, const AttentionShape& shape, float factor, int64_t position,
           Matrix result) {
@@ -106,7 +106,7 @@ void pack(Head<const T> head, int64_t rows, const AttentionShape& shape, float f
   if (position >= 0 && shape.cos) {
     for (int64_t i = 0; i < rows; ++i) rotate(result.row(i), shape, position + i, 1);
   }
-  std::fill(result.row(rows), result.row(round_up(rows, kColumns)), 0.0f);
+  std::fill(result.row(rows), result.row(round_up(rows, kPackedRows)), 0.0f);
 }
 
 // The reverse: rows times `factor` -> a head. Changes the rows.

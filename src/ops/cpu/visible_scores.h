@@ -65,21 +65,25 @@ struct Causal {
   // Sums over the keys that queries see.
   auto over_keys() const {
     return [this](int64_t first, int64_t last) {
-      return Extent{0, width, round_down(first_key(first), 2),
+      return Extent{0, width, round_down(first_key(first), kStepTerms),
                     diagonal ? std::min(last, keys) : AttentionShape::kBlock};
     };
   }
   // Sums over the queries that see keys.
   auto over_queries() const {
-    return [this](int64_t first, int64_t last) { return Extent{0, width, diagonal ? first : 0, end_of_queries(last)}; };
+    return [this](int64_t first, int64_t last) {
+      return Extent{0, width, diagonal ? round_down(first, kStepTerms) : 0, end_of_queries(last)};
+    };
   }
   // The keys of which the products read a vector of queries: from begin() to before end(). Those over queries read whole tiles of keys.
   int64_t begin(int64_t query) const {
-    return round_down(first_key(std::max<int64_t>(0, query - kTileRows)), kTileRows);
+    return round_down(first_key(std::max<int64_t>(0, query - kStepRows)), kTogether);
   }
   int64_t end(int64_t query) const {
-    return diagonal ? std::min(keys, round_up(query + kLanes, kTileRows)) : AttentionShape::kBlock;
+    return diagonal ? std::min(packed_keys(), round_up(query + kLanes, kTogether)) : AttentionShape::kBlock;
   }
+  // The keys, and with tiles as many more as make whole steps of terms, which no query sees.
+  int64_t packed_keys() const { return kStepTerms > 2 ? round_up(keys, kStepTerms) : keys; }
 
   // Those of them that all of a vector of queries see: from first_visible(), if it is before it, to before visible().
   int64_t first_visible(int64_t query) const { return std::min(first_key(query + kLanes - 1), end(query)); }
@@ -93,6 +97,8 @@ struct Causal {
   }
 
  private:
+  static constexpr int64_t kTogether = std::max(kStepRows, kStepTerms > 2 ? kStepTerms : 1);
+
   int64_t first_key(int64_t query) const {
     return std::clamp<int64_t>(static_cast<int64_t>(first_positions[query]) - key_position, 0, AttentionShape::kBlock);
   }
