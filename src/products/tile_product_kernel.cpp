@@ -1,11 +1,11 @@
 #include <c10/util/BFloat16.h>
 
 #include <algorithm>
-#include <array>
-#include <bit>
 
 #include "gpt/simd/arena.h"
+#include "gpt/simd/float_pair.h"
 #include "gpt/simd/matrix_tile.h"
+#include "gpt/simd/pairs.h"
 #include "gpt/simd/tiles.h"
 #include "product_kernel.h"
 
@@ -79,45 +79,11 @@ void pack_column_tile(const ProductFactor<BFloat16>& b, int64_t term, int64_t te
   transpose_pairs(neighbours, kTileSide, to);
 }
 
-// All of 32 neighbouring values of a result, or so many of them.
-struct Whole {};
+void store_values(const FloatPair& values, float* to, int64_t count) { store(values, to, count); }
 
-struct FloatPair {
-  FloatVector low, high;
-  FloatPair operator+(const FloatPair& other) const { return {low + other.low, high + other.high}; }
-};
-
-__mmask32 first_of_pair(int64_t count) { return static_cast<__mmask32>((uint64_t{1} << count) - 1); }
-
-FloatPair load_values(const float* from, Whole) { return {_mm512_loadu_ps(from), _mm512_loadu_ps(from + kLanes)}; }
-FloatPair load_values(const float* from, int64_t count) {
-  return {_mm512_maskz_loadu_ps(first_lanes(count), from),
-          _mm512_maskz_loadu_ps(first_lanes(count - kLanes), from + kLanes)};
-}
-void store_values(float* to, Whole, FloatPair values) {
-  _mm512_storeu_ps(to, values.low), _mm512_storeu_ps(to + kLanes, values.high);
-}
-void store_values(float* to, int64_t count, FloatPair values) {
-  _mm512_mask_storeu_ps(to, first_lanes(count), values.low);
-  _mm512_mask_storeu_ps(to + kLanes, first_lanes(count - kLanes), values.high);
-}
-
-FloatPair widened(__m512i values) {
-  const auto wide = [](__m256i half) {
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
-  };
-  return {wide(_mm512_castsi512_si256(values)), wide(_mm512_extracti64x4_epi64(values, 1))};
-}
-FloatPair load_values(const BFloat16* from, Whole) { return widened(_mm512_loadu_si512(from)); }
-FloatPair load_values(const BFloat16* from, int64_t count) {
-  return widened(_mm512_maskz_loadu_epi16(first_of_pair(count), from));
-}
-void store_values(BFloat16* to, Whole, FloatPair values) {
-  _mm512_storeu_si512(to, std::bit_cast<__m512i>(_mm512_cvtne2ps_pbh(values.high, values.low)));
-}
-void store_values(BFloat16* to, int64_t count, FloatPair values) {
-  _mm512_mask_storeu_epi16(to, first_of_pair(count),
-                           std::bit_cast<__m512i>(_mm512_cvtne2ps_pbh(values.high, values.low)));
+// Rounds by an instruction that ATen's vectors of AVX-512 do not use.
+void store_values(const FloatPair& values, BFloat16* to, int64_t count) {
+  count == kSide ? _mm512_storeu_si512(to, rounded(values.low, values.high)) : store(values, to, count);
 }
 
 // What a part is computed with.
@@ -271,22 +237,13 @@ class PartProduct {
   }
 
   void write(Matrix sums, int64_t row, int64_t rows, int64_t column, int64_t columns) const {
-    const R* bias = product_.bias ? product_.bias + column : nullptr;
-    R* to = product_.result + row * product_.result_stride + column;
-    const auto write_rows = [&](auto count, auto has_bias, auto adds) {
-      for (int64_t i = 0; i < rows; ++i) {
-        FloatPair values{FloatVector::loadu(sums.row(i)), FloatVector::loadu(sums.row(i) + kLanes)};
-        if (has_bias) values = values + load_values(bias, count);
-        if (adds) values = values + load_values(to + i * product_.result_stride, count);
-        store_values(to + i * product_.result_stride, count, values);
-      }
-    };
-    if (columns < kSide) {
-      write_rows(columns, bias != nullptr, product_.adds);
-    } else if (bias || product_.adds) {
-      write_rows(Whole(), bias != nullptr, product_.adds);
-    } else {
-      write_rows(Whole(), std::false_type(), std::false_type());
+    static_assert(FloatPair::size() == kSide);
+    for (int64_t i = 0; i < rows; ++i) {
+      R* to = product_.result + (row + i) * product_.result_stride + column;
+      FloatPair values = load(sums.row(i));
+      if (product_.bias) values = values + load(product_.bias + column, columns);
+      if (product_.adds) values = values + load(to, columns);
+      store_values(values, to, columns);
     }
   }
 

@@ -97,14 +97,18 @@ TEST_P(ProductTest, OfBFloat16EqualsFloat64) {
 
 TEST_P(ProductTest, IsTheSameWithAnyNumberOfThreads) {
   const auto [M, K, N] = GetParam();
-  const at::Tensor a = at::randn({M, K}), b = at::randn({N, K}).t(), first = at::full({M, N}, 0.0f);
-  at::set_num_threads(1);
-  multiply({.a = a, .b = b, .result = first});
-  for (const int threads : {2, 3, 4}) {
-    at::set_num_threads(threads);
-    const at::Tensor result = at::full({M, N}, 0.0f);
-    multiply({.a = a, .b = b, .result = result});
-    EXPECT_TRUE(result.equal(first)) << threads << " threads";
+  std::vector<at::ScalarType> types{at::kFloat};
+  if (dot_product_gain() > 0) types.push_back(at::kBFloat16);
+  for (const auto type : types) {
+    const at::Tensor a = at::randn({M, K}).to(type), b = at::randn({N, K}).to(type).t(), first = at::full({M, N}, 0.0f);
+    at::set_num_threads(1);
+    multiply({.a = a, .b = b, .result = first});
+    for (const int threads : {2, 3, 4}) {
+      at::set_num_threads(threads);
+      const at::Tensor result = at::full({M, N}, 0.0f);
+      multiply({.a = a, .b = b, .result = result});
+      EXPECT_TRUE(result.equal(first)) << type << ", " << threads << " threads";
+    }
   }
 }
 
