@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#if defined(__AMX_BF16__) || defined(GPT_EMULATED_TILES)
+#if defined(__AMX_BF16__) || defined(__AMXBF16__) || defined(GPT_EMULATED_TILES)  // the second is Clang's name of the first
 #define GPT_TILES
 #endif
 
