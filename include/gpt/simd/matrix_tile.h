@@ -22,9 +22,9 @@ inline constexpr int64_t kLanes = FloatVector::size();
 // Matrices have a whole number of these columns.
 inline constexpr int64_t kColumns = 16;
 
-inline constexpr int64_t round_down(int64_t n, int64_t multiple) { return n / multiple * multiple; }
-inline constexpr int64_t round_up(int64_t n, int64_t multiple) { return round_down(n + multiple - 1, multiple); }
-inline constexpr int64_t divide_up(int64_t n, int64_t by) { return round_up(n, by) / by; }
+constexpr int64_t round_down(int64_t n, int64_t multiple) { return n / multiple * multiple; }
+constexpr int64_t round_up(int64_t n, int64_t multiple) { return round_down(n + multiple - 1, multiple); }
+constexpr int64_t divide_up(int64_t n, int64_t by) { return round_up(n, by) / by; }
 
 // Two bfloat16 values, neighbouring terms of a sum of products; the lower half is the first.
 enum class BFloat16Pair : uint32_t {};

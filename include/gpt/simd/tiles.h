@@ -4,7 +4,8 @@
 
 #include <cstdint>
 
-#if defined(__AMX_BF16__) || defined(__AMXBF16__) || defined(GPT_EMULATED_TILES)  // the second is Clang's name of the first
+// __AMXBF16__ is Clang's name of __AMX_BF16__.
+#if defined(__AMX_BF16__) || defined(__AMXBF16__) || defined(GPT_EMULATED_TILES)
 #define GPT_TILES
 #endif
 
