@@ -28,6 +28,7 @@ constexpr int64_t kTileBytes = 64;         // of a tile's row, where it is packe
 constexpr int64_t kPackingRows = 32;
 constexpr int64_t kPanelTerms = 1024;    // of sums that are added without a break
 constexpr int64_t kMostRows = 512;       // rows whose panel terms stay in a core's cache
+constexpr int64_t kFetchedTerms = 256;   // how far ahead a weight is fetched, which mostly comes from memory
 constexpr int64_t kGroupColumns = 1024;  // columns that get sums of several panels, which are kept between them
 
 __mmask16 first_lanes(int64_t count) {
@@ -73,7 +74,10 @@ void pack_column_tile(const ProductFactor<BFloat16>& b, int64_t term, int64_t te
                       BFloat16Pair* to) {
   if (!b.is_transposed) return pack_rows_of_pairs(b.at(term, column), b.stride, terms, columns, to);
   const bool is_whole = terms >= kTerms && columns >= kTileSide && b.stride % 2 == 0;
-  if (is_whole) return transpose_pairs(b.at(term, column), b.stride / 2, to);
+  if (is_whole) {
+    for (int64_t i = 0; i < kTileSide; ++i) __builtin_prefetch(b.at(term + kFetchedTerms, column + i), 0, 2);
+    return transpose_pairs(b.at(term, column), b.stride / 2, to);
+  }
   alignas(64) BFloat16Pair neighbours[kTilePairs];
   pack_neighbours(b.at(term, column), b.stride, columns, terms, neighbours);
   transpose_pairs(neighbours, kTileSide, to);
