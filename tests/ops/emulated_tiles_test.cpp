@@ -14,7 +14,6 @@
 #include "gpt/device/cpu_bfloat16.h"
 #include "src/ops/cpu/attention_kernel.h"
 #include "src/products/product_kernel.h"
-#include "support/restore_context.h"
 #include "support/tolerance.h"
 
 namespace gpt::ops::cpu {
@@ -37,7 +36,6 @@ class EmulatedTiles : public testing::Test {
   void SetUp() override {
     if (dot_product_gain() == 0) GTEST_SKIP() << "no AVX512_BF16 on this processor";
   }
-  RestoreContext restore_;
 };
 
 ProductFactor<BFloat16> factor(const at::Tensor& x) {
