@@ -109,21 +109,6 @@ void store_values(float* to, int64_t count, FloatVector values) { values.store(t
 
 using c10::BFloat16;
 
-__mmask16 first(int64_t count) { return static_cast<__mmask16>((1u << count) - 1); }
-
-// All of a vector's values, or so many of them: masks of 16 bits are slow on Zen 4.
-struct Whole {};
-
-__m256i load(const BFloat16* from, Whole) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)); }
-__m256i load(const BFloat16* from, int64_t count) { return _mm256_maskz_loadu_epi16(first(count), from); }
-
-// Pairs of neighbours of two rows; no second row: with 0.
-template <class Count>
-__m512i interleaved(const BFloat16* low, const BFloat16* high, Count count) {
-  const __m512i second = high ? _mm512_cvtepu16_epi32(load(high, count)) : _mm512_setzero_si512();
-  return _mm512_or_si512(_mm512_cvtepu16_epi32(load(low, count)), _mm512_slli_epi32(second, 16));
-}
-
 template <int kVectors>
 void pack_panel(const ProductFactor<BFloat16>& b, int64_t begin, int64_t end, int64_t column, int64_t columns,
                 int64_t K, BFloat16Pair* to) {
@@ -172,7 +157,7 @@ void pack_rows(const ProductFactor<BFloat16>& a, int64_t row, int64_t rows, int6
 }
 
 FloatVector load_values(const BFloat16* from, int64_t count) {
-  const __m256i values = count == kLanes ? load(from, Whole()) : load(from, count);
+  const __m256i values = count == kLanes ? load_bfloat16(from, Whole()) : load_bfloat16(from, count);
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(values), 16));
 }
 

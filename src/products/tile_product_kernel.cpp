@@ -10,8 +10,8 @@
 #include "product_kernel.h"
 
 // Products on a matrix unit. Four tiles hold the sums of 32 x 32 values, to which two tiles of rows and two of columns add 32 terms at a
-// time. Columns are packed in panels of 32, the next one while the unit multiplies all rows with the last. Rows are packed once for all
-// columns, as those of a tile often share few places of a cache where they lie.
+// time. Columns are packed in panels of 32, each while the unit multiplies all rows with the one before. Rows are packed once for all
+// columns: where they lie, those of a tile often share few places of a cache.
 
 #ifdef GPT_TILES
 
@@ -25,15 +25,11 @@ constexpr int64_t kSide = 2 * kTileSide;   // rows and columns of the result who
 constexpr int64_t kTerms = 2 * kTileSide;  // terms of a tile
 constexpr int64_t kTileBytes = 64;         // of a tile's row, where it is packed
 
-constexpr int64_t kPackingRows = 32;
+constexpr int64_t kPackingRows = 32;     // of ProductKernel
 constexpr int64_t kPanelTerms = 1024;    // of sums that are added without a break
 constexpr int64_t kMostRows = 512;       // rows whose panel terms stay in a core's cache
 constexpr int64_t kFetchedTerms = 256;   // how far ahead a weight is fetched, which mostly comes from memory
 constexpr int64_t kGroupColumns = 1024;  // columns that get sums of several panels, which are kept between them
-
-__mmask16 first_lanes(int64_t count) {
-  return static_cast<__mmask16>((1u << std::clamp<int64_t>(count, 0, kLanes)) - 1);
-}
 
 // 16 rows of 16 pairs of neighbours -> a tile; 0 follows what there is.
 void pack_neighbours(const BFloat16* from, int64_t stride, int64_t rows, int64_t terms, BFloat16Pair* to) {
@@ -46,13 +42,12 @@ void pack_neighbours(const BFloat16* from, int64_t stride, int64_t rows, int64_t
 
 // 16 values of each of 32 rows -> a tile of pairs of two rows each; 0 follows what there is.
 void pack_rows_of_pairs(const BFloat16* from, int64_t stride, int64_t rows, int64_t columns, BFloat16Pair* to) {
-  const __mmask16 there = first_lanes(columns);
-  const auto load = [&](int64_t row) {
-    return row < rows ? _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(there, from + row * stride))
-                      : _mm512_setzero_si512();
-  };
-  for (int64_t i = 0; i < kTerms; i += 2, to += kTileSide)
-    _mm512_storeu_si512(to, _mm512_or_si512(load(i), _mm512_slli_epi32(load(i + 1), 16)));
+  for (int64_t i = 0; i < kTerms; i += 2, to += kTileSide, from += 2 * stride) {
+    const BFloat16* second = i + 1 < rows ? from + stride : nullptr;
+    _mm512_storeu_si512(to, i >= rows              ? _mm512_setzero_si512()
+                            : columns >= kTileSide ? interleaved(from, second, Whole())
+                                                   : interleaved(from, second, columns));
+  }
 }
 
 // 16 rows of 16 pairs, so many pairs apart -> a tile of their transpose. They are moved as floats.
@@ -136,7 +131,7 @@ class ColumnPacking {
   void pack_one() {
     const int64_t term = done_ / 2 * kTerms, column = done_ % 2 * kTileSide, columns = columns_ - column;
     BFloat16Pair* to = to_ + done_++ * kTilePairs;
-    // Of columns that there are not, nothing is written.
+    // What the tile holds of columns behind the last one does not reach the result.
     if (columns > 0) pack_column_tile(b_, terms_.begin + term, terms_.count - term, column_ + column, columns, to);
   }
 

@@ -1,6 +1,5 @@
 // The kernels for matrix units, with tiles in plain C++: so that what they pack is tested on processors without such a unit.
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>

@@ -74,11 +74,8 @@ inline constexpr int64_t kTileRows = kLanes == 16 ? 8 : 6;
 
 // Rows and terms that multiply() takes together. What follows the last term, up to a multiple of kStepTerms, is 0. Rows that are packed to
 // be terms are filled up to a multiple of kPackedRows.
-#ifdef GPT_TILES
-inline constexpr int64_t kStepRows = kTileSide, kStepTerms = 2 * kTileSide, kPackedRows = kStepTerms;
-#else
-inline constexpr int64_t kStepRows = kTileRows, kStepTerms = 2, kPackedRows = kColumns;
-#endif
+inline constexpr int64_t kStepRows = kHasTiles ? kTileSide : kTileRows, kStepTerms = kHasTiles ? 2 * kTileSide : 2,
+                         kPackedRows = std::max(kColumns, kStepTerms);
 
 // The columns of the result that are needed for some rows, from and to a multiple of kColumns, and the terms that their sums
 // have. Where those are pairs, they begin with a whole one, and what follows an odd number of terms is 0.

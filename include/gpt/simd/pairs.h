@@ -2,6 +2,8 @@
 // of them rounded to bfloat16. For kernels that cmake/CpuKernels.cmake compiles.
 #pragma once
 
+#include <c10/util/BFloat16.h>
+
 #include <cstdint>
 #include <type_traits>
 
@@ -42,6 +44,23 @@ inline Matrix source_of(Matrix factor, Matrix /*scratch*/) { return factor; }
 #ifdef __AVX512BF16__
 
 inline Matrix source_of(Pairs, Matrix scratch) { return scratch; }
+
+// All of a vector's values, or so many of them: masks of 16 bits are slow on Zen 4.
+struct Whole {};
+
+inline __m256i load_bfloat16(const c10::BFloat16* from, Whole) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+}
+inline __m256i load_bfloat16(const c10::BFloat16* from, int64_t count) {
+  return _mm256_maskz_loadu_epi16(static_cast<__mmask16>((1u << count) - 1), from);
+}
+
+// Pairs of neighbours of two rows; no second row: with 0.
+template <class Count>
+__m512i interleaved(const c10::BFloat16* low, const c10::BFloat16* high, Count count) {
+  const __m512i second = high ? _mm512_cvtepu16_epi32(load_bfloat16(high, count)) : _mm512_setzero_si512();
+  return _mm512_or_si512(_mm512_cvtepu16_epi32(load_bfloat16(low, count)), _mm512_slli_epi32(second, 16));
+}
 
 // Rounds 16 values each, to the lower and to the upper half.
 inline __m512i rounded(__m512 low, __m512 high) { return std::bit_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low)); }

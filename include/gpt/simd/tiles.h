@@ -17,11 +17,13 @@
 namespace gpt::ops::cpu {
 inline namespace CPU_CAPABILITY {
 
-#ifdef GPT_TILES
-
 // Rows of a tile; values or pairs of its rows.
 inline constexpr int64_t kTileSide = 16;
 inline constexpr int64_t kTilePairs = kTileSide * kTileSide;
+
+#ifdef GPT_TILES
+
+inline constexpr bool kHasTiles = true;
 
 #ifdef GPT_EMULATED_TILES
 
@@ -80,7 +82,7 @@ inline void configure_tiles() {
 
 inline void release_tiles() { asm volatile("tilerelease"); }
 
-// GCC's intrinsics take the number of a register as a literal alone.
+// GCC's intrinsics take the number of a register as a literal, and not as the argument of a template.
 template <int kTile>
 void zero_tile() {
   asm volatile("tilezero %%tmm%c0" : : "i"(kTile));
@@ -104,6 +106,8 @@ void add_tile_product() {
 #endif
 
 #else  // without tiles
+
+inline constexpr bool kHasTiles = false;
 
 inline void configure_tiles() {}
 inline void release_tiles() {}

@@ -83,7 +83,7 @@ struct Causal {
     return diagonal ? std::min(packed_keys(), round_up(query + kLanes, kTogether)) : AttentionShape::kBlock;
   }
   // The keys, and with tiles as many more as make whole steps of terms, which no query sees.
-  int64_t packed_keys() const { return kStepTerms > 2 ? round_up(keys, kStepTerms) : keys; }
+  int64_t packed_keys() const { return kHasTiles ? round_up(keys, kStepTerms) : keys; }
 
   // Those of them that all of a vector of queries see: from first_visible(), if it is before it, to before visible().
   int64_t first_visible(int64_t query) const { return std::min(first_key(query + kLanes - 1), end(query)); }
@@ -97,7 +97,7 @@ struct Causal {
   }
 
  private:
-  static constexpr int64_t kTogether = std::max(kStepRows, kStepTerms > 2 ? kStepTerms : 1);
+  static constexpr int64_t kTogether = std::max(kStepRows, kStepTerms);
 
   int64_t first_key(int64_t query) const {
     return std::clamp<int64_t>(static_cast<int64_t>(first_positions[query]) - key_position, 0, AttentionShape::kBlock);
