@@ -15,6 +15,7 @@ namespace gpt::test {
 class Allocations {
  public:
   int64_t peak() const { return count_->peak; }  // bytes above those that were there before
+  int64_t left() const { return count_->now; }   // bytes of tensors made meanwhile that are still there
 
  private:
   struct Count : c10::MemoryReportingInfoBase {
