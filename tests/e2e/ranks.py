@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import tempfile
@@ -77,10 +78,15 @@ class DividedRun(unittest.TestCase):
         _, errors = run.communicate(timeout=programs.HANGS)
         return pid, run.returncode, errors
 
-    def stop(self, name, rank, **options):
-        _, status, errors = self.send_signal(name, signal.SIGINT, rank, **options)
+    def stop_and_go_on(self, name, rank, **options):
+        """A run that a signal to this process stops, and that goes on for five steps; and `undisturbed NAME`, of as many steps."""
+        often = {**options, "training.eval_interval": 0, "training.sample_interval": 0, "training.checkpoint_interval": 5}
+        _, status, errors = self.send_signal(name, signal.SIGINT, rank, **{**often, "training.max_steps": 100000})
         self.assertEqual(status, 130, errors)
-        self.assertRegex(errors, r"Stopped by SIGINT after step \d+: saved")
+        stopped = re.search(r"Stopped by SIGINT after step (\d+): saved", errors)
+        self.assertIsNotNone(stopped, errors)
+        for folder in (name, f"undisturbed {name}"):
+            self.train(folder, **often, training__max_steps=int(stopped.group(1)) + 5)
 
     def assert_a_killed_process_is_named(self, **options):
         pid, status, errors = self.send_signal("run", signal.SIGKILL, 1, **{"training.max_steps": 100000, "training.checkpoint_interval": 5,

@@ -75,11 +75,7 @@ class TestPipelineParallel(ranks.DividedRun):
 
     def test_it_goes_on_to_the_bit_after_a_signal(self):
         for name, of in (("stages", mesh(2, 2)), ("divided stages", mesh(4, 2, **{"distributed.tensor_parallel": 2}))):
-            options = {**of, "model.tie_weights": "true", "training.eval_interval": 0, "training.checkpoint_interval": 5,
-                       "training.max_steps": 60, "training.sample_interval": 0}
-            self.train(f"undisturbed {name}", **options)
-            self.stop(name, 1, **options)
-            self.train(name, **options)
+            self.stop_and_go_on(name, 1, **of, **{"model.tie_weights": "true"})
             self.assert_same_state(f"undisturbed {name}", name)
 
     def test_a_killed_process_ends_the_run_with_its_name(self):

@@ -51,12 +51,8 @@ class TestTensorParallel(ranks.DividedRun):
         self.assert_same_run("straight", "changed")
 
     def test_a_mesh_goes_on_to_the_bit_after_a_signal(self):
-        options = {**mesh(4, 2), "distributed.zero": 1, "training.eval_interval": 0,
-                   "training.checkpoint_interval": 5, "training.max_steps": 60, "training.sample_interval": 0}
-        self.train("undisturbed", **options)
-        self.stop("run", 3, **options)
-        self.train("run", **options)
-        a, b = self.state("undisturbed")["model"], self.state("run")["model"]
+        self.stop_and_go_on("run", 3, **mesh(4, 2), **{"distributed.zero": 1})
+        a, b = self.state("undisturbed run")["model"], self.state("run")["model"]
         for name in a:
             self.assertTrue(torch.equal(a[name], b[name]), name)
 
