@@ -64,6 +64,16 @@ Experiment blocks(const Config& wanted) {
                                                   : ""};
 }
 
+// Losses are of validations that have the mask too: what a position predicts from its own document alone.
+Experiment document_masks(const Config& wanted) {
+  return {.name = "document masks",
+          .settings = "data.document_mask: true",
+          .apply = [](Config& config, int64_t) { config.data.document_mask = true; },
+          .obstacle = wanted.data.document_mask       ? "the configuration has it"
+                      : wanted.model.top_blocks() > 0 ? "attention: blocks chooses by means over several documents"
+                                                      : ""};
+}
+
 Experiment quantized(QuantizedProducts products, const Config& wanted) {
   const bool is_all = products == QuantizedProducts::all;
   return {.name = is_all ? "int8 products" : "int8 forward pass",
@@ -92,6 +102,7 @@ std::vector<Experiment> experiments(const Config& wanted) {
                    int64_t updates) { config.data.stages = growing_stages(config.model.block_size, updates); }},
       windows(wanted),
       blocks(wanted),
+      document_masks(wanted),
       order("simpler_first", DataOrder::simpler_first),
       order("shorter_first", DataOrder::shorter_first),
       {.name = "8-bit moments",
