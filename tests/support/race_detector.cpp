@@ -97,8 +97,14 @@ namespace {
 
 using gpt::emulation::Block;
 
-void note(const void* address, size_t size, bool writes) {
-  if (Block* const block = Block::watched) block->note_access(address, size, writes);
+[[gnu::noinline]] void note_access(const void* address, size_t size, bool writes) {
+  Block::watched->note_access(address, size, writes);
+}
+
+// Most code is not watched, so that this much of it is part of what the compiler calls.
+[[gnu::always_inline]] inline void note(const void* address, size_t size, bool writes) {
+  if (Block::watched) [[unlikely]]
+    note_access(address, size, writes);
 }
 
 }  // namespace
