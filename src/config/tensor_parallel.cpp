@@ -38,10 +38,6 @@ std::string tensor_parallel_obstacle(const Config& config) {
   if (!training.execution.use_compile)
     return "tensor_parallel needs use_compile's operators, whose dropout masks are those of the whole model; set tensor_parallel to "
            "1, or use_compile to true";
-  if (config.distributed.zero > 2)
-    return fmt::format(
-        "tensor_parallel {} already divides the weights, and goes with zero 0 to 2; set zero to 2, or tensor_parallel to 1",
-        parts);
   if (!training.distillation.from.empty())
     return fmt::format(
         "distill_from needs all logits of a token, and tensor_parallel {} gives each process a part of them; set "

@@ -352,11 +352,13 @@ MemoryUse estimate_part(const ModelConfig& whole, const TrainingConfig& training
   estimate.optimizer = form.state_share * static_cast<double>(state.device);
   estimate.host = form.state_share * static_cast<double>(state.host);
   if (form.model_parts > 1) {
-    // To save, the first process brings all of it together in the host's memory, which on a CPU is that of all.
-    const auto parts = static_cast<double>(form.model_parts);
-    const double together =
-        (static_cast<double>(state.device + state.host) + trained * size(kept_weight_type(precision))) * parts;
-    form.cuda ? estimate.host += together : estimate.optimizer += form.state_share / parts * together;
+    // To save, the first process brings all of it together in the host's memory, which on a CPU is that of all; where others have some of its
+    // part, the moments of that come first.
+    const auto parts = static_cast<double>(form.model_parts), moments = static_cast<double>(state.device + state.host),
+               of_part = form.state_share < 1 ? moments : 0,
+               together = (moments + trained * size(kept_weight_type(precision))) * parts;
+    form.cuda ? estimate.host += together + of_part
+              : estimate.optimizer += form.state_share / parts * (together + of_part * parts);
   }
   const GradientCheckpointing level = training.execution.gradient_checkpointing;
   const bool is_at_end = part.is_first_stage() || part.is_last_stage();

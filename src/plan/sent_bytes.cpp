@@ -66,8 +66,8 @@ double sent_between_stages(const Config& config, bool end_to_end, int64_t proces
 // What a process sends of weights in an update with ZeRO 3: those of each block for each forward and backward pass, unless they are there
 // still, as the last one's between the two, and the first one's until the next forward pass; what lies outside blocks once; and vectors
 // that are read in float32, as a sum.
-double gathered_bytes(const Config& config, bool end_to_end, int64_t processes, int64_t rounds) {
-  const std::vector<ParameterRow> rows = parameter_table(config.model);
+double gathered_bytes(const Config& config, bool end_to_end, int64_t processes, int64_t rounds,
+                      const std::vector<ParameterRow>& rows) {
   const FlatLayout layout = flat_layout(rows);
   const BlockValues values = block_values(rows, layout);
   const double times = 1 + 2.0 * static_cast<double>(rounds * (values.layers - 1)),
@@ -130,7 +130,7 @@ double sent_for_gradients(const Config& config, bool end_to_end, int64_t process
   const int64_t micro_batches = config.training.gradient_accumulation_steps,
                 rounds = config.distributed.zero > 1 ? at::divup(micro_batches, processes) : 1;
   const double sent_values = config.distributed.zero > 2
-                                 ? gathered_bytes(config, end_to_end, processes, rounds)
+                                 ? gathered_bytes(config, end_to_end, processes, rounds, rows)
                                  : distributed::bytes_sent_by_sum(values * bytes_of_kept_weight(config), processes) / 2;
   return sums / 2 * static_cast<double>(rounds) + sent_values +
          distributed::bytes_sent_by_sum(values / kParameterAlignment * sizeof(float), processes);

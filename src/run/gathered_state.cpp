@@ -16,36 +16,48 @@
 namespace gpt::run {
 namespace {
 
-// Of slot number `slot`, from `begin` to `end` of the flat buffer: what this process has of it, and zeros, as bytes in the host's memory.
-at::Tensor own_bytes(const std::vector<StateStretch>& own, size_t slot, const OptimizerSlot& kind, int64_t begin,
-                     int64_t end) {
-  const auto size = static_cast<int64_t>(c10::elementSize(kind.dtype)), count = (end - begin) / kind.values;
+// What this process has of something that lies in the order of the flat buffer, each element of which stands for so many values there.
+struct OwnParts {
+  std::vector<OwnValues> parts;
+  at::ScalarType type;
+  int64_t values = 1;
+};
+
+OwnParts parts_of_slot(const std::vector<StateStretch>& own, size_t slot, const OptimizerSlot& kind) {
+  OwnParts parts{{}, kind.dtype, kind.values};
+  for (const auto& [range, slots] : own) parts.parts.push_back({{range.begin, range.end}, slots[slot]});
+  return parts;
+}
+
+// What this process has from `begin` to `end` of the flat buffer, and zeros, as bytes in the host's memory.
+at::Tensor own_bytes(const OwnParts& own, int64_t begin, int64_t end) {
+  const auto size = static_cast<int64_t>(c10::elementSize(own.type)), count = (end - begin) / own.values;
   constexpr int64_t kNumber = sizeof(int64_t);  // so that they can be added as integers
   const at::Tensor bytes = at::zeros({at::divup(count * size, kNumber) * kNumber}, at::kByte);
-  const at::Tensor values = bytes.narrow(0, 0, count * size).view(kind.dtype);
-  for (const auto& [range, slots] : own) {
-    const int64_t first = std::max(begin, range.begin), last = std::min(end, range.end);
+  const at::Tensor values = bytes.narrow(0, 0, count * size).view(own.type);
+  for (const auto& [span, part] : own.parts) {
+    const int64_t first = std::max(begin, span.begin), last = std::min(end, span.end);
     if (first >= last) continue;
-    const int64_t length = (last - first) / kind.values;
-    values.narrow(0, (first - begin) / kind.values, length)
-        .copy_(slots[slot].narrow(0, (first - range.begin) / kind.values, length));
+    const int64_t length = (last - first) / own.values;
+    values.narrow(0, (first - begin) / own.values, length)
+        .copy_(part.narrow(0, (first - span.begin) / own.values, length));
   }
   return bytes;
 }
 
-// Undefined at all processes but the first. Nothing is rounded: to each number of one process the others add zeros.
-at::Tensor gathered_slot(const std::vector<StateStretch>& own, size_t slot, const OptimizerSlot& kind,
-                         const StateRange& range, distributed::Communicator& ranks) {
+// Of a span of the flat buffer, in the host's memory. Undefined at all processes but the first. Nothing is rounded: to each number of one
+// process the others add zeros.
+at::Tensor gathered(const OwnParts& own, FlatSpan span, distributed::Communicator& ranks) {
   at::Tensor whole;
-  if (ranks.is_first()) whole = at::empty({(range.end - range.begin) / kind.values}, kind.dtype);
+  if (ranks.is_first()) whole = at::empty({(span.end - span.begin) / own.values}, own.type);
   const int64_t step = distributed::kStretchBytes / static_cast<int64_t>(sizeof(float));
-  for (int64_t begin = range.begin; begin < range.end; begin += step) {
-    const int64_t end = std::min(begin + step, range.end), count = (end - begin) / kind.values;
-    const at::Tensor bytes = own_bytes(own, slot, kind, begin, end);
+  for (int64_t begin = span.begin; begin < span.end; begin += step) {
+    const int64_t end = std::min(begin + step, span.end), count = (end - begin) / own.values;
+    const at::Tensor bytes = own_bytes(own, begin, end);
     ranks.sum(bytes.view(at::kLong));
     if (!whole.defined()) continue;
-    whole.narrow(0, (begin - range.begin) / kind.values, count)
-        .copy_(bytes.narrow(0, 0, count * static_cast<int64_t>(c10::elementSize(kind.dtype))).view(kind.dtype));
+    whole.narrow(0, (begin - span.begin) / own.values, count)
+        .copy_(bytes.narrow(0, 0, count * static_cast<int64_t>(c10::elementSize(own.type))).view(own.type));
   }
   return whole;
 }
@@ -58,7 +70,8 @@ OptimizerState undivided_state(const Optimizer& optimizer, const Parameters& par
   for (const StateRange& range : state_ranges(parameters.rows(), parameters.layout(), config)) {
     StateStretch stretch{range, {}};
     const std::vector<OptimizerSlot> slots = optimizer_slots(range.form);
-    for (size_t i = 0; i < slots.size(); ++i) stretch.slots.push_back(gathered_slot(own, i, slots[i], range, ranks));
+    for (size_t i = 0; i < slots.size(); ++i)
+      stretch.slots.push_back(gathered(parts_of_slot(own, i, slots[i]), {range.begin, range.end}, ranks));
     whole.push_back(std::move(stretch));
   }
   if (!ranks.is_first()) return {};
@@ -111,17 +124,28 @@ OptimizerState whole_state(const OptimizerState& parts, const std::vector<Parame
   return whole;
 }
 
-NamedTensors whole_model(const Parameters& parameters, distributed::Communicator& tensor) {
+// One parameter after the other, so that there is memory for the parts of one.
+NamedTensors whole_model(const Parameters& parameters, const Division& division) {
   NamedTensors whole;
   for (size_t i = 0; i < parameters.rows().size(); ++i) {
     const ParameterRow& row = parameters.rows()[i];
-    const at::Tensor part = parameters[i].value().detach();
-    whole.emplace_back(row.name, row.cut ? whole_tensor(row, part, tensor) : part);
+    const at::Tensor part =
+        division.divides_weights ? undivided_value(parameters, i, *division.ranks) : parameters[i].value().detach();
+    if (division.ranks->is_first())
+      whole.emplace_back(row.name, row.cut ? whole_tensor(row, part, *division.tensor) : part);
   }
   return whole;
 }
 
 }  // namespace
+
+at::Tensor undivided_value(const Parameters& parameters, size_t row, distributed::Communicator& ranks) {
+  const DividedValues& values = *parameters.divided_values();
+  const int64_t begin = parameters.layout().offsets[row];
+  const at::Tensor flat = gathered({values.own(), parameters[row].value().scalar_type()},
+                                   {begin, begin + parameters.rows()[row].count()}, ranks);
+  return flat.defined() ? flat.view(parameters.rows()[row].shape) : at::Tensor();
+}
 
 GatheredState gathered_state(const Optimizer& optimizer, const Parameters& parameters, const OptimizerConfig& config,
                              const Division& division) {
@@ -129,11 +153,11 @@ GatheredState gathered_state(const Optimizer& optimizer, const Parameters& param
   GatheredState state;
   state.optimizer =
       division.divides_state ? undivided_state(optimizer, parameters, config, *division.ranks) : optimizer.state();
-  if (!division.ranks->is_first()) return nothing;  // others have the same parts
   const at::NoGradGuard no_gradients;
-  state.optimizer = whole_state(state.optimizer, parameters.rows(), *division.tensor);
-  state.model = whole_model(parameters, *division.tensor);
-  return division.tensor->is_first() ? std::move(state) : nothing;
+  if (division.ranks->is_first())  // others have the same parts
+    state.optimizer = whole_state(state.optimizer, parameters.rows(), *division.tensor);
+  state.model = whole_model(parameters, division);
+  return division.ranks->is_first() && division.tensor->is_first() ? std::move(state) : nothing;
 }
 
 void capture_gathered(const GatheredState& own, at::ScalarType weights, const Config& config, const Division& division,

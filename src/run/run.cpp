@@ -1,5 +1,7 @@
 #include "gpt/run/run.h"
 
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <fmt/format.h>
 
@@ -71,6 +73,23 @@ void make_equal(const distributed::Mesh& mesh, const Parameters& parameters, boo
   parameters.round_values();
 }
 
+// The same where values are divided: each part is its owner's, but what all that divide layers have is the first one's of these. Their parts of
+// it need not be the same.
+void make_equal_parts(const distributed::Mesh& mesh, const Parameters& parameters) {
+  if (mesh.tensor->size() == 1) return;
+  const at::NoGradGuard no_gradients;
+  for (size_t i = 0; i < parameters.rows().size(); ++i) {
+    if (parameters.rows()[i].cut) continue;
+    at::Tensor value = undivided_value(parameters, i, *mesh.data);
+    if (value.defined())
+      mesh.tensor->broadcast(value);
+    else
+      value = at::empty(parameters.rows()[i].shape, parameters[i].value().scalar_type());
+    mesh.data->broadcast(value);
+    parameters.divided_values()->set(i, value);
+  }
+}
+
 }  // namespace
 
 std::shared_ptr<Teacher> teacher_of(const Setup& setup) {
@@ -101,7 +120,8 @@ Run::Run(const Setup& setup, const Beginning& begins, const MakeRecorder& make_r
   }
   require_equal_processes(setup);
   if (state_.model.layer_weights()) {
-    state_.model.layer_weights()->values_changed();  // each part is its owner's
+    make_equal_parts(setup.mesh, state_.model.parameters());
+    state_.model.layer_weights()->values_changed();
   } else {
     make_equal(setup.mesh, state_.model.parameters(), setup.config.model.tie_weights);
   }

@@ -15,6 +15,7 @@
 #include "gpt/data/stages.h"
 #include "gpt/device/device.h"
 #include "gpt/device/random_state.h"
+#include "gpt/layout/cut.h"
 #include "gpt/layout/freeze.h"
 #include "gpt/model/compile.h"
 #include "gpt/model/tensor_parallel.h"
@@ -53,11 +54,11 @@ GPT make_model(const Config& config, at::Device device, const ParameterTypes& ty
     if (division.has_stages()) model.set_stage_link(std::make_shared<StageLink>(division.pipeline));
     return model;
   }
-  std::vector<ParameterRow> rows = parameter_table(config.model, frozen);
+  std::vector<ParameterRow> rows = cut(parameter_table(config.model, frozen), config.model, division.part());
   auto values = division.values(rows, flat_layout(rows));
   Parameters parameters(std::move(rows), device, types, std::move(values));
   weights ? parameters.copy_from(*weights) : parameters.draw(seed);
-  GPT model(config.model, parameters, ops::fused_operators());
+  GPT model(config.model, parameters, ops::fused_operators(), division.part());
   model.set_layer_weights(std::make_shared<DividedWeights>(parameters, division));
   return model;
 }

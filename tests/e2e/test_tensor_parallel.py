@@ -16,8 +16,12 @@ RUN = {"model.n_head": 4, "model.n_kv_head": 2, "model.n_hidden": 72, "training.
 GPT2 = {"model.norm": "layernorm", "model.mlp": "gelu", "model.position": "learned", "model.bias": "true", "model.n_kv_head": 4}
 
 
-def mesh(processes, tensor):
-    return {"distributed.processes": processes, "distributed.tensor_parallel": tensor}
+TASK = programs.SOURCE / "tests/fixtures/eval/piqa.jsonl"
+TASKS = {"training.eval_tasks": f"piqa:{TASK}", "training.eval_task_limit": 3, "model.block_size": 96, "data.tokenizer": "byte"}
+
+
+def mesh(processes, tensor, zero=0):
+    return {"distributed.processes": processes, "distributed.tensor_parallel": tensor, "distributed.zero": zero}
 
 
 class TestTensorParallel(ranks.DividedRun):
@@ -35,23 +39,24 @@ class TestTensorParallel(ranks.DividedRun):
             self.assertLess((a[name] - b[name]).abs().max().item(), 1e-4, name)
 
     def test_any_mesh_computes_the_run_of_one_process(self):
-        for family in ({}, GPT2):
+        """Also of one whose groups divide the weights of their parts, evaluates tasks and writes samples."""
+        for family, zero in ((TASKS, 3), (GPT2, 0)):
             name = family.get("model.norm", "llama")
             self.train(name, **family)
             for processes, tensor in ((2, 2), (4, 2)):
-                done = self.train(f"{name} {processes}", **family, **mesh(processes, tensor))
+                done = self.train(f"{name} {processes}", **family, **mesh(processes, tensor, zero))
                 self.assertIn("they divide the model" if processes == tensor else "each 2 of them divide the model", done.stderr)
                 self.assert_same_run(name, f"{name} {processes}")
                 self.assert_same_files(name, f"{name} {processes}")
 
     def test_a_run_goes_on_with_another_mesh(self):
         self.train("straight", training__max_steps=24)
-        for step, of in ((8, mesh(4, 2)), (16, mesh(1, 1)), (24, mesh(2, 2))):
+        for step, of in ((8, mesh(4, 2, zero=3)), (16, mesh(1, 1)), (24, mesh(4, 2, zero=3))):
             self.train("changed", training__max_steps=step, **of)
         self.assert_same_run("straight", "changed")
 
     def test_a_mesh_goes_on_to_the_bit_after_a_signal(self):
-        self.stop_and_go_on("run", 3, **mesh(4, 2), **{"distributed.zero": 1})
+        self.stop_and_go_on("run", 3, **mesh(4, 2, zero=3))
         a, b = self.state("undisturbed run")["model"], self.state("run")["model"]
         for name in a:
             self.assertTrue(torch.equal(a[name], b[name]), name)

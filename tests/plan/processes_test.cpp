@@ -82,6 +82,19 @@ TEST(SentBytes, AreSumsOfActivationsWhereTheModelIsDivided) {
   EXPECT_NEAR(sent_bytes(config, false, 4) - sent, 5 * 12 * kSum, 1e-6 * sent);
 }
 
+// Of what a process has of the model, with the one that has the same: of five rounds, to one of two. Of a block both have the biases and
+// norms behind sums, and the halves of a bias of queries, keys and values are padded by 128 values.
+TEST(SentBytes, AreWeightsOfPartsOfLayersToWithZero3) {
+  constexpr double kWhole = (4 + 2) * 768, kBlock = 4 * ((7087872 - kWhole) / 2 + kWhole + 128),
+                   kOutside = 4 * (50304 * 768 / 2 + (1024 + 2) * 768), kAll = 12 * kBlock + kOutside;
+  Config config = gpt2_small_run(8, 10);
+  config.distributed.processes = 4, config.distributed.tensor_parallel = 2;
+  const double within = sent_bytes(config, /*end_to_end=*/false, 4) - kAll;
+  config.distributed.zero = 3;
+  const double weights = (1 + 2 * 5 * 11) * kBlock + kOutside;
+  EXPECT_EQ(sent_bytes(config, false, 4) - within, (5 * kAll + weights) / 2 + kAll / 256);
+}
+
 TEST(ExchangeBytes, AreFurtherLanesAndWhatSumsTake) {
   Config config = gpt2_small_run(8);
   EXPECT_EQ(exchange_bytes(config, /*end_to_end=*/false, 1), 0);

@@ -76,6 +76,8 @@ TEST(FastestMesh, TakesTheArrangementThatIsAskedFor) {
   ASSERT_TRUE(asked);
   EXPECT_EQ(asked->config.distributed.zero, 2);
   EXPECT_EQ(asked->config.distributed.tensor_parallel, 4);
+  scenario.zero = 3;
+  EXPECT_EQ(fastest_mesh(scenario, 64)->config.distributed.tensor_parallel, 4);
   scenario.zero = 1, scenario.tensor_parallel = 1, scenario.pipeline_parallel = 4;
   EXPECT_EQ(fastest_mesh(scenario, 64)->config.distributed.pipeline_parallel, 4);
   scenario.network.within = scenario.network.between = {};

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <vector>
 
+#include "gpt/layout/cut.h"
 #include "gpt/layout/layer_ends.h"
 #include "gpt/layout/stages.h"
 #include "gpt/plan/sent_bytes.h"
@@ -59,6 +60,17 @@ TEST(ScheduleUpdate, SendsWhatADividedModelAddsUp) {
     config.training.execution.gradient_checkpointing = level;
     EXPECT_NEAR(sending(config, kRecorded, kNothing) * kSpeed / sent_bytes(config, false, 4), 1, 1e-6);
   }
+}
+
+// The weights of the next block are on their way while those that divide this one add it up, over other wires.
+TEST(ScheduleUpdate, WeightsOfPartsTravelBesideSumsOfLayers) {
+  Config config = run_of(4, 0, 6, /*tensor=*/2);
+  const double gradients = 4.0 * static_cast<double>(flat_layout(parameter_table(largest_part(config.model, 2))).size),
+               of_layers = sent_bytes(config, /*end_to_end=*/false, 4) - gradients;
+  config.distributed.zero = 3;
+  const double all = sent_bytes(config, false, 4), time = sending(config, kFloat32, kNothing) * kSpeed;
+  EXPECT_LT(time, 0.9 * all);
+  EXPECT_GE(time, std::max(of_layers, all - of_layers));
 }
 
 TEST(ScheduleUpdate, OneProcessComputesAllMicroBatches) {

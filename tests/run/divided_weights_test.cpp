@@ -3,6 +3,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -14,7 +15,9 @@
 
 #include "distributed/local_group.h"
 #include "gpt/config/model_config.h"
+#include "gpt/layout/cut.h"
 #include "gpt/model/gpt.h"
+#include "gpt/model/tensor_parallel.h"
 #include "gpt/ops/fused.h"
 #include "support/expect_error.h"
 
@@ -30,7 +33,11 @@ ModelConfig three_blocks() {
 Division division_of(const distributed::Group& group) {
   DistributedConfig config;
   config.zero = 3;
-  return {group.communicator(), config};
+  return {group.mesh(), config};
+}
+
+ops::SharedOperators operators_of(const Division& division) {
+  return tensor_parallel(ops::fused_operators(), division.tensor, three_blocks());
 }
 
 // As a run makes it.
@@ -41,10 +48,10 @@ struct DividedModel {
   }
 
   static GPT make(const Division& division, const ParameterTypes& types, uint64_t seed) {
-    const std::vector<ParameterRow> rows = parameter_table(three_blocks());
+    const std::vector<ParameterRow> rows = cut(parameter_table(three_blocks()), three_blocks(), division.part());
     Parameters parameters(rows, at::kCPU, types, division.values(rows, flat_layout(rows)));
     parameters.draw(seed);
-    GPT model(three_blocks(), parameters, ops::fused_operators());
+    GPT model(three_blocks(), parameters, operators_of(division), division.part());
     model.set_layer_weights(std::make_shared<DividedWeights>(parameters, division));
     return model;
   }
@@ -75,9 +82,12 @@ TEST(DividedWeights, AModelOfPartsIsThatOfTheSameSeed) {
   }
 }
 
-// Who keeps a tensor finds no data in it; who keeps an address finds values that are no numbers.
-TEST(DividedWeights, WhatIsReleasedIsGoneAndSpoiled) {
-  test::in_ranks(2, [](const distributed::Group& group) {
+// Who keeps a tensor finds no data in it; who keeps an address finds values that are no numbers. Also where a block is a part of one.
+class ReleasedWeights : public testing::TestWithParam<int64_t> {};
+
+TEST_P(ReleasedWeights, AreGoneAndSpoiled) {
+  test::in_ranks(2 * GetParam(), [](distributed::Group& group) {
+    group.arrange(GetParam());
     const DividedModel divided(group);
     LayerWeights& weights = *divided.model.layer_weights();
     EXPECT_FALSE(has_data(divided.of_block(0).value()));
@@ -100,6 +110,9 @@ TEST(DividedWeights, WhatIsReleasedIsGoneAndSpoiled) {
   });
 }
 
+INSTANTIATE_TEST_SUITE_P(OfLayersIn, ReleasedWeights, testing::Values(1, 2),
+                         [](const auto& test) { return fmt::format("{}_parts", test.param); });
+
 // The gradients of a backward pass in which each block's memory has been another's in between.
 TEST(DividedWeights, OperatorsAskForWeightsAgainInTheBackwardPass) {
   GPT whole(three_blocks(), at::kCPU, 7);
@@ -113,6 +126,30 @@ TEST(DividedWeights, OperatorsAskForWeightsAgainInTheBackwardPass) {
       divided.model.loss(ids(), ids(), {.layer_done = [&passed](int64_t layer) { passed.push_back(layer); }})
           .backward();
       EXPECT_EQ(passed, (std::vector<int64_t>{3, 2, 1, 0}));
+      for (size_t i = 0; i < whole.parameters().rows().size(); ++i)
+        EXPECT_TRUE(at::equal(divided.model.parameters()[i].gradient(), whole.parameters()[i].gradient()))
+            << whole.parameters().rows()[i].name;
+    }
+  });
+}
+
+// The same where two processes divide each layer, and two such groups the parts.
+TEST(DividedWeights, PartsOfLayersComeTogetherForEachPass) {
+  test::in_ranks(4, [](distributed::Group& group) {
+    group.arrange(2);
+    const Division division = division_of(group);
+    GPT whole(three_blocks(), at::kCPU, 7, {}, {}, division.part());
+    whole.set_operators(operators_of(division));
+    const at::Tensor expected = whole.loss(ids(), ids());
+    expected.backward();
+    for (const auto level :
+         {GradientCheckpointing::none, GradientCheckpointing::selective, GradientCheckpointing::block}) {
+      DividedModel divided(group);
+      divided.model.set_gradient_checkpointing(level);
+      EXPECT_LT(divided.model.parameters().value_bytes(), whole.parameters().value_bytes());
+      const at::Tensor loss = divided.model.loss(ids(), ids());
+      loss.backward();
+      EXPECT_TRUE(at::equal(loss, expected));
       for (size_t i = 0; i < whole.parameters().rows().size(); ++i)
         EXPECT_TRUE(at::equal(divided.model.parameters()[i].gradient(), whole.parameters()[i].gradient()))
             << whole.parameters().rows()[i].name;

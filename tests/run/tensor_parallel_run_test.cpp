@@ -10,8 +10,10 @@
 #include <tuple>
 #include <vector>
 
+#include "gpt/layout/layer_ends.h"
 #include "gpt/model/tensor_parallel.h"
 #include "gpt/ops/moments.h"
+#include "gpt/plan/estimates.h"
 #include "gpt/plan/sent_bytes.h"
 #include "run/mesh_run.h"
 
@@ -68,6 +70,87 @@ TEST_P(TensorParallelRun, TwentyUpdatesAreThoseOfOneProcess) {
 INSTANTIATE_TEST_SUITE_P(All, TensorParallelRun, testing::ValuesIn(kTensorCases),
                          [](const auto& test) { return std::string(test.param.name); });
 
+struct WeightsCase {
+  const char* name;
+  std::function<void(Config&)> set;
+  int64_t like = 0;  // the stage of ZeRO that has the same order of additions
+};
+
+void PrintTo(const WeightsCase& weights_case, std::ostream* out) { *out << weights_case.name; }
+
+const WeightsCase kWeightsCases[] = {
+    {"groups_of_queries_untied", [](Config& config) { config.model.n_head = 8, config.model.tie_weights = false; }},
+    {"gpt2_untied_and_recomputed_whole",
+     [](Config& config) {
+       make_gpt2(config);
+       config.model.tie_weights = false;
+       config.training.execution.gradient_checkpointing = GradientCheckpointing::block;
+     }},
+    {"bfloat16_end_to_end", [](Config& config) { use_bfloat16(config, AmpMode::end_to_end); }},
+    {"weights_of_bfloat16_alone",
+     [](Config& config) {
+       use_bfloat16(config, AmpMode::end_to_end);
+       config.training.precision.master_weights = false;
+       config.training.optimizer.state_dtype = StateDtype::bfloat16;
+     }},
+    {"gpt2_tied_and_recomputed_in_part_with_a_lane_for_each_of_three_micro_batches",
+     [](Config& config) {
+       make_gpt2(config);
+       config.training.execution.gradient_checkpointing = GradientCheckpointing::selective;
+       config.distributed.lanes = 4, config.training.gradient_accumulation_steps = 3;
+     }},
+    {"three_micro_batches", [](Config& config) { config.training.gradient_accumulation_steps = 3; }, /*like=*/2},
+};
+
+class TensorParallelWeights : public testing::TestWithParam<WeightsCase> {};
+
+// Two groups divide among them what each of two processes has of the blocks, and nothing is added in another order.
+TEST_P(TensorParallelWeights, AreThoseOfWholePartsToTheBit) {
+  constexpr int64_t kAll = 20;
+  const Corpus corpus = corpus_with_validation();
+  Config config = divided_run(corpus);
+  config.model.n_layer = 3;  // one more than there is memory for at a time
+  GetParam().set(config);
+  config.distributed.zero = GetParam().like;
+  const Outcome whole = outcome_on({4, 2}, config, corpus, kAll);
+  EXPECT_LT(whole.losses.back(), whole.losses.front() - 0.1) << "or nothing is shown";
+  config.distributed.zero = 3;
+  const Outcome divided = outcome_on({4, 2}, config, corpus, kAll);
+  EXPECT_EQ(divided.losses, whole.losses);
+  EXPECT_EQ(divided.norms, whole.norms);
+  EXPECT_EQ(divided.validation, whole.validation);
+  expect_same_state(divided.checkpoint, whole.checkpoint);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TensorParallelWeights, testing::ValuesIn(kWeightsCases),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+// Processors may draw other weights: what all of a group have is the first one's, though a part of the vocabulary may be longer, so that the
+// processes that divide it further have other parts of the rest.
+TEST(TensorParallelParts, WhatAllHaveIsTheFirstOnes) {
+  const Corpus corpus = corpus_with_validation();
+  Config config = divided_run(corpus);
+  make_gpt2(config);
+  config.model.tie_weights = false, config.model.vocab_size = 33;
+  config.distributed.processes = 4, config.distributed.tensor_parallel = 2, config.distributed.zero = 3;
+  test::in_ranks(4, [&](distributed::Group& group) {
+    group.arrange(2);
+    run::Setup setup{config, corpus, describe_device(at::kCPU), Precision{}};
+    setup.mesh = group.mesh();
+    setup.config.seed = 3 + group.ranks().rank;
+    const run::Run run(setup);
+    const Parameters& parameters = run.state().model.parameters();
+    for (size_t i = 0; i < parameters.rows().size(); ++i) {
+      const ParameterRow& row = parameters.rows()[i];
+      const at::Tensor value = undivided_value(parameters, i, *setup.mesh.data);
+      if (!value.defined() || row.cut) continue;
+      const at::Tensor of_first = value.clone();
+      setup.mesh.tensor->broadcast(of_first);
+      EXPECT_TRUE(at::equal(value, of_first)) << row.name;
+    }
+  });
+}
+
 // Codes are rounded anew, in the blocks of a part and again in those of the whole: neighbouring fractions of a block's largest magnitude
 // are at most 1.6 % of it apart (ops/moments.h), half of which may be lost each time, of the largest magnitude itself too.
 void expect_near_moments(const Checkpoint& a, const Checkpoint& b) {
@@ -120,7 +203,7 @@ TEST_P(TensorParallelState, IsReadByAnyOtherMesh) {
 
 INSTANTIATE_TEST_SUITE_P(All, TensorParallelState,
                          testing::Values(std::tuple(0, StateDtype::float32), std::tuple(2, StateDtype::bfloat16),
-                                         std::tuple(1, StateDtype::int8)));
+                                         std::tuple(1, StateDtype::int8), std::tuple(3, StateDtype::float32)));
 
 // Every process has what it would have alone, and of the rest an n-th.
 TEST(TensorParallelMemory, GradientsAndMomentsAreDivided) {
@@ -141,13 +224,38 @@ TEST(TensorParallelMemory, GradientsAndMomentsAreDivided) {
   });
 }
 
+// With ZeRO 3 also of the blocks, but for the two for which there is memory.
+TEST(TensorParallelMemory, WeightsAreDividedFurther) {
+  const Corpus corpus = corpus_with_validation();
+  Config config = divided_run(corpus);
+  DistributedConfig& distributed = config.distributed;
+  distributed.processes = 4, distributed.tensor_parallel = 2, distributed.zero = 3;
+  config.model.n_layer = 3;
+  const plan::ActivationForm form =
+      plan::activation_form(config.model, config.training, distributed, describe_device(at::kCPU), {});
+  const double planned = plan::estimate_memory(config.model, config.training, form).weights;
+  test::in_ranks(4, [&](distributed::Group& group) {
+    group.arrange(2);
+    run::Setup setup{config, corpus, describe_device(at::kCPU), Precision{}};
+    setup.mesh = group.mesh();
+    const run::Run run(setup);
+    const Parameters& parameters = run.state().model.parameters();
+    const auto [begin, end] = parameters.divided_values()->blocks()[0];
+    const double rooms = 2.0 * static_cast<double>((end - begin) * sizeof(float)),
+                 parts_that_are_longer = 3.0 * kParameterAlignment * sizeof(float);
+    EXPECT_NEAR(static_cast<double>(parameters.value_bytes()) + rooms, planned, parts_that_are_longer);
+  });
+}
+
 // Parts of what is summed are padded to equal lengths: here only those of the loss, the norms, and the gradients' last stretch.
-TEST(TensorParallelBytes, AnUpdateSendsWhatThePlanSays) {
+class TensorParallelBytes : public testing::TestWithParam<int64_t> {};
+
+TEST_P(TensorParallelBytes, AnUpdateSendsWhatThePlanSays) {
   constexpr int64_t kUpdatesCounted = 3;
   const Corpus corpus = some_corpus(400);  // no micro-batch of an epoch's end is missing
   Config config = divided_run(corpus);
   config.model.block_size = 64, config.training.batch_size = 4, config.training.gradient_accumulation_steps = 4;
-  config.distributed.processes = 4, config.distributed.tensor_parallel = 2;
+  config.distributed.processes = 4, config.distributed.tensor_parallel = 2, config.distributed.zero = GetParam();
   test::in_ranks(4, [&](distributed::Group& group) {
     group.arrange(2);
     run::Setup setup{config, corpus, describe_device(at::kCPU), Precision{}};
@@ -163,6 +271,39 @@ TEST(TensorParallelBytes, AnUpdateSendsWhatThePlanSays) {
                      2 * bytes_of_tensor_sums(config.model, {.size = 2}, /*tokens=*/4.0 * 64, {}, /*recomputed=*/false);
     EXPECT_NEAR(of_tensor, textbook, 3 * 2 * sizeof(float) + 1)
         << "beside the sums of activations only norms of parts are sent";
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TensorParallelBytes, testing::Values(0, 2, 3),
+                         [](const auto& test) { return fmt::format("zero_{}", test.param); });
+
+// Bytes of so many float32 values that go to the other one of two processes, with what pads the parts to equal lengths.
+double bytes_of_half(int64_t count) {
+  return static_cast<double>(distributed::part_of(count, 0, 2).end) * sizeof(float);
+}
+
+// As Division.WeightsComeTogetherForEachPassThatNeedsThem has it, of a process's parts: to the one that has the same.
+TEST(TensorParallelParts, ComeTogetherFromThoseThatHaveTheSamePart) {
+  constexpr int64_t kLayers = 3, kRounds = 2, kUpdatesCounted = 3;
+  const Corpus corpus = some_corpus(400);
+  Config config = divided_run(corpus);
+  config.model.n_layer = kLayers, config.training.gradient_accumulation_steps = 4;
+  config.distributed.processes = 4, config.distributed.tensor_parallel = 2, config.distributed.zero = 3;
+  test::in_ranks(4, [&](distributed::Group& group) {
+    group.arrange(2);
+    run::Setup setup{config, corpus, describe_device(at::kCPU), Precision{}};
+    setup.mesh = group.mesh();
+    run::Run run(setup);
+    const Parameters& parameters = run.state().model.parameters();
+    const std::vector<int64_t> ends = layer_ends(parameters.rows(), parameters.layout());
+    const int64_t size = parameters.layout().size;
+    const double block = bytes_of_half(ends[0] - ends[1]),
+                 outside = bytes_of_half(ends.back()) + bytes_of_half(size - ends[0]),
+                 norms = 2 * bytes_of_half(size / kParameterAlignment + 1);
+    const int64_t before = setup.mesh.data->bytes_sent();
+    for (int64_t i = 0; i < kUpdatesCounted; ++i) EXPECT_TRUE(run.update([] { return false; }));
+    EXPECT_EQ(static_cast<double>(setup.mesh.data->bytes_sent() - before) / kUpdatesCounted,
+              (1 + 2 * kRounds * (kLayers - 1)) * block + outside + kRounds * (kLayers * block + outside) + norms);
   });
 }
 

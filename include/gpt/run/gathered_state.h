@@ -14,6 +14,10 @@ struct GatheredState {
   OptimizerState optimizer;
 };
 
+// With Division::divides_weights: the value of a row, of which each of the processes that have the same part of it has some, as they keep
+// it. All of these call it. At the first one in the host's memory, at the others undefined.
+at::Tensor undivided_value(const Parameters& parameters, size_t row, distributed::Communicator& ranks);
+
 // All processes call it. At the first one of each stage: all of the stage's state, in the host's memory. At the others, which only send
 // theirs: nothing but the count of updates. Moments of 8 bits of a parameter that is divided are rounded anew, because the blocks of a part
 // are not those of the whole.
