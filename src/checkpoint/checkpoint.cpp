@@ -104,10 +104,12 @@ Checkpoint read_wanted(const std::string& path, Parts parts, const StateNeeds* n
     if (needs) {
       require_usable(checkpoint.config, checkpoint.tokenizer, std::nullopt);
       checkpoint.read_state = needs->ranges(checkpoint.config);
+      if (needs->weights) checkpoint.read_weights = needs->weights(checkpoint.config);
     }
     const std::string_view prefix = parts == Parts::all ? "" : "model/";
     place_tensors(checkpoint, needs ? read_needed_tensors(description.at("tensors"), file, checkpoint.config.model,
-                                                          *checkpoint.read_state)
+                                                          *checkpoint.read_state,
+                                                          checkpoint.read_weights ? &*checkpoint.read_weights : nullptr)
                                     : read_tensors(description.at("tensors"), file, prefix));
     const auto hash = description.find("tokenizer");  // programs that wrote none trusted the record
     if (hash != description.end() && *hash != hash128(checkpoint.tokenizer))

@@ -65,8 +65,16 @@ at::Tensor unwritten_zeros(const Form& form) {
   void* const memory =
       mmap(nullptr, meta.nbytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
+  madvise(memory, meta.nbytes(), MADV_NOHUGEPAGE);  // which would be taken whole for a few values of a row each
   const auto free = [bytes = meta.nbytes()](void* mapped) { munmap(mapped, bytes); };
   return at::from_blob(memory, form.shape, free, at::TensorOptions(form.dtype));
+}
+
+// Where a block or a row of values has one element: of the two the earlier one.
+double first_element(int64_t value, double of_value) {
+  const auto of_block = static_cast<double>(value / kParameterAlignment),
+             of_row = static_cast<double>(value) * of_value;
+  return of_value < 1 ? std::min(of_block, of_row) : of_row;
 }
 
 // What stands for these of a parameter's `count` values: each value may have an element, or each block or row of them.
@@ -76,7 +84,7 @@ at::Tensor read_part(const Json& description, const ContainerReader& file, const
   const at::Tensor tensor = unwritten_zeros(form);
   const auto elements = static_cast<double>(tensor.numel()), of_value = elements / static_cast<double>(count);
   for (const auto& [begin, end] : ranges) {
-    const auto first = static_cast<int64_t>(std::floor(static_cast<double>(begin) * of_value)),
+    const auto first = static_cast<int64_t>(std::floor(first_element(begin, of_value))),
                last = static_cast<int64_t>(std::min(elements, std::ceil(static_cast<double>(end) * of_value)));
     const auto size = static_cast<int64_t>(tensor.element_size());
     const std::span<const std::byte> bytes =
@@ -147,7 +155,7 @@ NamedTensors read_tensors(const Json& descriptions, const ContainerReader& file,
 }
 
 NamedTensors read_needed_tensors(const Json& descriptions, const ContainerReader& file, const ModelConfig& model,
-                                 const ValueRanges& needed) {
+                                 const ValueRanges& needed_state, const ValueRanges* needed_weights) {
   std::map<std::string, int64_t, std::less<>> counts;
   for (const ParameterRow& row : parameter_table(model)) counts[row.name] = row.count();
   std::set<std::string> seen;
@@ -159,14 +167,15 @@ NamedTensors read_needed_tensors(const Json& descriptions, const ContainerReader
                            parameter = std::string_view(name).substr(std::min(name.size(), slot.size() + 1));
     const auto count = counts.find(parameter);
     const bool is_state = std::find(kOptimizerSlots.begin(), kOptimizerSlots.end(), slot) != kOptimizerSlots.end();
-    if (!is_state || count == counts.end()) {
+    const ValueRanges* const needed = is_state ? &needed_state : slot == "model" ? needed_weights : nullptr;
+    if (!needed || count == counts.end()) {
       tensors.emplace_back(name, read_tensor(description, file.record(record_of(name))));
       continue;
     }
-    const auto ranges = needed.find(parameter);
+    const auto ranges = needed->find(parameter);
     tensors.emplace_back(name,
                          read_part(description, file, record_of(name),
-                                   ranges == needed.end() ? std::vector<FlatSpan>() : ranges->second, count->second));
+                                   ranges == needed->end() ? std::vector<FlatSpan>() : ranges->second, count->second));
   }
   return tensors;
 }

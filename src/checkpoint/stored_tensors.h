@@ -29,9 +29,9 @@ Json read_description(std::string_view text);
 // where a record is missing, has another size than its shape, or is named twice.
 NamedTensors read_tensors(const Json& descriptions, const ContainerReader& file, std::string_view prefix = {});
 
-// All of them; of the optimizer's state what is needed, and zeros that take no memory.
+// All of them; of the optimizer's state, and of the weights where that is not null, what is needed, and zeros that take no memory.
 NamedTensors read_needed_tensors(const Json& descriptions, const ContainerReader& file, const ModelConfig& model,
-                                 const ValueRanges& needed);
+                                 const ValueRanges& needed_state, const ValueRanges* needed_weights);
 
 // A reason, which quotes what the file holds: that may be a megabyte and have line ends.
 std::string in_one_line(std::string_view text);

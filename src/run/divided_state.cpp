@@ -60,32 +60,65 @@ TensorPart part_in(const OwnedSpan& span, const SlotOfRow& slot, const std::vect
   return part;
 }
 
-}  // namespace
+// What of the whole tensor these values of the row are.
+void add_to_ranges(const ParameterRow& row, const FlatSpan& of_row, std::vector<FlatSpan>& ranges) {
+  if (!row.cut) return ranges.push_back(of_row);
+  const auto& [whole_shape, dim, pieces] = *row.cut;
+  int64_t inner = 1;  // values behind an index of the dimension that is cut
+  for (size_t i = dim + 1; i < row.shape.size(); ++i) inner *= row.shape[i];
+  const int64_t of_part = row.shape[dim] * inner, of_whole = whole_shape[dim] * inner;
+  for (int64_t outer = of_row.begin / of_part; outer * of_part < of_row.end; ++outer) {
+    int64_t from = outer * of_part;
+    for (const auto& [begin, length] : pieces) {
+      const int64_t first = std::max(of_row.begin, from), last = std::min(of_row.end, from + length * inner),
+                    shift = outer * of_whole + begin * inner - from;
+      if (first < last) ranges.push_back({first + shift, last + shift});
+      from += length * inner;
+    }
+  }
+}
 
-ValueRanges own_values(const Division& division, const std::vector<ParameterRow>& rows, const FlatLayout& layout) {
-  const std::vector<FlatSpan> spans = division.spans(rows, layout);
+ValueRanges values_in(const std::vector<FlatSpan>& spans, const std::vector<ParameterRow>& rows,
+                      const FlatLayout& layout) {
   ValueRanges ranges;
   for (size_t i = 0; i < rows.size(); ++i) {
     const int64_t begin = layout.offsets[i], end = begin + rows[i].count();
     auto span =
         std::partition_point(spans.begin(), spans.end(), [begin](const FlatSpan& each) { return each.end <= begin; });
     for (; span != spans.end() && span->begin < end; ++span)
-      ranges[rows[i].name].push_back({std::max(begin, span->begin) - begin, std::min(end, span->end) - begin});
+      add_to_ranges(rows[i], {std::max(begin, span->begin) - begin, std::min(end, span->end) - begin},
+                    ranges[rows[i].name]);
   }
   return ranges;
 }
 
+}  // namespace
+
+ValueRanges values_of_own_state(const Division& division, const std::vector<ParameterRow>& rows,
+                                const FlatLayout& layout) {
+  return values_in(division.spans(rows, layout), rows, layout);
+}
+
+ValueRanges own_values(const Division& division, const std::vector<ParameterRow>& rows, const FlatLayout& layout) {
+  return values_in(division.divides_weights ? division.spans(rows, layout) : std::vector<FlatSpan>{{0, layout.size}},
+                   rows, layout);
+}
+
 // The first process looks for a checkpoint that is whole.
 StateNeeds needed_state(const distributed::Mesh& mesh, const DistributedConfig& config) {
-  if (!Division(mesh, config).divides_reads()) return {};
-  return {.ranges =
-              [mesh, config](const Config& saved) {
-                const Division division(mesh, config, saved.training.optimizer);
-                const std::vector<ParameterRow> rows =
-                    cut(parameter_table(saved.model, saved.training.freeze), saved.model, division.part());
-                return own_values(division, rows, flat_layout(rows));
-              },
-          .verifies_all = mesh.all->is_first()};
+  const Division asked(mesh, config);
+  if (!asked.divides_reads()) return {};
+  const auto of_process = [mesh, config](auto values) {
+    return [mesh, config, values](const Config& saved) {
+      const Division division(mesh, config, saved.training.optimizer);
+      const std::vector<ParameterRow> rows =
+          cut(parameter_table(saved.model, saved.training.freeze), saved.model, division.part());
+      return values(division, rows, flat_layout(rows));
+    };
+  };
+  StateNeeds needs{.ranges = of_process(values_of_own_state), .verifies_all = mesh.all->is_first()};
+  if (asked.divides_weights || mesh.divides_model()) needs.weights = of_process(own_values);
+  return needs;
 }
 
 namespace {

@@ -223,17 +223,26 @@ void State::load_optimizer(const OptimizerState& saved) const {
   optimizer->load(own);
 }
 
-// Where a checkpoint was read for some of the state, that is what this process has.
+namespace {
+
+bool are_same(const ValueRanges& a, const ValueRanges& b) {
+  const auto is_same_span = [](const FlatSpan& x, const FlatSpan& y) { return x.begin == y.begin && x.end == y.end; };
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](const auto& x, const auto& y) {
+    return x.first == y.first &&
+           std::equal(x.second.begin(), x.second.end(), y.second.begin(), y.second.end(), is_same_span);
+  });
+}
+
+}  // namespace
+
+// Where a checkpoint was read in part, that is what this process has.
 void State::require_own_values(const Checkpoint& checkpoint) const {
-  if (!checkpoint.read_state) return;
-  const ValueRanges own = own_values(division_, model.parameters().rows(), model.parameters().layout());
-  const auto is_same = [](const FlatSpan& a, const FlatSpan& b) { return a.begin == b.begin && a.end == b.end; };
-  const bool are_same = std::equal(own.begin(), own.end(), checkpoint.read_state->begin(), checkpoint.read_state->end(),
-                                   [&is_same](const auto& a, const auto& b) {
-                                     return a.first == b.first && std::equal(a.second.begin(), a.second.end(),
-                                                                             b.second.begin(), b.second.end(), is_same);
-                                   });
-  TORCH_CHECK(are_same, "State: the checkpoint was read for another division of the optimizer's state");
+  const std::vector<ParameterRow>& rows = model.parameters().rows();
+  const FlatLayout& layout = model.parameters().layout();
+  TORCH_CHECK(!checkpoint.read_state || are_same(*checkpoint.read_state, values_of_own_state(division_, rows, layout)),
+              "State: the checkpoint was read for another division of the optimizer's state");
+  TORCH_CHECK(!checkpoint.read_weights || are_same(*checkpoint.read_weights, own_values(division_, rows, layout)),
+              "State: the checkpoint was read for another division of the weights");
 }
 
 void State::restore(const StartingPoint& start) {

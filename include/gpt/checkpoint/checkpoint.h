@@ -30,13 +30,14 @@ enum class Parts { all, model };
 // CPU.
 Checkpoint load_checkpoint(const std::string& path, Parts parts = Parts::all);
 
-// For one of several processes that have the optimizer's state between them: the values whose state it needs, of a run that has this
-// configuration. `verifies_all`: also what it does not need.
+// For one of several processes that have the optimizer's state between them, and perhaps the weights: the values whose state it needs, and
+// those that it needs themselves, of a run that has this configuration. `verifies_all`: also what it does not need.
 struct StateNeeds {
   std::function<ValueRanges(const Config& config)> ranges;
+  std::function<ValueRanges(const Config& config)> weights = {};  // nothing: all
   bool verifies_all = false;
 };
-// The same, where all other state is not read, and stands as zeros that take no memory. Without needs.ranges: all of it.
+// The same, where all else is not read, and stands as zeros that take no memory. Without needs.ranges: all of it.
 Checkpoint load_checkpoint(const std::string& path, const StateNeeds& needs);
 
 // Only what the file format promises: each byte is what was written. Whether the parts fit together is not looked at.

@@ -58,8 +58,9 @@ struct Checkpoint {
       "auto";  // what training.resume_from said when the run began: auto, none, or an absolute path
   // A tensor on the meta device is in parts: these, in their order, by the name of its record ("exp_avg/transformer.wte.weight").
   std::map<std::string, std::vector<TensorPart>> parts = {};
-  // Where one of several processes has read it: the values whose state it has. All other state stands as zeros, which mean nothing.
-  std::optional<ValueRanges> read_state = {};
+  // Where one of several processes has read it: the values whose state it has, and those that it has themselves, where these are not all.
+  // All else stands as zeros, which mean nothing.
+  std::optional<ValueRanges> read_state = {}, read_weights = {};
   std::map<std::string, std::string>
       environment;  // build, device, cpu, threads, masks: differences are reported on resume
 };

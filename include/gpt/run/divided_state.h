@@ -14,10 +14,12 @@ namespace gpt::run {
 void capture_parts(const Optimizer& optimizer, const Parameters& parameters, const Config& config,
                    const Division& division, Checkpoint& checkpoint);
 
-// The values whose state is in this process's spans.
+// Of whole tensors: the values whose state is in this process's spans; and those that it keeps, with its part of the model.
+ValueRanges values_of_own_state(const Division& division, const std::vector<ParameterRow>& rows,
+                                const FlatLayout& layout);
 ValueRanges own_values(const Division& division, const std::vector<ParameterRow>& rows, const FlatLayout& layout);
 
-// What of a checkpoint's state this process needs.
+// What of a checkpoint this process needs.
 StateNeeds needed_state(const distributed::Mesh& mesh, const DistributedConfig& config);
 
 }  // namespace gpt::run
