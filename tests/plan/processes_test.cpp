@@ -10,6 +10,7 @@
 #include <variant>
 
 #include "gpt/device/cards.h"
+#include "gpt/plan/estimates.h"
 #include "gpt/plan/model_checks.h"
 #include "gpt/plan/resolve.h"
 #include "plan/gpt2.h"
@@ -116,6 +117,21 @@ TEST(ExchangeBytes, AreFurtherLanesAndWhatSumsTake) {
   const double few = exchange_bytes(config, false, 4);  // buffers are no larger than what is sent
   EXPECT_EQ(few, sent_bytes(config, false, 2));
   EXPECT_LT(few, 2e6);
+}
+
+// Of half of each layer a half, what lies outside of blocks, and two halves of blocks that are together; as in SentBytes.
+TEST(MemoryOfEach, IsAPartOfPartsOfLayersWithZero3) {
+  constexpr double kWhole = (4 + 2) * 768, kBlock = (7087872 - kWhole) / 2 + kWhole + 128,
+                   kOutside = 50304 * 768 / 2 + (1024 + 2) * 768, kAll = 12 * kBlock + kOutside;
+  DistributedConfig distributed;
+  distributed.processes = 4, distributed.tensor_parallel = 2, distributed.zero = 3;
+  const ActivationForm form = activation_form(gpt2_small(), {}, distributed, describe_device(at::kCPU), {});
+  const MemoryUse use = estimate_memory(gpt2_small(), {}, form);
+  EXPECT_EQ(use.weights, 4 * (12 * kBlock / 2 + kOutside + 2 * kBlock));
+  EXPECT_EQ(use.gradients, 4 * (kAll / 2 + 2 * kBlock + kOutside - 1536)) << "the final norm is alone";
+  // Half of the moments; and to save, a fourth of what the first process brings together, and of the moments before.
+  constexpr double kTogether = 2 * (8 + 4) * kAll + 2 * 8 * kAll;
+  EXPECT_EQ(use.optimizer, 8 * kAll / 2 + kTogether / 4);
 }
 
 TEST(MemoryBudgetOfEach, DividesWhatIsSharedOnAMachine) {
