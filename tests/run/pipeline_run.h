@@ -1,0 +1,46 @@
+// Runs whose model has stages, for tests.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+
+#include "run/mesh_run.h"
+
+namespace gpt::run {
+
+// Five micro-batches, so that of two groups one has three and the other has two, and four stages are never all busy with the second.
+inline Config pipelined_run(const Corpus& corpus) {
+  Config config = divided_run(corpus);
+  config.model.n_layer = 4;
+  config.training.gradient_accumulation_steps = 5;
+  return config;
+}
+
+inline void untie(Config& config) { config.model.tie_weights = false; }
+
+inline void expect_same_outcome(const Outcome& piped, const Outcome& whole) {
+  EXPECT_EQ(piped.losses, whole.losses);
+  EXPECT_EQ(piped.norms, whole.norms);
+  EXPECT_EQ(piped.validation, whole.validation);
+  expect_same_state(piped.checkpoint, whole.checkpoint);
+}
+
+// Calls look(run, stage) in each process of a mesh, after so many updates.
+template <typename Look>
+void in_mesh(const Shape& shape, const Config& config, const Corpus& corpus, int64_t updates, const Look& look) {
+  test::in_ranks(shape.processes, [&](distributed::Group& group) {
+    group.arrange(shape.tensor, shape.stages);
+    const DeviceInfo device = describe_device(at::kCPU);
+    Setup setup{config, corpus, device, resolve_precision(config.training.precision, device)};
+    DistributedConfig& distributed = setup.config.distributed;
+    distributed.processes = shape.processes;
+    distributed.tensor_parallel = shape.tensor, distributed.pipeline_parallel = shape.stages;
+    setup.mesh = group.mesh();
+    Run run(setup);
+    for (int64_t i = 0; i < updates; ++i) EXPECT_TRUE(run.update([] { return false; }));
+    look(run, setup.mesh.pipeline.stages->rank());
+  });
+}
+
+}  // namespace gpt::run
