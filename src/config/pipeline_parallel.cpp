@@ -59,9 +59,6 @@ std::string pipeline_parallel_obstacle(const Config& config) {
         "pipeline_parallel {} is more than the {} of the model, and each stage needs one; set it to {} or less", stages,
         plural(config.model.n_layer, "layer"), config.model.n_layer);
   if (std::string why = obstacle_of_processes(config.distributed); !why.empty()) return why;
-  if (config.data.document_mask)
-    return "document_mask needs the ids of a text, and all stages but the first compute from activations; set pipeline_parallel to 1, or "
-           "document_mask to false";
   return obstacle_of_training(config.training);
 }
 

@@ -160,11 +160,12 @@ Outcome try_on(GPT& model, ops::SharedOperators operators, at::ScalarType comput
   GradientNorm norm(model.parameters());
   const LossOptions options{.label_smoothing = 0.1,
                             .chunk_rows = (T + 1) / 2,  // all its parts
+                            .ids = ids.narrow(1, 0, T),
                             .layer_done = [&norm](int64_t layer) { norm.layer_done(layer); }};
   at::Tensor loss;
   {
     const Autocast autocast(model.device(), compute_type);
-    const at::Tensor in = model.part().is_first_stage() ? ids.narrow(1, 0, T) : made_up_input(model, T);
+    const at::Tensor in = model.part().is_first_stage() ? options.ids : made_up_input(model, T);
     loss = model.part().is_last_stage() ? model.loss(in, ids.narrow(1, 1, T), options)
                                         : model.hidden(in, options).to(at::kFloat).square().mean();
   }

@@ -325,7 +325,8 @@ at::Tensor GPT::hidden(const at::Tensor& in, const LossOptions& options) const {
   const bool has_others = training_ && training_operators_;
   Pass pass{has_others ? training_operators_ : operators_, training_, options.dropout_place, options.attention_window,
             gradient_checkpointing_};
-  if (document_separator_) pass.document_starts = ops::document_starts(in, *document_separator_);
+  if (document_separator_)
+    pass.document_starts = ops::document_starts(part_.is_first_stage() ? in : options.ids, *document_separator_);
   const bool draws =
       training_ && recomputing_draws(gradient_checkpointing_, config_, operators_->draws(device(), config_.n_embd));
   auto done = layer_weights_ ? layer_weights_->in_backward(options.layer_done) : options.layer_done;

@@ -22,7 +22,7 @@ at::Tensor GPT::stage_input(at::IntArrayRef sizes) const {
 at::Tensor GPT::through_stages(const at::Tensor& ids) const {
   at::Tensor in = ids;
   if (!part_.is_first_stage()) link_->receive(in = stage_input({ids.size(0), ids.size(1), config_.n_embd}));
-  const at::Tensor x = hidden(in);
+  const at::Tensor x = hidden(in, {.ids = ids});
   if (!part_.is_last_stage()) link_->send(x);
   return x;
 }

@@ -127,6 +127,7 @@ at::Tensor TrainStep::forward(const PassingBatch& passing, const at::Tensor& in)
   if (passing.is_first) model_.parameters().clear_gradients(), losses_[lane_].zero_();
   const ops::TuneProducts tuning(tunes_products_);
   LossOptions options = options_of(passing.dropout_place, passing.attention_window);
+  options.ids = passing.batch.inputs;
   if (passing.is_last && sends_early_) options.layer_done = [this](int64_t layer) { reducer_.layer_done(layer); };
   at::Tensor out;
   if (division_.pipeline.is_last()) {

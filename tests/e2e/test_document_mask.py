@@ -123,6 +123,15 @@ class DocumentMask(unittest.TestCase):
         without = programs.run("gpt-train", *words, "--data.document_mask", "false", check_code=0).stdout
         self.assertNotAlmostEqual(float(without.split("val loss ")[1].split()[0]), ours, delta=1e-3)
 
+    def test_all_stages_of_a_model_see_the_same_documents(self):
+        folder = self.root / "stages"
+        self.train(folder, distributed__processes=2, distributed__pipeline_parallel=2)
+        one, two = programs.losses(self.run_folder), programs.losses(folder)
+        self.assertEqual(two[1][0], one[1][0])  # a tied table's gradients are added in another order
+        self.assertEqual(two.keys(), one.keys())
+        for step in one:
+            torch.testing.assert_close(two[step], one[step], rtol=1e-4, atol=1e-4)
+
     def test_a_run_says_it_and_goes_on_to_the_bit(self):
         self.assertRegex(self.log,
                          r"Documents: attention stays within a document, which begins with <\|endoftext\|>; one has about \d+ tokens")

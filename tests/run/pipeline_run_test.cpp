@@ -127,6 +127,36 @@ TEST_P(PipelineRun, TwentyUpdatesAreThoseOfWholeModels) {
 INSTANTIATE_TEST_SUITE_P(All, PipelineRun, testing::ValuesIn(kPipelineCases),
                          [](const auto& test) { return std::string(test.param.name); });
 
+// Sequences of about four documents, each of which repeats a word of its own.
+Corpus some_documents() {
+  Corpus corpus;
+  corpus.tokenizer = make_tokenizer("bpe:300", "the quick brown fox jumps over the lazy dog and the cat");
+  std::vector<int32_t> ids;
+  for (int i = 0; i < 300; ++i) {
+    ids.push_back(corpus.tokenizer->end_of_text().value());
+    for (const int32_t id : corpus.tokenizer->encode(i % 3 == 0 ? " fox" : i % 3 == 1 ? " dog dog" : " cat cat cat"))
+      ids.push_back(id);
+  }
+  corpus.vocab_size = corpus.tokenizer->vocab_size();
+  corpus.train = corpus.validation = Tokens::from_ids(ids, corpus.vocab_size);
+  corpus.sources = {corpus.train};
+  return corpus;
+}
+
+// Where a document begins follows from the ids, of which most stages compute nothing.
+TEST(PipelineDocuments, AreKeptApartInAllStages) {
+  const Corpus corpus = some_documents();
+  Config config = pipelined_run(corpus);
+  untie(config);
+  config.training.execution.gradient_checkpointing = GradientCheckpointing::selective;
+  const Outcome joined = outcome_on({1, 1}, config, corpus, 6);
+  config.data.document_mask = true;
+  const Outcome one = outcome_on({1, 1}, config, corpus, 6), two = outcome_on({2, 1}, config, corpus, 6);
+  EXPECT_NE(one.validation, joined.validation) << "or nothing is shown";
+  expect_same_outcome(outcome_on({4, 1, 4}, config, corpus, 6), one);
+  expect_same_outcome(outcome_on({4, 1, 2}, config, corpus, 6), two);
+}
+
 class PipelineState : public testing::TestWithParam<int64_t> {};
 
 // What one arrangement has written others read, and write again as it was; the arrangement itself goes on as if it had not stopped.

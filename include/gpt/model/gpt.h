@@ -42,6 +42,8 @@ struct LossOptions {
   // In training mode: what dropout masks follow from, as ops::DropoutSpec has it. Undefined: the same masks in every call.
   at::Tensor dropout_place = {};
   std::optional<int64_t> attention_window = {};  // of windowed layers, instead of the model's
+  // Of a stage that takes what another one gives, where sequences hold several documents: what the first stage took, (B, T).
+  at::Tensor ids = {};
   // Called in the backward pass, with our own operators: the gradients of this layer, and of all that come after it, are complete, but
   // for a tied head's. The first one is n_layer, which stands for what follows the blocks. Nothing: nobody is told.
   std::function<void(int64_t layer)> layer_done = {};
