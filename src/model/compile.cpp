@@ -169,7 +169,7 @@ Outcome try_on(GPT& model, ops::SharedOperators operators, at::ScalarType comput
     loss = model.part().is_last_stage() ? model.loss(in, ids.narrow(1, 1, T), options)
                                         : model.hidden(in, options).to(at::kFloat).square().mean();
   }
-  loss.backward();
+  if (model.is_passed_backward()) loss.backward();
   return {loss.item<double>(), norm.value()};
 }
 

@@ -289,13 +289,17 @@ GPT::GPT(const ModelConfig& config, Parameters parameters, ops::SharedOperators 
       layers_(stages_of(config, part.stages)[static_cast<size_t>(part.stage)]),
       parameters_(std::move(parameters)),
       first_trained_(first_trained_layer(parameters_.rows())),
+      flops_per_token_(gpt::flops_per_token(config, parameters_.rows())),
       transformer_(std::make_unique<const Transformer>(config, parameters_, layers_, part.size)),
       operators_(std::move(operators)) {}
 
 GPT::GPT(const ModelConfig& config, at::Device device, const ParameterTypes& types,
          const std::vector<std::string>& frozen, const ModelPart& part)
     : GPT(config, Parameters(cut(parameter_table(config, frozen), config, part), device, types), ops::fused_operators(),
-          part) {}
+          part) {
+  const std::vector<ParameterRow> rows = parameter_table(config, frozen);
+  first_trained_ = first_trained_layer(rows), flops_per_token_ = gpt::flops_per_token(config, rows);
+}
 
 GPT::GPT(const ModelConfig& config, at::Device device, uint64_t seed, const ParameterTypes& types,
          const std::vector<std::string>& frozen, const ModelPart& part)
@@ -321,6 +325,7 @@ at::Tensor GPT::hidden(const at::Tensor& in, const LossOptions& options) const {
   TORCH_CHECK(in.dim() == (part_.is_first_stage() ? 2 : 3) && in.size(1) <= config_.block_size,
               "GPT: ids must be (B, T), and what goes from stage to stage (B, T, C), with T <= block_size ",
               config_.block_size, ", got ", in.sizes());
+  const at::AutoGradMode gradients(at::GradMode::is_enabled() && is_passed_backward());
   const auto rotary = transformer_->rotary_to(in.size(1));
   const bool has_others = training_ && training_operators_;
   Pass pass{has_others ? training_operators_ : operators_, training_, options.dropout_place, options.attention_window,
@@ -351,7 +356,7 @@ at::Tensor GPT::hidden(const at::Tensor& in, const LossOptions& options) const {
   };
   const auto enter = [&] { return Stream{part_.is_first_stage() ? transformer_->embed(in, pass) : in, {}}; };
   const auto [begin, end] = layers_;
-  if (!at::GradMode::is_enabled() || first_trained_ < 0 || part_.stages > 1)
+  if (!at::GradMode::is_enabled() || first_trained_ < begin)
     return transformer_->leave(through(enter(), begin, end), pass);
   Stream stream = [&] {
     const at::NoGradGuard no_gradients;

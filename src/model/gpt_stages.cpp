@@ -11,10 +11,6 @@ void GPT::copy_from(const NamedTensors& values) {
   parameters_.copy_from(tensors_named_by(parameters_.rows(), values));
 }
 
-double GPT::flops_per_token() const {
-  return part_.stages == 1 ? gpt::flops_per_token(config_, parameters_.rows()) : gpt::flops_per_token(config_);
-}
-
 at::Tensor GPT::stage_input(at::IntArrayRef sizes) const {
   return at::empty(sizes, parameters_[0].compute_value().options().requires_grad(false));
 }

@@ -292,17 +292,19 @@ TeacherBytes teacher_bytes(const ModelConfig& model, const TrainingConfig& train
 // pass reaches. What so many of them keep waits in the host's memory.
 struct Kept {
   double in_flight = 1, layers = 0, swapped = 0;
+  bool passes_gradients_on = false;  // to the stage before
 
   double on_device() const { return layers - std::max(0.0, swapped - kSwappedOnDevice); }
 };
 
-Kept kept_in(const ModelConfig& model, const ModelPart& part, const std::vector<ParameterRow>& rows,
+// `first_trained`: the layer of the whole model.
+Kept kept_in(const ModelConfig& model, const ModelPart& part, int64_t first_trained,
              std::optional<int64_t> micro_batches) {
-  if (part.stages == 1)
-    return {1, static_cast<double>(model.n_layer - std::max<int64_t>(0, first_trained_layer(rows)))};
   const LayerSpan own = stages_of(model, part.stages)[static_cast<size_t>(part.stage)];
-  return {static_cast<double>(run::most_in_flight(part.stage, part.stages, micro_batches.value_or(part.stages))),
-          static_cast<double>(own.count())};
+  return {.in_flight =
+              static_cast<double>(run::most_in_flight(part.stage, part.stages, micro_batches.value_or(part.stages))),
+          .layers = static_cast<double>(std::max<int64_t>(0, own.end - std::max(own.begin, first_trained))),
+          .passes_gradients_on = !part.is_first_stage() && first_trained < own.begin};
 }
 
 // Of the blocks whose activations are kept, which are the last ones, those that are swapped, which are the first. Where it is not known yet how
@@ -313,10 +315,11 @@ double swapped_layers(const ModelConfig& model, const TrainingConfig& training, 
                   std::min(asked, static_cast<double>(model.n_layer)) - (static_cast<double>(model.n_layer) - kept));
 }
 
-// Activations (B, T, C) that a stage has besides: what it gives of each micro-batch in flight; what arrives for the next turn, and the gradient
-// that goes back.
+// Activations (B, T, C) that a stage has besides: what it gives of each micro-batch in flight, and the gradient that comes back; what arrives
+// for the next turn, and the gradient that goes back.
 double travelling_activations(const ModelPart& part, const Kept& kept) {
-  const double behind = part.is_last_stage() ? 0 : kept.in_flight + 1, before = part.is_first_stage() ? 0 : 2;
+  const double behind = part.is_last_stage() ? 0 : kept.in_flight + (kept.layers > 0 ? 1 : 0),
+               before = part.is_first_stage() ? 0 : 1 + (kept.passes_gradients_on ? 1 : 0);
   return behind + before;
 }
 
@@ -328,7 +331,7 @@ MemoryUse estimate_part(const ModelConfig& whole, const TrainingConfig& training
   const auto trained = static_cast<double>(layout.trained_size),
              frozen = static_cast<double>(layout.size - layout.trained_size);
   const double tokens = static_cast<double>(training.batch_size * model.block_size);
-  Kept kept = kept_in(model, part, rows, form.micro_batches);
+  Kept kept = kept_in(model, part, first_trained_layer(parameter_table(model, training.freeze)), form.micro_batches);
   kept.swapped = swapped_layers(model, training, kept.layers);
   const bool is_narrow = form.compute_type != at::kFloat;
   const ActivationBytes bytes(model, form);
@@ -361,9 +364,9 @@ MemoryUse estimate_part(const ModelConfig& whole, const TrainingConfig& training
               : estimate.optimizer += form.state_share / parts * (together + of_part * parts);
   }
   const GradientCheckpointing level = training.execution.gradient_checkpointing;
-  const bool is_at_end = part.is_first_stage() || part.is_last_stage();
+  const bool keeps_outside = part.is_last_stage() || (part.is_first_stage() && kept.layers > 0);
   estimate.activations =
-      tokens * (kept.in_flight * (kept.on_device() * bytes.kept(level) + (is_at_end ? bytes.outside_blocks() : 0)) +
+      tokens * (kept.in_flight * (kept.on_device() * bytes.kept(level) + (keeps_outside ? bytes.outside_blocks() : 0)) +
                 travelling_activations(part, kept) * bytes.residual());
   estimate.host += tokens * kept.swapped * bytes.kept(level);
   int64_t masks = 0, most_of_layer = 0;

@@ -8,6 +8,7 @@
 
 #include "block_values.h"
 #include "gpt/layout/cut.h"
+#include "gpt/layout/freeze.h"
 #include "gpt/ops/kept_bytes.h"
 #include "gpt/plan/estimates.h"
 #include "gpt/run/division.h"
@@ -47,7 +48,7 @@ double gradient_bytes(const Config& config, bool end_to_end, const std::vector<P
   return trained_values(rows) * static_cast<double>(c10::elementSize(gradient_type(config.training, end_to_end)));
 }
 
-// What a stage sends to others: the activations of each micro-batch forward and their gradients back, the tied table's gradient, and at the
+// What a stage sends to others: the activations of each micro-batch forward and their gradients back, a trained tied table's gradient, and at the
 // end the norm of each block of its part of all stages, and the loss.
 double sent_between_stages(const Config& config, bool end_to_end, int64_t processes, int64_t stage) {
   const int64_t stages = config.distributed.pipeline_parallel;
@@ -57,8 +58,8 @@ double sent_between_stages(const Config& config, bool end_to_end, int64_t proces
   const auto micro_batches = static_cast<double>(at::divup(config.training.gradient_accumulation_steps, processes));
   const double activations = tokens_at_once(config) * static_cast<double>(config.model.n_embd) *
                              bytes_of_stream(config, end_to_end).stream,
-               blocks = trained_values(parameter_table(part)) / kParameterAlignment + 1;
-  return micro_batches * activations * ((is_first ? 0 : 1) + (is_last ? 0 : 1)) +
+               blocks = trained_values(parameter_table(part, config.training.freeze)) / kParameterAlignment + 1;
+  return micro_batches * activations * ((passes_gradients_on(config, stage) ? 1 : 0) + (is_last ? 0 : 1)) +
          (is_first || is_last ? distributed::bytes_sent_by_sum(bytes_of_tied_table(config, end_to_end), 2) : 0) +
          distributed::bytes_sent_by_sum(blocks * sizeof(float), stages);
 }

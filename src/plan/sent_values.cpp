@@ -1,10 +1,12 @@
 #include "sent_values.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "gpt/device/precision.h"
 #include "gpt/layout/cut.h"
 #include "gpt/layout/freeze.h"
+#include "gpt/layout/stages.h"
 #include "gpt/ops/kept_bytes.h"
 
 namespace gpt::plan {
@@ -51,9 +53,17 @@ double bytes_of_sent_gradient(const Config& config, bool end_to_end) {
 }
 
 double bytes_of_tied_table(const Config& config, bool end_to_end) {
-  if (config.distributed.pipeline_parallel == 1 || !config.model.tie_weights) return 0;
-  const ModelConfig part = largest_part(config.model, config.distributed.tensor_parallel);
-  return static_cast<double>(part.padded_vocab() * part.n_embd) * bytes_of_sent_gradient(config, end_to_end);
+  if (config.distributed.pipeline_parallel == 1) return 0;
+  const std::vector<ParameterRow> rows = rows_of_stage(config, 0);
+  const auto table = std::find_if(rows.begin(), rows.end(),
+                                  [](const ParameterRow& row) { return row.is_trained && !row.tied_name.empty(); });
+  return table == rows.end() ? 0 : static_cast<double>(table->count()) * bytes_of_sent_gradient(config, end_to_end);
+}
+
+bool passes_gradients_on(const Config& config, int64_t stage) {
+  const std::vector<LayerSpan> spans = stages_of(config.model, config.distributed.pipeline_parallel);
+  return stage > 0 && first_trained_layer(parameter_table(config.model, config.training.freeze)) <
+                          spans[static_cast<size_t>(stage)].begin;
 }
 
 double bytes_of_kept_weight(const Config& config) {

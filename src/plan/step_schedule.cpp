@@ -127,8 +127,8 @@ class Update {
     const double activations = tokens_at_once(config) * static_cast<double>(config.model.n_embd) *
                                bytes_of_stream(config, form.end_to_end).stream;
     hop_ = time_of_gather(2 * activations, boundary_, network);
-    neighbours_ = (work_.stage > 0 ? 1 : 0) + (work_.has_head ? 0 : 1);
-    if (neighbours_ == 1) of_table_ = bytes_of_tied_table(config, form.end_to_end);
+    neighbours_ = (passes_gradients_on(config, work_.stage) ? 1 : 0) + (work_.has_head ? 0 : 1);
+    if (work_.stage == 0 || work_.has_head) of_table_ = bytes_of_tied_table(config, form.end_to_end);
   }
 
   MeshTime run() {
@@ -254,7 +254,9 @@ class Update {
   // Of each 256 gradients of a process's part of all stages, among them, and the loss.
   SendingTime time_of_norms() const {
     const auto blocks = static_cast<double>(
-        flat_layout(parameter_table(largest_part(config_.model, config_.distributed.tensor_parallel))).trained_size /
+        flat_layout(
+            parameter_table(largest_part(config_.model, config_.distributed.tensor_parallel), config_.training.freeze))
+                .trained_size /
             kParameterAlignment +
         1);
     return time_of_sum(blocks * sizeof(float), {stages_, boundary_.of_machine > 1 ? stages_ : 1}, network_);

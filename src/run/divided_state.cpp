@@ -36,6 +36,11 @@ StageState state_of_stage(const Division& division, std::vector<ParameterRow> ro
       state.spans.push_back({span, stage * division.ranks->size() + rank});
   std::sort(state.spans.begin(), state.spans.end(),
             [](const OwnedSpan& a, const OwnedSpan& b) { return a.begin < b.begin; });
+  for (int64_t rank = 0; rank < division.ranks->size(); ++rank) {  // what is not trained lies behind all that is
+    const int64_t trained = state.layout.trained_size;
+    const auto [begin, end] = distributed::part_of(state.layout.size - trained, rank, division.ranks->size());
+    if (begin < end) state.spans.push_back({{trained + begin, trained + end}, stage * division.ranks->size() + rank});
+  }
   return state;
 }
 
@@ -94,6 +99,12 @@ ValueRanges values_in(const std::vector<FlatSpan>& spans, const std::vector<Para
 
 }  // namespace
 
+at::ScalarType kept_type(const ParameterRow& row, const Parameters& parameters) {
+  const bool is_copy = !row.is_trained && parameters.flat_rounded().defined();
+  if (parameters.divided_values()) return parameters[0].value().scalar_type();
+  return (is_copy ? parameters.flat_rounded() : parameters.flat_values()).scalar_type();
+}
+
 ValueRanges values_of_own_state(const Division& division, const std::vector<ParameterRow>& rows,
                                 const FlatLayout& layout) {
   return values_in(division.spans(rows, layout), rows, layout);
@@ -126,31 +137,32 @@ namespace {
 // The parts of one stage's parameters, of which this process may have some.
 class StageParts {
  public:
-  // `own`: the parameters, and what this process remembers of them; null where it has another stage.
+  // The parameters of this process's stage, and what it remembers of them.
   struct Own {
     const Parameters& parameters;
     const std::vector<StateStretch>& state;
     int64_t rank;
   };
-  StageParts(const StageState& stage, const Own* own, at::ScalarType value_type)
-      : stage_(stage), own_(own), value_type_(value_type) {}
+  StageParts(const StageState& stage, const Own& own) : stage_(stage), own_(own) {}
 
   void add_values(size_t row, Checkpoint& checkpoint) const {
-    const std::string& name = stage_.rows[row].name;
-    const auto type = own_ ? own_->parameters[row].value().scalar_type() : value_type_;
-    checkpoint.model.emplace_back(name, at::empty(stage_.rows[row].shape, at::TensorOptions(at::kMeta).dtype(type)));
+    const ParameterRow& of_row = stage_.rows[row];
+    const std::string& name = of_row.name;
+    const auto type = kept_type(of_row, own_.parameters);
+    checkpoint.model.emplace_back(name, at::empty(of_row.shape, at::TensorOptions(at::kMeta).dtype(type)));
     std::vector<TensorPart>& parts = checkpoint.parts["model/" + name];
     for_spans_of(row, [&](const OwnedSpan& span, int64_t begin, int64_t end) {
       const FlatSpan common{std::max(begin, span.begin), std::min(end, span.end)};
-      parts.push_back({common.begin - begin, common.end - begin, span.rank});
-      if (is_own(span)) parts.back().values = own_->parameters.values_of(common);
+      TensorPart& part = parts.emplace_back(TensorPart{common.begin - begin, common.end - begin, span.rank});
+      if (!is_own(span)) return;
+      part.values = of_row.is_trained ? own_.parameters.values_of(common)
+                                      : own_.parameters[row].value().detach().flatten().slice(0, part.begin, part.end);
     });
   }
 
   void add_state(size_t row, const OptimizerConfig& config, Checkpoint& checkpoint) const {
     const ParameterRow& of_row = stage_.rows[row];
     const std::vector<OptimizerSlot> slots = optimizer_slots(state_form(of_row, config));
-    static const std::vector<StateStretch> kNone;
     for (size_t number = 0; number < slots.size(); ++number) {
       const OptimizerSlot& slot = slots[number];
       checkpoint.optimizer.slot(slot.name).emplace_back(of_row.name,
@@ -158,13 +170,13 @@ class StageParts {
                                                                   at::TensorOptions(at::kMeta).dtype(slot.dtype)));
       std::vector<TensorPart>& parts = checkpoint.parts[fmt::format("{}/{}", slot.name, of_row.name)];
       for_spans_of(row, [&](const OwnedSpan& span, int64_t begin, int64_t end) {
-        parts.push_back(part_in(span, {begin, end, number, slot.values}, own_ ? own_->state : kNone, is_own(span)));
+        parts.push_back(part_in(span, {begin, end, number, slot.values}, own_.state, is_own(span)));
       });
     }
   }
 
  private:
-  bool is_own(const OwnedSpan& span) const { return own_ && span.rank == own_->rank; }
+  bool is_own(const OwnedSpan& span) const { return span.rank == own_.rank; }
 
   // Calls work(span, begin, end) for the spans that have something of a parameter, which is [begin, end) in the flat buffer.
   template <class Work>
@@ -176,8 +188,7 @@ class StageParts {
   }
 
   const StageState& stage_;
-  const Own* const own_;
-  const at::ScalarType value_type_;
+  const Own& own_;
 };
 
 }  // namespace
@@ -191,14 +202,10 @@ void capture_parts(const Optimizer& optimizer, const Parameters& parameters, con
   const StageParts::Own own{parameters, optimizer.stretches(), division.all->rank()};
   ModelPart part = division.part();
   for (int64_t stage = 0; stage < part.stages; ++stage) {
-    const bool is_own = stage == division.part().stage;
     part.stage = stage;
     const StageState state =
-        state_of_stage(division,
-                       is_own ? parameters.rows()
-                              : cut(parameter_table(config.model, config.training.freeze), config.model, part),
-                       stage);
-    const StageParts parts(state, is_own ? &own : nullptr, parameters[0].value().scalar_type());
+        state_of_stage(division, cut(parameter_table(config.model, config.training.freeze), config.model, part), stage);
+    const StageParts parts(state, own);
     for (size_t row = 0; row < state.rows.size(); ++row) {
       if (stage > 0 && state.rows[row].layer < 0) continue;  // the table of a tied head is the first stage's
       if (has_values) parts.add_values(row, checkpoint);

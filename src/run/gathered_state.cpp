@@ -12,6 +12,7 @@
 #include "gpt/layout/cut.h"
 #include "gpt/layout/freeze.h"
 #include "gpt/ops/moments.h"
+#include "gpt/run/divided_state.h"
 
 namespace gpt::run {
 namespace {
@@ -160,8 +161,8 @@ GatheredState gathered_state(const Optimizer& optimizer, const Parameters& param
   return division.ranks->is_first() && division.tensor->is_first() ? std::move(state) : nothing;
 }
 
-void capture_gathered(const GatheredState& own, at::ScalarType weights, const Config& config, const Division& division,
-                      Checkpoint& checkpoint) {
+void capture_gathered(const GatheredState& own, const Parameters& parameters, const Config& config,
+                      const Division& division, Checkpoint& checkpoint) {
   if (!division.has_stages()) {
     checkpoint.model = own.model, checkpoint.optimizer = own.optimizer;
     return;
@@ -179,7 +180,7 @@ void capture_gathered(const GatheredState& own, at::ScalarType weights, const Co
     };
     for (const ParameterRow& row : cut(parameter_table(config.model, config.training.freeze), config.model, part)) {
       if (part.stage > 0 && row.layer < 0) continue;  // the table of a tied head is the first stage's
-      add("model", row.name, row.shape, weights, own.model, checkpoint.model);
+      add("model", row.name, row.shape, kept_type(row, parameters), own.model, checkpoint.model);
       if (!row.is_trained) continue;
       for (const OptimizerSlot& slot : optimizer_slots(state_form(row, config.training.optimizer))) {
         const std::string name(slot.name);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "gpt/layout/cut.h"
+#include "gpt/layout/freeze.h"
 #include "gpt/layout/layer_ends.h"
 #include "gpt/ops/flat_norm.h"
 
@@ -29,23 +30,27 @@ at::Tensor cut_blocks(const std::vector<ParameterRow>& rows, at::Device device) 
   return blocks;
 }
 
-// All rows of a stage lie one behind the other in the buffer of the whole model too, but for the last one's copy of a tied table, which is
-// the end of its own.
+// All rows that a stage trains lie one behind the other in the buffer of the whole model too, but for the last one's copy of a tied table,
+// which is the end of its own.
 FlatSpan span_of_stage(const std::vector<ParameterRow>& own, const std::vector<ParameterRow>& all,
                        const ModelPart& part) {
-  const std::vector<size_t> order = flat_order(own);
-  const auto first = std::find_if(all.begin(), all.end(),
-                                  [&](const ParameterRow& row) { return row.name == own[order.front()].name; });
+  const ParameterRow& first_of_own = own[flat_order(own).front()];
+  if (!first_of_own.is_trained) return {0, 0};
+  const auto first =
+      std::find_if(all.begin(), all.end(), [&](const ParameterRow& row) { return row.name == first_of_own.name; });
   const int64_t begin = flat_layout(all).offsets[static_cast<size_t>(first - all.begin())];
   int64_t length = 0;
   for (const ParameterRow& row : own)
-    if (part.is_first_stage() || row.layer >= 0) length += aligned_end(row.count());
+    if (row.is_trained && (part.is_first_stage() || row.layer >= 0)) length += aligned_end(row.count());
   return {begin, begin + length};
 }
 
+Parameter trained_or_none(const Parameter& parameter) { return parameter.is_trained() ? parameter : Parameter(); }
+
 }  // namespace
 
-Reducer::Reducer(const ModelConfig& model, Parameters parameters, Division division)
+Reducer::Reducer(const ModelConfig& model, const std::vector<std::string>& frozen, Parameters parameters,
+                 Division division)
     : parameters_(std::move(parameters)),
       division_(std::move(division)),
       ends_(layer_ends(parameters_.rows(), parameters_.layout())),
@@ -53,13 +58,13 @@ Reducer::Reducer(const ModelConfig& model, Parameters parameters, Division divis
       spans_(division_.spans(parameters_.rows(), parameters_.layout())),
       of_stage_{0, parameters_.layout().trained_size},
       whole_size_(parameters_.layout().trained_size),
-      tied_table_(table_of_both_ends(parameters_, division_.pipeline, model.tie_weights)),
+      tied_table_(trained_or_none(table_of_both_ends(parameters_, division_.pipeline, model.tie_weights))),
       rounds_table_at_random_(tied_table_.defined() && (division_.optimizer.state_dtype == StateDtype::bfloat16 ||
                                                         tied_table_.value().scalar_type() != at::kFloat)) {
   std::vector<ParameterRow> all = parameters_.rows();
   if (division_.has_stages()) {
     const ModelPart part = division_.part();
-    all = cut(parameter_table(model), model, {.rank = part.rank, .size = part.size});
+    all = cut(parameter_table(model, frozen), model, {.rank = part.rank, .size = part.size});
     of_stage_ = span_of_stage(parameters_.rows(), all, part);
     whole_size_ = flat_layout(all).trained_size;
   }

@@ -24,7 +24,8 @@ void StagePasses::forward(const Forward& compute) {
     passing.out = compute(passing.passing, passing.passing.batch.inputs);
   } else {
     passing.in_is_there();
-    passing.out = compute(passing.passing, passing.in.requires_grad_());
+    passing.out = compute(passing.passing, passing.in.requires_grad_(model_.passes_gradients_on()));
+    if (!model_.passes_gradients_on()) passing.in.reset();  // or else its gradient is asked for
   }
   if (!pipeline_.is_last())
     passing.out_is_sent = pipeline_.after.forward->begin_broadcast(passing.out.detach(), Boundary::kEarlier);
@@ -32,7 +33,7 @@ void StagePasses::forward(const Forward& compute) {
 
 void StagePasses::expect_gradient() {
   Travelling& expecting = on_their_way_.at(expected_++);
-  if (pipeline_.is_last()) return;
+  if (pipeline_.is_last() || !model_.is_passed_backward()) return;
   expecting.gradient = activations_of(expecting);
   expecting.gradient_is_there = pipeline_.after.backward->begin_broadcast(expecting.gradient, Boundary::kLater);
 }
@@ -41,12 +42,11 @@ void StagePasses::backward(const Backward& compute) {
   Travelling passing = std::move(on_their_way_.front());
   on_their_way_.pop_front();
   --forward_, --expected_;
-  if (!pipeline_.is_last()) {
-    passing.out_is_sent();
-    passing.gradient_is_there();
-  }
+  if (!pipeline_.is_last()) passing.out_is_sent();
+  if (!model_.is_passed_backward()) return;
+  if (!pipeline_.is_last()) passing.gradient_is_there();
   compute(passing.passing, passing.out, passing.gradient);
-  if (pipeline_.is_first()) return;
+  if (!model_.passes_gradients_on()) return;
   if (gradient_is_sent_) gradient_is_sent_();
   gradient_is_sent_ = pipeline_.before.backward->begin_broadcast(passing.in.grad().contiguous(), Boundary::kLater);
 }

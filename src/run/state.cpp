@@ -167,7 +167,7 @@ Checkpoint State::capture() const {
   saved.step = step;
   const Parameters& parameters = model.parameters();
   if (gathered_) {
-    capture_gathered(*gathered_, parameters[0].value().scalar_type(), config_, division_, saved);
+    capture_gathered(*gathered_, parameters, config_, division_, saved);
   } else {
     saved.model = parameters.values();
     division_.divides_saves() ? capture_parts(*optimizer, parameters, config_, division_, saved)

@@ -48,7 +48,7 @@ TrainStep::TrainStep(GPT& model, Optimizer& optimizer, GradScaler& scaler, const
       tunes_products_(effective_mode(config, model.config(), model.device()).tunes),
       recorder_(std::move(recorder)),
       division_(std::move(division)),
-      reducer_(model.config(), model.parameters(), division_),
+      reducer_(model.config(), config.freeze, model.parameters(), division_),
       // LibTorch's operators do not tell when a layer is done.
       sends_early_(division_.ranks->size() > 1 && config.execution.use_compile),
       has_accumulated_(static_cast<size_t>(division_.own_lanes())),

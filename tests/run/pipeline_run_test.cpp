@@ -157,6 +157,70 @@ TEST(PipelineDocuments, AreKeptApartInAllStages) {
   expect_same_outcome(outcome_on({4, 1, 2}, config, corpus, 6), two);
 }
 
+struct FrozenCase {
+  const char* name;
+  std::vector<std::string> frozen;
+  std::function<void(Config&)> set = [](Config&) {};
+  int64_t pipelines = 1;  // of four processes
+};
+
+void PrintTo(const FrozenCase& frozen_case, std::ostream* out) { *out << frozen_case.name; }
+
+// One pipeline has a block in each stage.
+const FrozenCase kFrozenCases[] = {
+    {"what_precedes_the_third_block", {"wte", "h.0-1"}},
+    {"all_but_a_part_of_the_third_block", {"wte", "h.0-1", "h.2.attn", "h.2.ln_1", "h.3", "ln_f", "lm_head"}},
+    {"all_but_the_first_and_the_third_block", {"wte", "h.1", "h.3", "ln_f", "lm_head"}},
+    {"all_blocks_of_gpt2", {"h"}, make_gpt2},
+    {"tied_table_and_all_norms",
+     {"wte", "h.*.ln_1", "h.*.ln_2"},
+     [](Config& config) { config.model.tie_weights = true; }},
+    {"recomputed_and_clipped_with_zero_1",
+     {"wte", "h.0", "h.2.mlp"},
+     [](Config& config) {
+       config.training.execution.gradient_checkpointing = GradientCheckpointing::selective;
+       config.training.optimizer.gradient_clip = 0.1, config.distributed.zero = 1;
+     },
+     2},
+};
+
+class PipelineFrozen : public testing::TestWithParam<FrozenCase> {};
+
+// Stages of which nothing is trained pass gradients on to those that are, and none to others.
+TEST_P(PipelineFrozen, ParametersStayAsTheyAreInWholeModels) {
+  const Corpus corpus = corpus_with_validation();
+  Config config = pipelined_run(corpus);
+  untie(config);
+  config.training.freeze = GetParam().frozen;
+  GetParam().set(config);
+  const int64_t pipelines = GetParam().pipelines;
+  const Outcome whole = outcome_on({pipelines, 1}, config, corpus, 6);
+  EXPECT_LT(whole.losses.back(), whole.losses.front()) << "or nothing is shown";
+  expect_same_outcome(outcome_on({4, 1, 4 / pipelines}, config, corpus, 6), whole);
+}
+
+// Frozen ones have no float32 values beside their copies, whichever process writes them.
+TEST(PipelineFrozenCopies, AreWrittenAsTheyAreKept) {
+  const Corpus corpus = corpus_with_validation();
+  Config config = pipelined_run(corpus);
+  use_bfloat16(config, AmpMode::end_to_end);
+  config.training.freeze = {"wte", "h.0", "h.2.mlp"};
+  const Outcome one = outcome_on({1, 1}, config, corpus, 2);
+  for (const Shape& shape : {Shape{4, 1, 4}, Shape{4, 1, 2}, Shape{4, 2, 2}}) {
+    const Outcome piped = outcome_on(shape, config, corpus, 2);
+    for (size_t i = 0; i < one.checkpoint.model.size(); ++i) {
+      const auto& [name, value] = one.checkpoint.model[i];
+      const at::Tensor& of_stage = piped.checkpoint.model[i].second;
+      EXPECT_EQ(of_stage.scalar_type(), value.scalar_type()) << name;
+      EXPECT_TRUE(value.scalar_type() == at::kFloat || of_stage.equal(value)) << name;
+    }
+    expect_same_state(outcome_on({1, 1}, config, corpus, 0, &piped.checkpoint).checkpoint, piped.checkpoint);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PipelineFrozen, testing::ValuesIn(kFrozenCases),
+                         [](const auto& test) { return std::string(test.param.name); });
+
 class PipelineState : public testing::TestWithParam<int64_t> {};
 
 // What one arrangement has written others read, and write again as it was; the arrangement itself goes on as if it had not stopped.

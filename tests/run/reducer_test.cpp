@@ -51,7 +51,7 @@ struct ReducerTest : testing::Test {
   std::shared_ptr<Remembering> ranks = std::make_shared<Remembering>();
   const Parameters parameters{parameter_table(layers_of_several_stretches()), at::kCPU};
   const Division division{ranks, {}};
-  Reducer reducer{layers_of_several_stretches(), parameters, division};
+  Reducer reducer{layers_of_several_stretches(), {}, parameters, division};
 
   void contribute() const {
     for (size_t i = 0; i < parameters.rows().size(); ++i)

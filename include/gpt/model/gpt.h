@@ -119,12 +119,15 @@ class GPT {
   int64_t swapped_bytes() const { return activation_swap_ ? activation_swap_->host_bytes() : 0; }  // of the host
   void set_stage_link(std::shared_ptr<StageLink> link) { link_ = std::move(link); }
   const ModelPart& part() const { return part_; }
+  // Of a stage: a backward pass comes to it, because it is trained or one before it is; and goes on to the one before.
+  bool is_passed_backward() const { return part_.is_last_stage() || first_trained_ < layers_.end; }
+  bool passes_gradients_on() const { return !part_.is_first_stage() && first_trained_ < layers_.begin; }
 
   void copy_from(const NamedTensors& values);  // as the constructor does
   const Parameters& parameters() const { return parameters_; }
   const ModelConfig& config() const { return config_; }  // of the whole model
   at::Device device() const { return parameters_.device(); }
-  double flops_per_token() const;  // of the whole model
+  double flops_per_token() const { return flops_per_token_; }  // of the whole model
 
  private:
   struct Transformer;
@@ -138,7 +141,8 @@ class GPT {
   ModelPart part_;
   LayerSpan layers_;  // of this stage
   Parameters parameters_;
-  int64_t first_trained_;  // layer
+  int64_t first_trained_;  // layer of the whole model
+  double flops_per_token_;
   std::unique_ptr<const Transformer> transformer_;
   ops::SharedOperators operators_, training_operators_;
   std::shared_ptr<LayerWeights> layer_weights_;

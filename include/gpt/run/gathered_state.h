@@ -24,8 +24,8 @@ at::Tensor undivided_value(const Parameters& parameters, size_t row, distributed
 GatheredState gathered_state(const Optimizer& optimizer, const Parameters& parameters, const OptimizerConfig& config,
                              const Division& division);
 
-// Into a checkpoint, of weights of this type. Where there are stages, as parts, of which the first process of each has its own.
-void capture_gathered(const GatheredState& own, at::ScalarType weights, const Config& config, const Division& division,
-                      Checkpoint& checkpoint);
+// Into a checkpoint. Where there are stages, as parts, of which the first process of each has its own.
+void capture_gathered(const GatheredState& own, const Parameters& parameters, const Config& config,
+                      const Division& division, Checkpoint& checkpoint);
 
 }  // namespace gpt::run

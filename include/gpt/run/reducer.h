@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "gpt/parameters/parameters.h"
@@ -13,8 +14,8 @@ namespace gpt::run {
 // while it computes others.
 class Reducer {
  public:
-  // `model`: the whole one.
-  Reducer(const ModelConfig& model, Parameters parameters, Division division);
+  // `model`: the whole one, of which this is not trained.
+  Reducer(const ModelConfig& model, const std::vector<std::string>& frozen, Parameters parameters, Division division);
 
   // A sum begins. A lane without gradients, by number, counts as zeros. All others are complete but for the one in use, of which
   // layer_done() will tell. Until finish() nobody may touch what is complete.
@@ -48,7 +49,7 @@ class Reducer {
   at::Tensor is_cut_;  // bool, for each block of the flat buffer; undefined where layers are not divided
   FlatSpan of_stage_;  // the flat buffer of this stage within that of the whole model, which ends at whole_size_
   int64_t whole_size_;
-  Parameter tied_table_;         // which another stage has too; empty where there is none
+  Parameter tied_table_;         // which another stage has and trains too; empty where there is none
   bool rounds_table_at_random_;  // by its place in the buffer, which is another one there
   size_t summed_ = 0;            // so many stretches' sums have begun
 };
