@@ -11,11 +11,8 @@ namespace {
 
 // What else of the processes' settings it excludes.
 std::string obstacle_of_processes(const DistributedConfig& distributed) {
-  if (distributed.zero > 1)
-    return fmt::format(
-        "pipeline_parallel goes with zero 0 and 1, because zero {} sends gradients in every micro-batch; set zero to 1, "
-        "or pipeline_parallel to 1",
-        distributed.zero);
+  if (distributed.zero > 2)
+    return "pipeline_parallel already divides the weights, and goes with zero 0 to 2; set zero to 2, or pipeline_parallel to 1";
   if (distributed.lanes > 1)
     return "pipeline_parallel adds gradients in one lane; leave lanes out, or set pipeline_parallel to 1";
   return "";

@@ -10,8 +10,9 @@
 
 namespace gpt::plan {
 
-std::vector<int64_t> segment_lengths(int64_t stage, const std::vector<ParameterRow>& rows, const FlatLayout& layout) {
-  std::vector<int64_t> lengths = run::segment_ends(stage, rows, layout);
+std::vector<int64_t> segment_lengths(int64_t stage, const std::vector<ParameterRow>& rows, const FlatLayout& layout,
+                                     bool is_of_stage) {
+  std::vector<int64_t> lengths = run::segment_ends(stage, rows, layout, is_of_stage);
   std::adjacent_difference(lengths.begin(), lengths.end(), lengths.begin());
   return lengths;
 }

@@ -8,8 +8,9 @@
 
 namespace gpt::plan {
 
-// Of the values of each segment of divided gradients.
-std::vector<int64_t> segment_lengths(int64_t stage, const std::vector<ParameterRow>& rows, const FlatLayout& layout);
+// Of the values of each segment of divided gradients, as run::segment_ends() has them.
+std::vector<int64_t> segment_lengths(int64_t stage, const std::vector<ParameterRow>& rows, const FlatLayout& layout,
+                                     bool is_of_stage);
 
 // How many values of a flat buffer lie in blocks, in the longest of them, and in all vectors of normalizations.
 struct BlockValues {

@@ -244,12 +244,14 @@ ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& t
 namespace {
 
 // Bytes of the gradients of ZeRO 2 and 3: the sums, and those segments that are there at the same time: one that is filled, the one before,
-// which is on its way, and a tied table, which the head begins and the embedding completes.
+// which is on its way, and a tied table, which the head begins and the embedding, or of stages nobody, completes.
 double divided_gradients(const std::vector<ParameterRow>& rows, const FlatLayout& layout, const ActivationForm& form,
-                         double size) {
-  const std::vector<int64_t> lengths = segment_lengths(form.weight_parts > 1 ? 3 : 2, rows, layout);
-  const bool is_tied = std::any_of(rows.begin(), rows.end(),
-                                   [](const ParameterRow& row) { return row.is_trained && !row.tied_name.empty(); });
+                         double size, bool has_head) {
+  const std::vector<int64_t> lengths =
+      segment_lengths(form.weight_parts > 1 ? 3 : 2, rows, layout, /*is_of_stage=*/form.stages > 1);
+  const bool is_tied = has_head && std::any_of(rows.begin(), rows.end(), [](const ParameterRow& row) {
+                         return row.is_trained && !row.tied_name.empty();
+                       });
   const size_t last = lengths.size() - 1;
   int64_t most = lengths[last];
   for (size_t i = 0; i < last; ++i)
@@ -349,8 +351,9 @@ MemoryUse estimate_part(const ModelConfig& whole, const TrainingConfig& training
     estimate.weights =
         divided_weights(rows, layout, size(kept_weight_type(precision)), size(form.compute_type), form.weight_parts);
   estimate.weights += quantized_weight_bytes(whole, training.quantized, rows);
-  estimate.gradients =
-      form.gradient_parts > 1 ? divided_gradients(rows, layout, form, size(gradient)) : trained * size(gradient);
+  estimate.gradients = form.gradient_parts > 1
+                           ? divided_gradients(rows, layout, form, size(gradient), part.is_last_stage())
+                           : trained * size(gradient);
   const StateBytes state = state_bytes(rows, layout, training.optimizer);
   estimate.optimizer = form.state_share * static_cast<double>(state.device);
   estimate.host = form.state_share * static_cast<double>(state.host);

@@ -97,7 +97,8 @@ double exchange_bytes(const Config& config, bool end_to_end, int64_t all_process
   const FlatLayout layout = flat_layout(rows);
   int64_t longest = layout.trained_size;  // that is summed at a time
   if (divides_gradients) {
-    const std::vector<int64_t> lengths = segment_lengths(distributed.zero, rows, layout);
+    const std::vector<int64_t> lengths =
+        segment_lengths(distributed.zero, rows, layout, distributed.pipeline_parallel > 1);
     longest = *std::max_element(lengths.begin(), lengths.end());
   }
   const int64_t gathered = distributed.zero > 2 ? longest : layout.trained_size;  // at a time

@@ -57,7 +57,11 @@ double bytes_of_tied_table(const Config& config, bool end_to_end) {
   const std::vector<ParameterRow> rows = rows_of_stage(config, 0);
   const auto table = std::find_if(rows.begin(), rows.end(),
                                   [](const ParameterRow& row) { return row.is_trained && !row.tied_name.empty(); });
-  return table == rows.end() ? 0 : static_cast<double>(table->count()) * bytes_of_sent_gradient(config, end_to_end);
+  if (table == rows.end()) return 0;
+  if (config.distributed.zero < 2 || config.distributed.data_processes() == 1)
+    return static_cast<double>(table->count()) * bytes_of_sent_gradient(config, end_to_end);
+  const double of_value = config.distributed.reduce_dtype == ReduceDtype::bfloat16 ? 2 : kFloatBytes;  // of a sum
+  return static_cast<double>(table->count()) * of_value / static_cast<double>(config.distributed.data_processes());
 }
 
 bool passes_gradients_on(const Config& config, int64_t stage) {

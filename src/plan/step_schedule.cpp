@@ -60,12 +60,15 @@ struct SentSegment {
 // As Division::segments() has them; with ZeRO 0 and 1 each stretch for itself, because nothing waits for the one before.
 std::vector<SentSegment> sent_segments(const Config& config, const std::vector<ParameterRow>& rows,
                                        const FlatLayout& layout) {
-  const int64_t zero = config.distributed.zero,
-                step = run::stretch_values(layout.trained_size, config.distributed.data_processes());
+  const int64_t zero = config.distributed.zero;
+  const bool has_stages = config.distributed.pipeline_parallel > 1;
   std::vector<SentSegment> segments;
   int64_t begin = 0;
-  for (const int64_t end : zero > 1 ? run::segment_ends(zero, rows, layout) : std::vector{layout.trained_size}) {
+  for (const int64_t end :
+       zero > 1 ? run::segment_ends(zero, rows, layout, has_stages) : std::vector{layout.trained_size}) {
     if (zero > 1) segments.push_back({end});
+    const int64_t step =
+        run::stretch_values(has_stages ? end - begin : layout.trained_size, config.distributed.data_processes());
     for (; begin < end; begin = std::min(begin + step, end)) {
       const int64_t length = std::min(step, end - begin);
       if (zero < 2) segments.push_back({begin + length});

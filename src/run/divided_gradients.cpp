@@ -17,6 +17,7 @@ DividedGradients::DividedGradients(Parameters parameters, const Division& divisi
       ends_(layer_ends(parameters_.rows(), parameters_.layout())),
       segments_(division.segments(parameters_.rows(), parameters_.layout())),
       wire_(division.wire_of(parameters_[0].gradient_type())),
+      has_other_end_(trained_table_of_both_ends(parameters_, division.pipeline).defined()),
       lanes_(division.own_lanes()),
       slots_(std::max<int64_t>(1, lanes_ / 2)) {
   std::vector<int64_t> ends;
@@ -90,8 +91,11 @@ void DividedGradients::finish() {
       });
       if (lanes_ > 1) distributed::add_in_pairs(of(0));
       sums.push_back({division_.own_part(segments_[segment][i]), lanes_ > 1 ? of(0)[0] : of(0)});
+      if (has_other_end_ && segment == segments_.size() - 1)
+        division_.pipeline.ends->begin_sum(sums.back().values, division_.wire);
     }
   }
+  division_.pipeline.ends->finish();
   parameters_.set_gradient_sums(std::move(sums));
 }
 

@@ -15,9 +15,15 @@ constexpr int64_t kLeastStretch = (4 << 20) / static_cast<int64_t>(sizeof(float)
 
 }  // namespace
 
-Parameter table_of_both_ends(const Parameters& parameters, const distributed::Pipeline& pipeline, bool is_tied) {
-  if (!is_tied || pipeline.ends->size() == 1) return {};
-  return parameters.weight(ParameterRole::token_embedding, /*layer=*/-1);
+Parameter table_of_both_ends(const Parameters& parameters, const distributed::Pipeline& pipeline) {
+  for (size_t i = 0; i < parameters.rows().size(); ++i)
+    if (!parameters.rows()[i].tied_name.empty() && pipeline.ends->size() > 1) return parameters[i];
+  return {};
+}
+
+Parameter trained_table_of_both_ends(const Parameters& parameters, const distributed::Pipeline& pipeline) {
+  const Parameter table = table_of_both_ends(parameters, pipeline);
+  return table.is_trained() ? table : Parameter();
 }
 
 // The gradients of a smaller model travel in several stretches too.
@@ -28,7 +34,8 @@ int64_t stretch_values(int64_t size, int64_t processes) {
   return std::max<int64_t>(1, wanted / unit) * unit;
 }
 
-std::vector<int64_t> segment_ends(int64_t stage, const std::vector<ParameterRow>& rows, const FlatLayout& layout) {
+std::vector<int64_t> segment_ends(int64_t stage, const std::vector<ParameterRow>& rows, const FlatLayout& layout,
+                                  bool is_of_stage) {
   const std::vector<int64_t> of_layers = layer_ends(rows, layout);
   const int64_t least = stage > 2 ? 1 : kLeastStretch;
   std::vector<int64_t> ends;
@@ -36,6 +43,10 @@ std::vector<int64_t> segment_ends(int64_t stage, const std::vector<ParameterRow>
     const int64_t begin = ends.empty() ? 0 : ends.back();
     if (of_layers[layer] - begin >= least) ends.push_back(of_layers[layer]);
   }
+  for (size_t i = 0; i < rows.size(); ++i)
+    if (is_of_stage && rows[i].is_trained && !rows[i].tied_name.empty() &&
+        layout.offsets[i] > (ends.empty() ? 0 : ends.back()))
+      ends.push_back(layout.offsets[i]);
   if (ends.empty() || ends.back() < layout.trained_size) ends.push_back(layout.trained_size);
   return ends;
 }
@@ -84,13 +95,15 @@ std::vector<Stretch> undivided(const Division& division, const std::vector<Param
 }  // namespace
 
 std::vector<Segment> Division::segments(const std::vector<ParameterRow>& rows, const FlatLayout& layout) const {
-  const int64_t size = layout.trained_size, step = stretch_values(size, ranks->size());
+  const int64_t size = layout.trained_size;
   const std::vector<Stretch> all = undivided(*this, rows, layout);
   std::vector<Segment> segments;
   int64_t begin = 0;
   for (const int64_t end :
-       divides_gradients ? segment_ends(divides_weights ? 3 : 2, rows, layout) : std::vector{size}) {
+       divides_gradients ? segment_ends(divides_weights ? 3 : 2, rows, layout, has_stages()) : std::vector{size}) {
     Segment& segment = segments.emplace_back();
+    // Of stages, whose buffers differ, so that both ends cut the tied table alike.
+    const int64_t step = stretch_values(has_stages() ? end - begin : size, ranks->size());
     for (const Stretch& stretch : all) {
       const int64_t last = std::min(end, stretch.end);
       const int64_t most = stretch.owner == distributed::kEach ? step : size;

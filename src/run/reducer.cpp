@@ -45,8 +45,6 @@ FlatSpan span_of_stage(const std::vector<ParameterRow>& own, const std::vector<P
   return {begin, begin + length};
 }
 
-Parameter trained_or_none(const Parameter& parameter) { return parameter.is_trained() ? parameter : Parameter(); }
-
 }  // namespace
 
 Reducer::Reducer(const ModelConfig& model, const std::vector<std::string>& frozen, Parameters parameters,
@@ -58,7 +56,7 @@ Reducer::Reducer(const ModelConfig& model, const std::vector<std::string>& froze
       spans_(division_.spans(parameters_.rows(), parameters_.layout())),
       of_stage_{0, parameters_.layout().trained_size},
       whole_size_(parameters_.layout().trained_size),
-      tied_table_(trained_or_none(table_of_both_ends(parameters_, division_.pipeline, model.tie_weights))),
+      tied_table_(trained_table_of_both_ends(parameters_, division_.pipeline)),
       rounds_table_at_random_(tied_table_.defined() && (division_.optimizer.state_dtype == StateDtype::bfloat16 ||
                                                         tied_table_.value().scalar_type() != at::kFloat)) {
   std::vector<ParameterRow> all = parameters_.rows();

@@ -60,11 +60,11 @@ void require_equal_processes(const Setup& setup) {
 }
 
 // Processors may draw normal numbers with other roundings.
-void make_equal(const distributed::Mesh& mesh, const Parameters& parameters, bool is_tied) {
+void make_equal(const distributed::Mesh& mesh, const Parameters& parameters) {
   if (mesh.all->size() == 1) return;
   if (mesh.data->size() > 1)
     for (const at::Tensor& part : parameters.kept_values()) mesh.data->broadcast(part);
-  if (const Parameter table = table_of_both_ends(parameters, mesh.pipeline, is_tied); table.defined())
+  if (const Parameter table = table_of_both_ends(parameters, mesh.pipeline); table.defined())
     mesh.pipeline.ends->broadcast(table.value().detach());
   if (mesh.tensor->size() > 1) {
     for (size_t i = 0; i < parameters.rows().size(); ++i)
@@ -123,7 +123,7 @@ Run::Run(const Setup& setup, const Beginning& begins, const MakeRecorder& make_r
     make_equal_parts(setup.mesh, state_.model.parameters());
     state_.model.layer_weights()->values_changed();
   } else {
-    make_equal(setup.mesh, state_.model.parameters(), setup.config.model.tie_weights);
+    make_equal(setup.mesh, state_.model.parameters());
   }
   step_.emplace(make_step(state_, setup, training,
                           make_recorder ? make_recorder(state_.model)

@@ -59,7 +59,8 @@ TrainStep::TrainStep(GPT& model, Optimizer& optimizer, GradScaler& scaler, const
       teacher_(teacher) {
   for (at::Tensor* scalar : {&learning_rate_, &tokens_, &share_}) *scalar = at::zeros({}, model.device());
   for (size_t i = 0; i < has_accumulated_.size(); ++i) losses_.push_back(at::zeros({}, model.device()));
-  if (division_.divides_gradients) divided_.emplace(model.parameters(), division_);
+  if (division_.divides_gradients && model.parameters().layout().trained_size > 0)
+    divided_.emplace(model.parameters(), division_);
   if (division_.has_stages()) passes_.emplace(model, division_.pipeline);
   if (model.config().dropout > 0) dropout_place_ = at::zeros({2}, at::TensorOptions(model.device()).dtype(at::kLong));
   reset_memory_peak(model.device());
@@ -128,7 +129,10 @@ at::Tensor TrainStep::forward(const PassingBatch& passing, const at::Tensor& in)
   const ops::TuneProducts tuning(tunes_products_);
   LossOptions options = options_of(passing.dropout_place, passing.attention_window);
   options.ids = passing.batch.inputs;
-  if (passing.is_last && sends_early_) options.layer_done = [this](int64_t layer) { reducer_.layer_done(layer); };
+  if (divided_)
+    options.layer_done = [this](int64_t layer) { divided_->layer_done(layer); };
+  else if (passing.is_last && sends_early_)
+    options.layer_done = [this](int64_t layer) { reducer_.layer_done(layer); };
   at::Tensor out;
   if (division_.pipeline.is_last()) {
     options.upstream = scaler_.scale(passing.share);
@@ -142,8 +146,9 @@ at::Tensor TrainStep::forward(const PassingBatch& passing, const at::Tensor& in)
 }
 
 void TrainStep::backward(const PassingBatch& passing, const at::Tensor& out, const at::Tensor& gradient) {
-  if (passing.is_last && sends_early_) begin_sums(), add_losses();
+  if (!divided_ && passing.is_last && sends_early_) begin_sums(), add_losses();
   out.backward(division_.pipeline.is_last() ? scaler_.scale(passing.share) : gradient);
+  if (divided_) divided_->end_round(/*has_gradients=*/true);
 }
 
 LossOptions TrainStep::options_of(const at::Tensor& dropout_place, std::optional<int64_t> attention_window) const {
@@ -299,21 +304,13 @@ void take_turns(TrainStep& step, DataLoader& loader, int64_t micro_batches, int6
   skip_others();
 }
 
-}  // namespace
-
-std::optional<int64_t> run_update(TrainStep& step, DataLoader& loader, int64_t micro_batches, double learning_rate,
-                                  int64_t update, const std::function<bool()>& stop) {
-  const int64_t tokens = loader.tokens_ahead(micro_batches);
+// One after the other; false where it was stopped.
+bool accumulate(TrainStep& step, DataLoader& loader, int64_t micro_batches, int64_t tokens,
+                const std::function<bool()>& stop) {
   const Division& division = step.division();
-  step.begin(learning_rate, tokens, update);
-  if (division.has_stages()) {
-    take_turns(step, loader, micro_batches, tokens);
-    step.apply();
-    return tokens;
-  }
   int64_t samples = 0;  // of the micro-batches before, whichever process computes them
   for (int64_t i = 0; i < micro_batches; ++i) {
-    if (i > 0 && i % division.ranks->size() == 0 && stop()) return step.abandon(), std::nullopt;
+    if (i > 0 && i % division.ranks->size() == 0 && stop()) return false;
     const int64_t first_sample = std::exchange(samples, samples + loader.next_shape().sequences);
     if (!loader.next_is_own()) {
       loader.skip();
@@ -325,6 +322,20 @@ std::optional<int64_t> run_update(TrainStep& step, DataLoader& loader, int64_t m
     const bool is_last = i / division.ranks->size() == (micro_batches - 1) / division.ranks->size();
     step.accumulate(is_last);
   }
+  return true;
+}
+
+}  // namespace
+
+std::optional<int64_t> run_update(TrainStep& step, DataLoader& loader, int64_t micro_batches, double learning_rate,
+                                  int64_t update, const std::function<bool()>& stop) {
+  const int64_t tokens = loader.tokens_ahead(micro_batches);
+  const Division& division = step.division();
+  step.begin(learning_rate, tokens, update);
+  if (division.has_stages())
+    take_turns(step, loader, micro_batches, tokens);
+  else if (!accumulate(step, loader, micro_batches, tokens, stop))
+    return step.abandon(), std::nullopt;
   const int64_t of_last_round = (micro_batches - 1) % division.ranks->size() + 1;
   if (division.ranks->rank() >= of_last_round) step.accumulate_nothing();
   step.apply();

@@ -89,7 +89,7 @@ class TestPipelineParallel(ranks.DividedRun):
                 ({**mesh(5, 5)}, "pipeline_parallel 5 is more than the 4 layers of the model, and each stage needs one; set it to 4 or less"),
                 ({**mesh(6, 2), "distributed.tensor_parallel": 2},
                  "pipeline_parallel 2 and tensor_parallel 2 give each model 4 processes, which do not divide 6; set processes to 4 or 8"),
-                ({**mesh(4, 2), "distributed.zero": 2}, "pipeline_parallel goes with zero 0 and 1"),
+                ({**mesh(4, 2), "distributed.zero": 3}, "pipeline_parallel already divides the weights, and goes with zero 0 to 2"),
                 ({**mesh(4, 2), "distributed.lanes": 2}, "pipeline_parallel adds gradients in one lane"),
                 ({**mesh(2, 2), "training.use_compile": "false"}, "pipeline_parallel needs use_compile's operators"),
                 ({**mesh(2, 2), "training.use_amp": "true", "training.dtype": "bfloat16", "training.amp_mode": "autocast"},

@@ -7,6 +7,20 @@
 namespace gpt::plan {
 namespace {
 
+// A half of the sums of a stage's own. Of two stages of a block each the last one takes more: the table that its head begins is there beside
+// the block. Of twelve blocks the first one has eight, and nothing of its table until they have been sent.
+TEST(EstimatesOfStages, Zero2DividesTheGradientsOfAStage) {
+  constexpr double kBlock = 7087872, kFinalNorm = 1536, kTable = 50304 * 768, kPositions = 1024 * 768;
+  DistributedConfig distributed;
+  distributed.processes = 4, distributed.pipeline_parallel = 2, distributed.zero = 2;
+  const auto values = [&](const ModelConfig& model) {
+    const ActivationForm form = activation_form(model, {}, distributed, describe_device(at::kCPU), {});
+    return estimate_memory(model, {}, form).gradients / 4;
+  };
+  EXPECT_EQ(values(gpt2(/*layers=*/2, /*heads=*/12, /*width=*/768)), 1.5 * (kBlock + kFinalNorm + kTable));
+  EXPECT_EQ(values(gpt2_small()), (8 * kBlock + kPositions + kTable) / 2 + kPositions + kTable);
+}
+
 // The first two of four stages keep nothing of a micro-batch but what they give, so that the third takes most.
 TEST(EstimatesOfStages, StagesBeforeWhatIsTrainedKeepNoActivations) {
   ModelConfig model = gpt2_small();

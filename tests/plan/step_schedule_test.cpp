@@ -116,7 +116,7 @@ TEST(ScheduleUpdate, StagesDifferInWhatTheyHide) {
   EXPECT_NEAR(sending(one, kFloat32, kLong), kThreeQuarters * kBytes * completed_last(one) / kSpeed + norms + weights,
               1e-6);
   const std::vector<ParameterRow> rows = parameter_table(one.model);
-  const std::vector<int64_t> segments = run::segment_ends(2, rows, flat_layout(rows));
+  const std::vector<int64_t> segments = run::segment_ends(2, rows, flat_layout(rows), /*is_of_stage=*/false);
   // Each of the two rounds waits at its end for the first layer's gradients and then for the embeddings'.
   const auto waited = static_cast<double>(segments.back() - segments[segments.size() - 3]);
   EXPECT_NEAR(sending(run_of(4, 2, 8), kFloat32, kLong),

@@ -1,6 +1,7 @@
-// What each stage of a model keeps and sends: its own blocks, and activations; and a table that two
+// What each stage of a model keeps and sends: its own blocks, their gradients divided among the pipelines, and activations; and a table that two
 // stages have.
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,19 +16,118 @@
 namespace gpt::run {
 namespace {
 
+// Of two pipelines of three stages, in which process a table of the first and the last one is another than in the first.
+std::vector<int64_t> with_other_tables(const Config& config, const Corpus& corpus) {
+  std::vector<at::Tensor> tables(6);
+  in_mesh({6, 1, 3}, config, corpus, 4, [&](run::Run& run, int64_t stage) {
+    const Parameter table = run.model().parameters().weight(ParameterRole::token_embedding, -1);
+    EXPECT_EQ(table.defined(), stage != 1);
+    const auto rank = static_cast<size_t>(run.setup().mesh.all->rank());
+    if (table.defined()) tables[rank] = table.value().detach().clone();
+  });
+  std::vector<int64_t> others;
+  for (size_t rank = 0; rank < tables.size(); ++rank)
+    if (tables[rank].defined() && !tables[rank].equal(tables[0])) others.push_back(static_cast<int64_t>(rank));
+  return others;
+}
+
 // A value of 16 bits is rounded at random, by its place in the buffer of a process.
 TEST(PipelineTiedTable, IsTheSameAtBothEnds) {
   const Corpus corpus = corpus_with_validation();
   Config config = pipelined_run(corpus);
   use_bfloat16(config, AmpMode::end_to_end);
   config.training.precision.master_weights = false;
-  std::vector<at::Tensor> tables(3);
-  in_mesh({3, 1, 3}, config, corpus, 4, [&](run::Run& run, int64_t stage) {
-    const Parameter table = run.model().parameters().weight(ParameterRole::token_embedding, -1);
-    EXPECT_EQ(table.defined(), stage != 1);
-    if (table.defined()) tables[static_cast<size_t>(stage)] = table.value().detach().clone();
+  EXPECT_EQ(with_other_tables(config, corpus), std::vector<int64_t>());
+}
+
+// Each process of both ends updates a part, from the sums of both.
+TEST(PipelineZero2, ATiedTableIsTheSameAtBothEnds) {
+  const Corpus corpus = corpus_with_validation();
+  Config config = pipelined_run(corpus);
+  config.distributed.zero = 2;
+  EXPECT_EQ(with_other_tables(config, corpus), std::vector<int64_t>());
+}
+
+// Blocks of a segment each, of which a stage has two, and a table that both ends have.
+Config run_of_segments(const Corpus& corpus) {
+  Config config = pipelined_run(corpus);
+  config.model.n_embd = 512, config.model.n_hidden = 128;
+  config.training.batch_size = 1, config.training.gradient_accumulation_steps = 4;
+  config.distributed.zero = 2;
+  return config;
+}
+
+TEST(PipelineZero2, SumsOfSegmentsAreThoseOfWholeModels) {
+  const Corpus corpus = corpus_with_validation();
+  Config config = run_of_segments(corpus);
+  expect_close(outcome_on({4, 1, 2}, config, corpus, 2), outcome_on({2, 1}, config, corpus, 2), config, at::kFloat);
+  untie(config);
+  expect_same_outcome(outcome_on({4, 1, 2}, config, corpus, 2), outcome_on({2, 1}, config, corpus, 2));
+}
+
+// Where each micro-batch of an update is another pipeline's, what arrives of it is added in the same order.
+TEST(PipelineZero2, OfAMicroBatchEachIsZero0) {
+  const Corpus corpus = corpus_with_validation();
+  Config config = pipelined_run(corpus);
+  untie(config);
+  config.training.gradient_accumulation_steps = 2;
+  const Outcome undivided = outcome_on({2, 1}, config, corpus, 4);
+  config.distributed.zero = 2;
+  expect_same_outcome(outcome_on({4, 1, 2}, config, corpus, 4), undivided);
+}
+
+// What a process keeps the sums of at one end its neighbour of the same pipeline keeps at the other.
+TEST(PipelineZero2, ATiedTableIsCutAlikeAtBothEnds) {
+  ModelConfig model;
+  model.n_layer = 6, model.n_embd = 512, model.vocab_size = 10000, model.position = Position::learned;
+  DistributedConfig config;
+  config.zero = 2;
+  test::in_ranks(4, [&](distributed::Group& group) {
+    group.arrange(/*tensor=*/1, /*stages=*/2);
+    for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::muon}) {
+      const Division division(group.mesh(), config, {.kind = kind});
+      const auto of_table = [&](int64_t stage) {
+        const std::vector<ParameterRow> rows = cut(parameter_table(model), model, {.stage = stage, .stages = 2});
+        const FlatLayout layout = flat_layout(rows);
+        const int64_t begin = layout.trained_size - aligned_end(10048 * 512);
+        std::vector<int64_t> bounds;
+        for (const FlatSpan& span : division.spans(rows, layout))
+          if (span.end > begin) bounds.insert(bounds.end(), {span.begin - begin, span.end - begin});
+        return bounds;
+      };
+      EXPECT_EQ(of_table(0), of_table(1));
+      EXPECT_GT(of_table(0).size(), 2) << "or it is sent in one stretch";
+    }
+    group.communicator()->sum(at::zeros({1}));  // nobody leaves before all have come
   });
-  EXPECT_TRUE(tables[0].equal(tables[2]));
+}
+
+// Of A micro-batches in each of n pipelines a process sends its gradients to those that keep their sums, and what it keeps of the weights back:
+// (A G + W)(n - 1) / n bytes, and 2 (n - 1) / n of the norms of each 256 and the loss.
+TEST(PipelineZero2, GradientsOfEveryMicroBatchAreSentOnce) {
+  constexpr int64_t kStages = 2, kPipelines = 2, kMicroBatches = 2, kUpdatesCounted = 2;
+  const Corpus corpus = some_corpus(400);
+  Config config = run_of_segments(corpus);
+  config.distributed.processes = kStages * kPipelines, config.distributed.pipeline_parallel = kStages;
+  std::mutex mutex;
+  std::vector<double> sent(kStages), values(kStages);  // of all pipelines
+  double most = 0;
+  in_mesh({kStages * kPipelines, 1, kStages}, config, corpus, 1, [&](run::Run& run, int64_t stage) {
+    const distributed::Mesh& mesh = run.setup().mesh;
+    const int64_t before = mesh.data->bytes_sent(), all_before = mesh.bytes_sent();
+    for (int64_t i = 0; i < kUpdatesCounted; ++i) EXPECT_TRUE(run.update([] { return false; }));
+    const std::lock_guard lock(mutex);
+    sent[static_cast<size_t>(stage)] += static_cast<double>(mesh.data->bytes_sent() - before) / kUpdatesCounted;
+    most = std::max(most, static_cast<double>(mesh.bytes_sent() - all_before) / kUpdatesCounted);
+    values[static_cast<size_t>(stage)] = static_cast<double>(run.model().parameters().layout().trained_size);
+    EXPECT_LE(run.step().gradient_bytes(), 4 * (run.model().parameters().layout().trained_size / kPipelines + 256));
+  });
+  for (size_t stage = 0; stage < kStages; ++stage) {
+    const double bytes = values[stage] * sizeof(float), norms = bytes / 256;
+    EXPECT_NEAR(sent[stage], ((kMicroBatches + 1) * bytes + 2 * norms) * (kPipelines - 1), 1e-4 * bytes) << stage;
+  }
+  const double planned = plan::sent_bytes(config, /*end_to_end=*/false, config.distributed.processes);
+  EXPECT_NEAR(most, planned, 0.001 * planned);
 }
 
 TEST(PipelineMemory, EachStageHasItsOwnBlocksAlone) {

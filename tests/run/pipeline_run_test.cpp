@@ -76,11 +76,17 @@ const PipelineCase kPipelineCases[] = {
        config.distributed.zero = 1;
      },
      {{4, 1, 2}}},
-    {"gpt2_in_stages_of_divided_layers_with_zero_1",
+    {"zero_2",
+     [](Config& config) {
+       untie(config);
+       config.distributed.zero = 2;
+     },
+     {{4, 1, 2}}},
+    {"gpt2_in_stages_of_divided_layers_with_zero_2",
      [](Config& config) {
        make_gpt2(config);
        untie(config);
-       config.distributed.zero = 1;
+       config.distributed.zero = 2;
      },
      {{8, 2, 2}}},
     {"fewer_micro_batches_than_stages",
@@ -94,6 +100,13 @@ const PipelineCase kPipelineCases[] = {
      [](Config& config) {
        make_gpt2(config);
        config.distributed.zero = 1;
+     },
+     {{4, 1, 2}},
+     false},
+    {"gpt2_tied_with_zero_2",
+     [](Config& config) {
+       make_gpt2(config);
+       config.distributed.zero = 2;
      },
      {{4, 1, 2}},
      false},
@@ -182,6 +195,10 @@ const FrozenCase kFrozenCases[] = {
        config.training.optimizer.gradient_clip = 0.1, config.distributed.zero = 1;
      },
      2},
+    {"the_first_stage_with_zero_2",
+     {"wte", "h.0-1", "h.2.attn"},
+     [](Config& config) { config.distributed.zero = 2; },
+     2},
 };
 
 class PipelineFrozen : public testing::TestWithParam<FrozenCase> {};
@@ -241,7 +258,7 @@ TEST_P(PipelineState, IsReadByAnyOtherArrangement) {
   EXPECT_EQ(resumed.norms.back(), straight.norms.back());
 }
 
-INSTANTIATE_TEST_SUITE_P(All, PipelineState, testing::Values(0, 1));
+INSTANTIATE_TEST_SUITE_P(All, PipelineState, testing::Values(0, 2));
 
 // The parts of a layer are brought together in the first process of each stage, which writes them.
 TEST(MeshState, IsThatOfOneProcess) {

@@ -24,7 +24,8 @@ class DividedGradients {
   // And all that come after it, as LossOptions::layer_done has it.
   void layer_done(int64_t layer, bool has_gradients = true);
   void end_round(bool has_gradients);  // the backward pass has ended; or there was none, which counts as zeros
-  // All rounds of the update have ended: then Parameters::gradients_of() says the sum of this process's spans.
+  // All rounds of the update have ended: then Parameters::gradients_of() says the sum of this process's spans; of a table that another stage
+  // has too, with that one's, of which the process there keeps the same part.
   void finish();
   int64_t bytes() const;  // of the sums
 
@@ -38,6 +39,7 @@ class DividedGradients {
   std::vector<int64_t> ends_;  // as layer_ends() has them
   std::vector<Segment> segments_;
   at::ScalarType wire_;
+  bool has_other_end_;     // of the last segment, which is a tied table
   int64_t lanes_, slots_;  // of this process; and how many of them are kept until others are added
   // By slot and segment, for each stretch: (own part), or where there are several lanes (processes, own part).
   std::map<std::pair<int64_t, size_t>, std::vector<at::Tensor>> sums_;

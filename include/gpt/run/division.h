@@ -28,11 +28,13 @@ int64_t stretch_values(int64_t size, int64_t processes);
 
 // ZeRO 2 and 3: where the segments of a flat buffer end, which are sent, and freed, one by one. At stage 2 each has the parameters of whole
 // layers, as few as are worth sending, and the last one the embeddings besides. At stage 3, where blocks come together again, each block is
-// one, and what precedes and what follows them in the buffer.
-std::vector<int64_t> segment_ends(int64_t stage, const std::vector<ParameterRow>& rows, const FlatLayout& layout);
+// one, and what precedes and what follows them in the buffer. Of a stage of a model a tied table is one, as it is at the other end.
+std::vector<int64_t> segment_ends(int64_t stage, const std::vector<ParameterRow>& rows, const FlatLayout& layout,
+                                  bool is_of_stage);
 
-// The token embedding where a tied head makes the first stage and the last one both have it; elsewhere empty.
-Parameter table_of_both_ends(const Parameters& parameters, const distributed::Pipeline& pipeline, bool is_tied);
+// The token embedding where a tied head makes the first stage and the last one both have it; elsewhere empty. And where it is not trained.
+Parameter table_of_both_ends(const Parameters& parameters, const distributed::Pipeline& pipeline);
+Parameter trained_table_of_both_ends(const Parameters& parameters, const distributed::Pipeline& pipeline);
 
 // What is summed at a time: in equal parts by all processes, or by its owner, which is then one process's matrix.
 struct Stretch : FlatSpan {
