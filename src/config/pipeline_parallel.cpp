@@ -25,8 +25,6 @@ std::string obstacle_of_training(const TrainingConfig& training) {
   if (training.precision.amp_mode == AmpMode::autocast && training.precision.use_amp)
     return "pipeline_parallel does not go with amp_mode autocast, which keeps a copy of all weights for each micro-batch on its way; "
            "set amp_mode to end_to_end, use_amp to false, or pipeline_parallel to 1";
-  if (training.optimizer.has_muon())
-    return "pipeline_parallel goes with adamw only; set optimizer to adamw, or pipeline_parallel to 1";
   if (training.execution.swap_activations != 0)
     return "swap_activations moves the activations of one micro-batch at a time, and pipeline_parallel has several on their way; set "
            "swap_activations to 0, or pipeline_parallel to 1";

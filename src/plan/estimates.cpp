@@ -181,12 +181,8 @@ class ActivationBytes {
   double C_, A_, kv_, F_;
 };
 
-// Of the optimizer's state, the part of the process that has most of it.
-double state_share(const ModelConfig& model, const TrainingConfig& training, const DistributedConfig& distributed) {
-  const int64_t processes = distributed.data_processes();
-  if (distributed.zero == 0 || processes == 1) return 1;
-  if (!training.optimizer.has_muon()) return 1 / static_cast<double>(processes);
-  const std::vector<ParameterRow> rows = parameter_table(model, training.freeze);
+// Of the optimizer's state of these parameters, the part of the process that has most of it.
+double share_of_muon(const std::vector<ParameterRow>& rows, const TrainingConfig& training, int64_t processes) {
   const std::vector<int64_t> owners = run::owners_of_matrices(rows, training.optimizer, processes);
   std::vector<double> of_matrices(static_cast<size_t>(processes));
   double all = 0;
@@ -199,8 +195,23 @@ double state_share(const ModelConfig& model, const TrainingConfig& training, con
     all += bytes;
     if (range.form.kind != OptimizerKind::adamw) of_matrices[static_cast<size_t>(*owner++)] += bytes;
   }
+  if (all == 0) return 0;  // of a stage that is not trained
   const double divided = all - std::accumulate(of_matrices.begin(), of_matrices.end(), 0.0);
   return (*std::max_element(of_matrices.begin(), of_matrices.end()) + divided / static_cast<double>(processes)) / all;
+}
+
+// Of stages: the largest that there is.
+double state_share(const ModelConfig& model, const TrainingConfig& training, const DistributedConfig& distributed) {
+  const int64_t processes = distributed.data_processes(), stages = distributed.pipeline_parallel;
+  if (distributed.zero == 0 || processes == 1) return 1;
+  if (!training.optimizer.has_muon()) return 1 / static_cast<double>(processes);
+  double largest = 0;
+  for (int64_t stage = 0; stage < stages; ++stage)
+    largest =
+        std::max(largest,
+                 share_of_muon(cut(parameter_table(model, training.freeze), model, {.stage = stage, .stages = stages}),
+                               training, processes));
+  return largest;
 }
 
 }  // namespace

@@ -235,12 +235,12 @@ Check check_teacher(const Config& config, const Corpus& corpus) {
 }
 
 std::string describe_muon(const ModelConfig& model, const TrainingConfig& training, int64_t processes,
-                          bool is_divided) {
+                          int64_t parts_of_muon) {
   constexpr double kMuch = 0.25;
   const StepFlops flops = flops_per_step(model, training);
   if (flops.muon == 0) return "";
-  const auto parts = static_cast<double>(processes);
-  const double of_each = flops.muon / (is_divided ? parts : 1), share = of_each / (of_each + flops.model / parts);
+  const double of_each = flops.muon / static_cast<double>(parts_of_muon),
+               share = of_each / (of_each + flops.model / static_cast<double>(processes));
   const int64_t matrices = muon_work(parameter_table(model, training.freeze), training.optimizer).matrices;
   return fmt::format("Newton-Schulz takes {:.{}f} % of the operations of a step, {} for {}{}", 100 * share,
                      share < 0.1 ? 1 : 0, format_flops(flops.muon),

@@ -45,13 +45,14 @@ std::string divided_by(const Division& division, const DistributedConfig& config
   return division.has_stages() ? "pipeline_parallel" : fmt::format("zero: {}", config.zero);
 }
 
-// With Muon each process computes the whole update, unless they divide it, in many products, whose last bits depend on all of this.
+// With Muon each process that has the same part of the model computes the whole update of it, unless they divide it, in many products, whose
+// last bits depend on all of this.
 void require_equal_processes(const Setup& setup) {
-  if (!setup.config.training.optimizer.has_muon() || setup.mesh.all->size() == 1 || division_of(setup).divides_state)
+  if (!setup.config.training.optimizer.has_muon() || setup.mesh.data->size() == 1 || division_of(setup).divides_state)
     return;
   std::string own = fmt::format("{} {}", setup.device.name, name_of(newton_schulz_type(setup.device)));
   for (const auto& [what, value] : run_environment(at::kCPU)) own += fmt::format("\n{}: {}", what, value);
-  if (is_equal_in_all(*setup.mesh.all, own)) return;
+  if (is_equal_in_all(*setup.mesh.data, own)) return;
   throw Error(
       ExitCode::config,
       "training.optimizer: with Muon all processes of a run need equal processors, as many threads and the same "

@@ -97,8 +97,10 @@ void announce_methods(const run::Setup& setup) {
   if (precision.tf32) log::success("Enabled TF32");
   if (precision.grad_scaler) log::success("GradScaler on the device");
   log::success(fmt::format("Using {}", name_of_optimizer(config.training.optimizer)));
+  const int64_t processes = setup.mesh.all->size();
   if (const std::string muon =
-          plan::describe_muon(config.model, config.training, setup.mesh.all->size(), config.distributed.zero > 0);
+          plan::describe_muon(config.model, config.training, processes,
+                              config.distributed.zero > 0 ? processes : setup.mesh.pipeline.stages->size());
       !muon.empty())
     log::info(muon);
   const std::vector<ParameterRow> rows = parameter_table(config.model, config.training.freeze);

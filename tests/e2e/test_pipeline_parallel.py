@@ -93,8 +93,7 @@ class TestPipelineParallel(ranks.DividedRun):
                 ({**mesh(4, 2), "distributed.lanes": 2}, "pipeline_parallel adds gradients in one lane"),
                 ({**mesh(2, 2), "training.use_compile": "false"}, "pipeline_parallel needs use_compile's operators"),
                 ({**mesh(2, 2), "training.use_amp": "true", "training.dtype": "bfloat16", "training.amp_mode": "autocast"},
-                 "pipeline_parallel does not go with amp_mode autocast"),
-                ({**mesh(2, 2), "training.optimizer": "muon"}, "pipeline_parallel goes with adamw only")):
+                 "pipeline_parallel does not go with amp_mode autocast")):
             self.assert_refused(words, **options)
 
     def test_the_plan_knows_what_each_process_takes_and_sends(self):

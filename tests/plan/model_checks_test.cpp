@@ -149,7 +149,7 @@ TEST(CheckCompute, SaysWhatShareMuonTakes) {
   training.batch_size = 512;
   EXPECT_EQ(describe_muon(gpt2_small(), training).find("Newton-Schulz takes 0.4 %"), 0u);
   EXPECT_EQ(describe_muon(gpt2_small(), training, /*processes=*/256).find("Newton-Schulz takes 48 %"), 0u);
-  EXPECT_EQ(describe_muon(gpt2_small(), training, 256, /*is_divided=*/true).find("Newton-Schulz takes 0.4 %"), 0u);
+  EXPECT_EQ(describe_muon(gpt2_small(), training, 256, /*parts_of_muon=*/256).find("Newton-Schulz takes 0.4 %"), 0u);
 }
 
 TEST(CheckMemory, AnswersWhetherItFitsAndNamesEveryPart) {

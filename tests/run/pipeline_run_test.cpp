@@ -23,6 +23,12 @@ struct PipelineCase {
 
 void PrintTo(const PipelineCase& pipeline_case, std::ostream* out) { *out << pipeline_case.name; }
 
+void use_muon(Config& config, OptimizerKind kind) {
+  untie(config);
+  config.training.optimizer.kind = kind;
+  config.training.schedule.learning_rate = 0.02;
+}
+
 const PipelineCase kPipelineCases[] = {
     {"llama_untied", untie, {{2, 1, 2}, {3, 1, 3}, {4, 1, 4}, {4, 1, 2}}},
     {"gpt2_untied",
@@ -89,6 +95,19 @@ const PipelineCase kPipelineCases[] = {
        config.distributed.zero = 2;
      },
      {{8, 2, 2}}},
+    {"muon", [](Config& config) { use_muon(config, OptimizerKind::muon); }, {{2, 1, 2}}},
+    {"normuon_with_zero_1",
+     [](Config& config) {
+       use_muon(config, OptimizerKind::normuon);
+       config.distributed.zero = 1;
+     },
+     {{4, 1, 2}}},
+    {"muon_with_zero_2",
+     [](Config& config) {
+       use_muon(config, OptimizerKind::muon);
+       config.distributed.zero = 2;
+     },
+     {{4, 1, 2}}},
     {"fewer_micro_batches_than_stages",
      [](Config& config) {
        untie(config);

@@ -60,10 +60,10 @@ StepFlops flops_per_step(const ModelConfig& model, const TrainingConfig& trainin
 // Whether the model of training.distill_from can teach this run, for one that has a teacher. `model.vocab_size` must be set.
 Check check_teacher(const Config& config, const Corpus& corpus);
 
-// What Muon adds to a step, for people; empty without Muon. Each of several processes computes a part of the model's, and all of Muon's
-// unless `is_divided` (distributed.zero).
+// What Muon adds to a step, for people; empty without Muon. Each of several processes computes a part of the model's, and one of so many
+// parts of Muon's: as distributed.zero divides it, or the stages of a model.
 std::string describe_muon(const ModelConfig& model, const TrainingConfig& training, int64_t processes = 1,
-                          bool is_divided = false);
+                          int64_t parts_of_muon = 1);
 
 // The FLOPs of the run and its tokens per parameter; where the time of a step has not been measured, a prediction from the speed of
 // matrix products on this device (FLOP/s). More than a day is a warning.
