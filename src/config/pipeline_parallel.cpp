@@ -9,15 +9,6 @@
 namespace gpt::config {
 namespace {
 
-// What else of the processes' settings it excludes.
-std::string obstacle_of_processes(const DistributedConfig& distributed) {
-  if (distributed.zero > 2)
-    return "pipeline_parallel already divides the weights, and goes with zero 0 to 2; set zero to 2, or pipeline_parallel to 1";
-  if (distributed.lanes > 1)
-    return "pipeline_parallel adds gradients in one lane; leave lanes out, or set pipeline_parallel to 1";
-  return "";
-}
-
 std::string obstacle_of_training(const TrainingConfig& training) {
   if (!training.execution.use_compile)
     return "pipeline_parallel needs use_compile's operators, whose dropout masks are those of the whole model; set "
@@ -51,7 +42,8 @@ std::string pipeline_parallel_obstacle(const Config& config) {
     return fmt::format(
         "pipeline_parallel {} is more than the {} of the model, and each stage needs one; set it to {} or less", stages,
         plural(config.model.n_layer, "layer"), config.model.n_layer);
-  if (std::string why = obstacle_of_processes(config.distributed); !why.empty()) return why;
+  if (config.distributed.zero > 2)
+    return "pipeline_parallel already divides the weights, and goes with zero 0 to 2; set zero to 2, or pipeline_parallel to 1";
   return obstacle_of_training(config.training);
 }
 

@@ -48,7 +48,7 @@ double gradient_bytes(const Config& config, bool end_to_end, const std::vector<P
   return trained_values(rows) * static_cast<double>(c10::elementSize(gradient_type(config.training, end_to_end)));
 }
 
-// What a stage sends to others: the activations of each micro-batch forward and their gradients back, a trained tied table's gradient, and at the
+// What a stage sends to others: the activations of each micro-batch forward and their gradients back, the tied table's gradient, and at the
 // end the norm of each block of its part of all stages, and the loss.
 double sent_between_stages(const Config& config, bool end_to_end, int64_t processes, int64_t stage) {
   const int64_t stages = config.distributed.pipeline_parallel;

@@ -8,6 +8,7 @@
 #include "gpt/layout/freeze.h"
 #include "gpt/layout/stages.h"
 #include "gpt/ops/kept_bytes.h"
+#include "gpt/run/division.h"
 
 namespace gpt::plan {
 
@@ -59,7 +60,9 @@ double bytes_of_tied_table(const Config& config, bool end_to_end) {
                                   [](const ParameterRow& row) { return row.is_trained && !row.tied_name.empty(); });
   if (table == rows.end()) return 0;
   if (config.distributed.zero < 2 || config.distributed.data_processes() == 1)
-    return static_cast<double>(table->count()) * bytes_of_sent_gradient(config, end_to_end);
+    return static_cast<double>(run::lanes_of_each(config.distributed.lanes, config.distributed.data_processes()) *
+                               table->count()) *
+           bytes_of_sent_gradient(config, end_to_end);
   const double of_value = config.distributed.reduce_dtype == ReduceDtype::bfloat16 ? 2 : kFloatBytes;  // of a sum
   return static_cast<double>(table->count()) * of_value / static_cast<double>(config.distributed.data_processes());
 }

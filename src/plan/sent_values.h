@@ -23,7 +23,8 @@ bool recomputes_attention_out(const Config& config);  // whose sum is then made 
 bool passes_gradients_on(const Config& config, int64_t stage);
 // Whether gradients travel in fewer bits than they have.
 bool narrows_gradients(const Config& config, bool end_to_end);
-// Bytes of the gradient of a table that the first stage and the last one have and train, and add up: with ZeRO 2 of a process's part.
+// Bytes of the gradients of a table that the first stage and the last one have and train, and add up: of each lane, or with ZeRO 2 of a
+// process's part.
 double bytes_of_tied_table(const Config& config, bool end_to_end);
 // Bytes of a gradient as it travels; of a weight as it is kept, and as a model computes with it that keeps no more of it than that.
 double bytes_of_sent_gradient(const Config& config, bool end_to_end);

@@ -99,10 +99,15 @@ void Reducer::finish() {
   }
 }
 
-// Before the sum over processes that have the same stage, whose order is then the same at both ends. The table is the last that a backward
-// pass completes, so that none of it is on its way yet.
+// Before the sums over lanes and processes that have the same stage, whose order is then the same at both ends. The table is the last that a
+// backward pass completes, so that none of it is on its way yet.
 void Reducer::add_other_end() const {
-  if (tied_table_.defined()) division_.pipeline.ends->sum(tied_table_.gradient().view({-1}), wire_);
+  if (!tied_table_.defined()) return;
+  for (int64_t lane = 0; lane < division_.own_lanes(); ++lane) {
+    parameters_.use_lane(static_cast<size_t>(lane));
+    division_.pipeline.ends->begin_sum(tied_table_.gradient().view({-1}), wire_);
+  }
+  division_.pipeline.ends->finish();
 }
 
 at::Tensor Reducer::norm(const at::Tensor& loss) const {

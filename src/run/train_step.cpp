@@ -107,12 +107,12 @@ void TrainStep::set_lane(size_t lane) {
   if (!divided_) model_.parameters().use_lane(lane);
 }
 
-void TrainStep::come(bool is_first, bool is_last) {
+void TrainStep::come(bool is_last) {
   passes_->come({.batch = batch_,
                  .share = share_.clone(),
                  .dropout_place = dropout_place_.defined() ? dropout_place_.clone() : at::Tensor(),
                  .attention_window = attention_window_,
-                 .is_first = is_first,
+                 .lane = lane_,
                  .is_last = is_last});
 }
 
@@ -124,8 +124,9 @@ void TrainStep::take(Pass turn) {
 }
 
 at::Tensor TrainStep::forward(const PassingBatch& passing, const at::Tensor& in) {
+  set_lane(passing.lane);
+  if (!has_accumulated_[lane_]) model_.parameters().clear_gradients(), losses_[lane_].zero_();
   has_accumulated_[lane_] = true;
-  if (passing.is_first) model_.parameters().clear_gradients(), losses_[lane_].zero_();
   const ops::TuneProducts tuning(tunes_products_);
   LossOptions options = options_of(passing.dropout_place, passing.attention_window);
   options.ids = passing.batch.inputs;
@@ -146,6 +147,7 @@ at::Tensor TrainStep::forward(const PassingBatch& passing, const at::Tensor& in)
 }
 
 void TrainStep::backward(const PassingBatch& passing, const at::Tensor& out, const at::Tensor& gradient) {
+  set_lane(passing.lane);
   if (!divided_ && passing.is_last && sends_early_) begin_sums(), add_losses();
   out.backward(division_.pipeline.is_last() ? scaler_.scale(passing.share) : gradient);
   if (divided_) divided_->end_round(/*has_gradients=*/true);
@@ -292,8 +294,9 @@ void take_turns(TrainStep& step, DataLoader& loader, int64_t micro_batches, int6
   const auto prepare = [&](const Turn& turn) {
     if (turn.pass == Pass::backward) return step.expect_gradient();
     skip_others();
+    step.set_lane(division.lane_of(before));
     load_batch(step, loader, tokens, count_next());
-    step.come(/*is_first=*/turn.micro_batch == 0, /*is_last=*/turn.micro_batch == own - 1);
+    step.come(/*is_last=*/turn.micro_batch == own - 1);
   };
   const std::vector<Turn> turns = pipeline_schedule(stages.rank(), stages.size(), own);
   for (size_t i = 0; i < turns.size(); ++i) {

@@ -50,7 +50,8 @@ class TestPipelineParallel(ranks.DividedRun):
                 self.assertEqual(scores(name), scores(f"{name} {processes}"))
 
     def test_groups_of_stages_compute_the_run_of_as_many_processes(self):
-        options = {**mesh(2, 1), "distributed.zero": 1}
+        options = {**mesh(2, 1), "distributed.zero": 2, "training.freeze": "wte, h.0-1, h.2.attn", "training.optimizer": "muon",
+                   "training.learning_rate": 1e-3}
         self.train("whole", **options)
         done = self.train("stages", **{**options, **mesh(4, 2)})
         self.assertIn("each has one of 2 stages of the model", done.stderr)
@@ -83,6 +84,7 @@ class TestPipelineParallel(ranks.DividedRun):
         self.assert_a_killed_process_is_named(**mesh(2, 2))
 
     def test_what_cannot_be_divided_is_refused_by_name(self):
+        self.train("teacher", training__max_steps=1)
         for options, words in (
                 ({**mesh(3, 2)}, "pipeline_parallel 2 does not divide 3 processes; set processes to 2 or 4"),
                 ({**mesh(1, 2)}, "distributed.pipeline_parallel: 2 does not divide one process; start 2 processes"),
@@ -90,10 +92,11 @@ class TestPipelineParallel(ranks.DividedRun):
                 ({**mesh(6, 2), "distributed.tensor_parallel": 2},
                  "pipeline_parallel 2 and tensor_parallel 2 give each model 4 processes, which do not divide 6; set processes to 4 or 8"),
                 ({**mesh(4, 2), "distributed.zero": 3}, "pipeline_parallel already divides the weights, and goes with zero 0 to 2"),
-                ({**mesh(4, 2), "distributed.lanes": 2}, "pipeline_parallel adds gradients in one lane"),
                 ({**mesh(2, 2), "training.use_compile": "false"}, "pipeline_parallel needs use_compile's operators"),
                 ({**mesh(2, 2), "training.use_amp": "true", "training.dtype": "bfloat16", "training.amp_mode": "autocast"},
-                 "pipeline_parallel does not go with amp_mode autocast")):
+                 "pipeline_parallel does not go with amp_mode autocast"),
+                ({**mesh(2, 2), "training.swap_activations": 1}, "swap_activations moves the activations of one micro-batch at a time"),
+                ({**mesh(2, 2), "training.distill_from": self.folder / "teacher"}, "distill_from needs all of a teacher beside the head")):
             self.assert_refused(words, **options)
 
     def test_the_plan_knows_what_each_process_takes_and_sends(self):

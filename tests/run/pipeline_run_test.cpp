@@ -108,6 +108,19 @@ const PipelineCase kPipelineCases[] = {
        config.distributed.zero = 2;
      },
      {{4, 1, 2}}},
+    {"lanes",
+     [](Config& config) {
+       untie(config);
+       config.distributed.lanes = 4;
+     },
+     {{2, 1, 2}}},
+    {"lanes_with_zero_2",
+     [](Config& config) {
+       untie(config);
+       config.distributed.lanes = 4, config.distributed.zero = 2;
+       config.training.gradient_accumulation_steps = 4;
+     },
+     {{4, 1, 2}}},
     {"fewer_micro_batches_than_stages",
      [](Config& config) {
        untie(config);
@@ -122,6 +135,7 @@ const PipelineCase kPipelineCases[] = {
      },
      {{4, 1, 2}},
      false},
+    {"llama_tied_in_lanes", [](Config& config) { config.distributed.lanes = 4; }, {{4, 1, 2}}, false},
     {"gpt2_tied_with_zero_2",
      [](Config& config) {
        make_gpt2(config);
@@ -294,6 +308,15 @@ TEST(MeshState, IsThatOfOneProcess) {
                 resumed = outcome_on(mesh, config, corpus, 2, &written.checkpoint);
   expect_same_state(resumed.checkpoint, straight.checkpoint);
   EXPECT_EQ(resumed.norms.back(), straight.norms.back());
+}
+
+// What one pipeline computes with lanes several do, to the bit; a tied table too.
+TEST(PipelineLanes, GiveAnyNumberOfPipelinesTheSameBits) {
+  const Corpus corpus = corpus_with_validation();
+  Config config = pipelined_run(corpus);
+  config.distributed.lanes = 4;
+  const Outcome one = outcome_on({2, 1, 2}, config, corpus, 6);
+  for (const int64_t pipelines : {2, 4}) expect_same_outcome(outcome_on({2 * pipelines, 1, 2}, config, corpus, 6), one);
 }
 
 }  // namespace

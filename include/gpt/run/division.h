@@ -32,7 +32,8 @@ int64_t stretch_values(int64_t size, int64_t processes);
 std::vector<int64_t> segment_ends(int64_t stage, const std::vector<ParameterRow>& rows, const FlatLayout& layout,
                                   bool is_of_stage);
 
-// The token embedding where a tied head makes the first stage and the last one both have it; elsewhere empty. And where it is not trained.
+// The token embedding where a tied head makes the first stage and the last one both have it; elsewhere empty. The second one is empty
+// where it is not trained, too.
 Parameter table_of_both_ends(const Parameters& parameters, const distributed::Pipeline& pipeline);
 Parameter trained_table_of_both_ends(const Parameters& parameters, const distributed::Pipeline& pipeline);
 

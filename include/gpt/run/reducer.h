@@ -14,7 +14,7 @@ namespace gpt::run {
 // while it computes others.
 class Reducer {
  public:
-  // `model`: the whole one, of which this is not trained.
+  // `model`: the whole one, of which `frozen` is not trained.
   Reducer(const ModelConfig& model, const std::vector<std::string>& frozen, Parameters parameters, Division division);
 
   // A sum begins. A lane without gradients, by number, counts as zeros. All others are complete but for the one in use, of which

@@ -19,11 +19,13 @@ struct PassingBatch {
   Batch batch;                      // (B, T), at every stage
   at::Tensor share, dropout_place;  // as TrainStep has them
   std::optional<int64_t> attention_window;
-  bool is_first = false, is_last = false;  // of the update, in this process
+  size_t lane = 0;       // in which it is added up
+  bool is_last = false;  // of the update, in this process
 };
 
-// Micro-batches come, pass forward and pass backward in the same order; where nothing up to a stage is trained, they only leave it then. Of both passes what a stage takes begins to be received before the one
-// that is computed then, and what it gives is sent while it computes what follows.
+// Micro-batches come, pass forward and pass backward in the same order; where nothing up to a stage is trained, they only leave it then. Of
+// both passes what a stage takes begins to be received before the one that is computed then, and what it gives is sent while it computes what
+// follows.
 class StagePasses {
  public:
   // Computes what the stage gives, or at the last stage the loss, of what it takes: ids at the first stage, and otherwise a leaf.

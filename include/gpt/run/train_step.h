@@ -48,8 +48,8 @@ class TrainStep {
   void set_micro_batch(double share, int64_t first_sample);
   void set_lane(size_t lane);  // in which it is added up
   // Where this process has a stage of the model, micro-batches take turns instead of accumulate(). What is set above is this one's, which
-  // takes its forward turn after the next one or sooner. `is_first`, `is_last`: of the update in this process.
-  void come(bool is_first, bool is_last);
+  // takes its forward turn after the next one or sooner. `is_last`: of the update in this process.
+  void come(bool is_last);
   void expect_gradient() { passes_->expect_gradient(); }  // for the next backward turn
   void take(Pass turn);
 
