@@ -72,9 +72,9 @@ at::Tensor unwritten_zeros(const Form& form) {
 
 // Where a block or a row of values has one element: of the two the earlier one.
 double first_element(int64_t value, double of_value) {
-  const auto of_block = static_cast<double>(value / kParameterAlignment),
-             of_row = static_cast<double>(value) * of_value;
-  return of_value < 1 ? std::min(of_block, of_row) : of_row;
+  const int64_t block = value / kParameterAlignment;
+  const double of_row = static_cast<double>(value) * of_value;
+  return of_value < 1 ? std::min(static_cast<double>(block), of_row) : of_row;
 }
 
 // What stands for these of a parameter's `count` values: each value may have an element, or each block or row of them.
