@@ -84,7 +84,7 @@ class TestPipelineParallel(ranks.DividedRun):
         self.assert_a_killed_process_is_named(**mesh(2, 2))
 
     def test_what_cannot_be_divided_is_refused_by_name(self):
-        self.train("teacher", training__max_steps=1)
+        self.train("teacher", training__max_steps=3)
         for options, words in (
                 ({**mesh(3, 2)}, "pipeline_parallel 2 does not divide 3 processes; set processes to 2 or 4"),
                 ({**mesh(1, 2)}, "distributed.pipeline_parallel: 2 does not divide one process; start 2 processes"),

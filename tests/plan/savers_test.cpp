@@ -94,7 +94,8 @@ TEST(FindSavers, ProcessesMayDivideMoreAmongThem) {
   EXPECT_GT(saved(3), saved(2) + 4 * values / 3);
   config.distributed.pipeline_parallel = 2;
   EXPECT_GT(saved(1), 0);
-  EXPECT_EQ(saved(2), 0);
+  EXPECT_GT(saved(2), 0);
+  EXPECT_EQ(saved(3), 0);
   config.distributed.pipeline_parallel = 1;
   config.training.freeze = {"h.0.attn"};
   EXPECT_EQ(saved(3), 0);
