@@ -283,23 +283,24 @@ struct GPT::Transformer {
   }
 };
 
-GPT::GPT(const ModelConfig& config, Parameters parameters, ops::SharedOperators operators, const ModelPart& part)
+GPT::GPT(const ModelConfig& config, const Parameters& parameters, ops::SharedOperators operators, const ModelPart& part)
+    : GPT(config, parameters, std::move(operators), part, parameters.rows()) {}
+
+GPT::GPT(const ModelConfig& config, Parameters parameters, ops::SharedOperators operators, const ModelPart& part,
+         const std::vector<ParameterRow>& of_model)
     : config_(config),
       part_(part),
       layers_(stages_of(config, part.stages)[static_cast<size_t>(part.stage)]),
       parameters_(std::move(parameters)),
-      first_trained_(first_trained_layer(parameters_.rows())),
-      flops_per_token_(gpt::flops_per_token(config, parameters_.rows())),
+      first_trained_(first_trained_layer(of_model)),
+      flops_per_token_(gpt::flops_per_token(config, of_model)),
       transformer_(std::make_unique<const Transformer>(config, parameters_, layers_, part.size)),
       operators_(std::move(operators)) {}
 
 GPT::GPT(const ModelConfig& config, at::Device device, const ParameterTypes& types,
          const std::vector<std::string>& frozen, const ModelPart& part)
     : GPT(config, Parameters(cut(parameter_table(config, frozen), config, part), device, types), ops::fused_operators(),
-          part) {
-  const std::vector<ParameterRow> rows = parameter_table(config, frozen);
-  first_trained_ = first_trained_layer(rows), flops_per_token_ = gpt::flops_per_token(config, rows);
-}
+          part, parameter_table(config, frozen)) {}
 
 GPT::GPT(const ModelConfig& config, at::Device device, uint64_t seed, const ParameterTypes& types,
          const std::vector<std::string>& frozen, const ModelPart& part)

@@ -69,7 +69,8 @@ class GPT {
   GPT(const ModelConfig& config, at::Device device, const NamedTensors& values, const ParameterTypes& types = {},
       const std::vector<std::string>& frozen = {}, const ModelPart& part = {});
   // With parameters in a form that these operators read: to compute with, or to train where they are divided.
-  GPT(const ModelConfig& config, Parameters parameters, ops::SharedOperators operators, const ModelPart& part = {});
+  GPT(const ModelConfig& config, const Parameters& parameters, ops::SharedOperators operators,
+      const ModelPart& part = {});
   ~GPT();
   GPT(GPT&&) noexcept;  // moved, never copied: a copy would share its weights
 
@@ -121,7 +122,7 @@ class GPT {
   const ModelPart& part() const { return part_; }
   // Of a stage: a backward pass comes to it, because it is trained or one before it is; and goes on to the one before.
   bool is_passed_backward() const { return part_.is_last_stage() || first_trained_ < layers_.end; }
-  bool passes_gradients_on() const { return !part_.is_first_stage() && first_trained_ < layers_.begin; }
+  bool passes_gradients_on() const { return gpt::passes_gradients_on(part_.stage, layers_, first_trained_); }
 
   void copy_from(const NamedTensors& values);  // as the constructor does
   const Parameters& parameters() const { return parameters_; }
@@ -131,6 +132,9 @@ class GPT {
 
  private:
   struct Transformer;
+  // `of_model`: the rows of all stages.
+  GPT(const ModelConfig& config, Parameters parameters, ops::SharedOperators operators, const ModelPart& part,
+      const std::vector<ParameterRow>& of_model);
   GPT(const ModelConfig& config, at::Device device, const ParameterTypes& types, const std::vector<std::string>& frozen,
       const ModelPart& part);
   at::Tensor logits(const at::Tensor& rows) const;  // (..., C) -> (..., V)
