@@ -40,9 +40,8 @@ void require_lane_of_each(const Config& config) {
 // Its cache of weights in 16 bits would hold those of all blocks, or be there once for each micro-batch on its way through the stages.
 void require_no_autocast(const Config& config, const Precision& precision) {
   const DistributedConfig& distributed = config.distributed;
-  const bool is_pipelined = distributed.processes > 1 && distributed.pipeline_parallel > 1,
-             is_divided = distributed.zero > 2 && distributed.data_processes() > 1;
-  if ((!is_divided && !is_pipelined) || precision.autocast_type() == at::kFloat) return;
+  const bool is_pipelined = distributed.processes > 1 && distributed.pipeline_parallel > 1;
+  if ((!distributed.divides_weights() && !is_pipelined) || precision.autocast_type() == at::kFloat) return;
   throw Error(ExitCode::config,
               fmt::format("distributed.{} does not go with training.amp_mode: autocast, which keeps a copy of all "
                           "weights in {}; set dtype: bfloat16 with amp_mode: end_to_end, use_amp: false, or {}",

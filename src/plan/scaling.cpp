@@ -70,8 +70,7 @@ std::string find_limit(const Scenario& scenario, const MeshPlan& plan, const Act
 
 // Divides the update as gpt-train does. False where gpt-train would refuse the configuration.
 bool divide(const Scenario& scenario, Config& config) {
-  const bool divides_weights = config.distributed.zero > 2 && config.distributed.data_processes() > 1;
-  if (divides_weights && scenario.precision.autocast_type() != at::kFloat) return false;
+  if (config.distributed.divides_weights() && scenario.precision.autocast_type() != at::kFloat) return false;
   if (!config::is_valid(config)) return false;
   try {
     divide_update(config, config.distributed.processes);
