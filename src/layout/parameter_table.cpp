@@ -115,6 +115,13 @@ std::vector<ParameterRow> parameter_table(const ModelConfig& config) {
   return std::move(table.rows);
 }
 
+std::optional<size_t> tied_row(const std::vector<ParameterRow>& rows) {
+  const auto row =
+      std::find_if(rows.begin(), rows.end(), [](const ParameterRow& one) { return !one.tied_name.empty(); });
+  if (row == rows.end()) return std::nullopt;
+  return static_cast<size_t>(row - rows.begin());
+}
+
 int64_t first_trained_layer(const std::vector<ParameterRow>& rows) {
   int64_t first = std::numeric_limits<int64_t>::max();
   for (const ParameterRow& row : rows)

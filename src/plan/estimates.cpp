@@ -260,9 +260,8 @@ double divided_gradients(const std::vector<ParameterRow>& rows, const FlatLayout
                          double size, bool has_head) {
   const std::vector<int64_t> lengths =
       segment_lengths(form.weight_parts > 1 ? 3 : 2, rows, layout, /*is_of_stage=*/form.stages > 1);
-  const bool is_tied = has_head && std::any_of(rows.begin(), rows.end(), [](const ParameterRow& row) {
-                         return row.is_trained && !row.tied_name.empty();
-                       });
+  const auto table = tied_row(rows);
+  const bool is_tied = has_head && table && rows[*table].is_trained;
   const size_t last = lengths.size() - 1;
   int64_t most = lengths[last];
   for (size_t i = 0; i < last; ++i)
@@ -317,7 +316,7 @@ Kept kept_in(const ModelConfig& model, const ModelPart& part, int64_t first_trai
   return {.in_flight =
               static_cast<double>(run::most_in_flight(part.stage, part.stages, micro_batches.value_or(part.stages))),
           .layers = static_cast<double>(std::max<int64_t>(0, own.end - std::max(own.begin, first_trained))),
-          .passes_gradients_on = !part.is_first_stage() && first_trained < own.begin};
+          .passes_gradients_on = gpt::passes_gradients_on(part.stage, own, first_trained)};
 }
 
 // Of the blocks whose activations are kept, which are the last ones, those that are swapped, which are the first. Where it is not known yet how

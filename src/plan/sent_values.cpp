@@ -1,6 +1,5 @@
 #include "sent_values.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "gpt/device/precision.h"
@@ -56,21 +55,20 @@ double bytes_of_sent_gradient(const Config& config, bool end_to_end) {
 double bytes_of_tied_table(const Config& config, bool end_to_end) {
   if (config.distributed.pipeline_parallel == 1) return 0;
   const std::vector<ParameterRow> rows = rows_of_stage(config, 0);
-  const auto table = std::find_if(rows.begin(), rows.end(),
-                                  [](const ParameterRow& row) { return row.is_trained && !row.tied_name.empty(); });
-  if (table == rows.end()) return 0;
-  if (config.distributed.zero < 2 || config.distributed.data_processes() == 1)
-    return static_cast<double>(run::lanes_of_each(config.distributed.lanes, config.distributed.data_processes()) *
-                               table->count()) *
+  const auto table = tied_row(rows);
+  if (!table || !rows[*table].is_trained) return 0;
+  const int64_t values = rows[*table].count(), pipelines = config.distributed.data_processes();
+  if (config.distributed.zero < 2 || pipelines == 1)
+    return static_cast<double>(run::lanes_of_each(config.distributed.lanes, pipelines) * values) *
            bytes_of_sent_gradient(config, end_to_end);
   const double of_value = config.distributed.reduce_dtype == ReduceDtype::bfloat16 ? 2 : kFloatBytes;  // of a sum
-  return static_cast<double>(table->count()) * of_value / static_cast<double>(config.distributed.data_processes());
+  return static_cast<double>(values) * of_value / static_cast<double>(pipelines);
 }
 
 bool passes_gradients_on(const Config& config, int64_t stage) {
   const std::vector<LayerSpan> spans = stages_of(config.model, config.distributed.pipeline_parallel);
-  return stage > 0 && first_trained_layer(parameter_table(config.model, config.training.freeze)) <
-                          spans[static_cast<size_t>(stage)].begin;
+  return gpt::passes_gradients_on(stage, spans[static_cast<size_t>(stage)],
+                                  first_trained_layer(parameter_table(config.model, config.training.freeze)));
 }
 
 double bytes_of_kept_weight(const Config& config) {

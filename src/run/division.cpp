@@ -16,9 +16,8 @@ constexpr int64_t kLeastStretch = (4 << 20) / static_cast<int64_t>(sizeof(float)
 }  // namespace
 
 Parameter table_of_both_ends(const Parameters& parameters, const distributed::Pipeline& pipeline) {
-  for (size_t i = 0; i < parameters.rows().size(); ++i)
-    if (!parameters.rows()[i].tied_name.empty() && pipeline.ends->size() > 1) return parameters[i];
-  return {};
+  const auto row = tied_row(parameters.rows());
+  return row && pipeline.ends->size() > 1 ? parameters[*row] : Parameter();
 }
 
 Parameter trained_table_of_both_ends(const Parameters& parameters, const distributed::Pipeline& pipeline) {
@@ -43,10 +42,9 @@ std::vector<int64_t> segment_ends(int64_t stage, const std::vector<ParameterRow>
     const int64_t begin = ends.empty() ? 0 : ends.back();
     if (of_layers[layer] - begin >= least) ends.push_back(of_layers[layer]);
   }
-  for (size_t i = 0; i < rows.size(); ++i)
-    if (is_of_stage && rows[i].is_trained && !rows[i].tied_name.empty() &&
-        layout.offsets[i] > (ends.empty() ? 0 : ends.back()))
-      ends.push_back(layout.offsets[i]);
+  const auto table = is_of_stage ? tied_row(rows) : std::nullopt;
+  if (table && rows[*table].is_trained && layout.offsets[*table] > (ends.empty() ? 0 : ends.back()))
+    ends.push_back(layout.offsets[*table]);
   if (ends.empty() || ends.back() < layout.trained_size) ends.push_back(layout.trained_size);
   return ends;
 }

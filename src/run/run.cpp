@@ -74,8 +74,8 @@ void make_equal(const distributed::Mesh& mesh, const Parameters& parameters) {
   parameters.round_values();
 }
 
-// The same where values are divided: each part is its owner's, but what all that divide layers have is the first one's of these. Their parts of
-// it need not be the same.
+// The same where values are divided. A part of a layer is its owner's; what all that divide layers have is made that of the first of these. It
+// comes together for that, because their spans of it may differ.
 void make_equal_parts(const distributed::Mesh& mesh, const Parameters& parameters) {
   if (mesh.tensor->size() == 1) return;
   const at::NoGradGuard no_gradients;

@@ -223,25 +223,13 @@ void State::load_optimizer(const OptimizerState& saved) const {
   optimizer->load(own);
 }
 
-namespace {
-
-bool are_same(const ValueRanges& a, const ValueRanges& b) {
-  const auto is_same_span = [](const FlatSpan& x, const FlatSpan& y) { return x.begin == y.begin && x.end == y.end; };
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](const auto& x, const auto& y) {
-    return x.first == y.first &&
-           std::equal(x.second.begin(), x.second.end(), y.second.begin(), y.second.end(), is_same_span);
-  });
-}
-
-}  // namespace
-
 // Where a checkpoint was read in part, that is what this process has.
 void State::require_own_values(const Checkpoint& checkpoint) const {
   const std::vector<ParameterRow>& rows = model.parameters().rows();
   const FlatLayout& layout = model.parameters().layout();
-  TORCH_CHECK(!checkpoint.read_state || are_same(*checkpoint.read_state, values_of_own_state(division_, rows, layout)),
+  TORCH_CHECK(!checkpoint.read_state || *checkpoint.read_state == values_of_own_state(division_, rows, layout),
               "State: the checkpoint was read for another division of the optimizer's state");
-  TORCH_CHECK(!checkpoint.read_weights || are_same(*checkpoint.read_weights, own_values(division_, rows, layout)),
+  TORCH_CHECK(!checkpoint.read_weights || *checkpoint.read_weights == own_values(division_, rows, layout),
               "State: the checkpoint was read for another division of the weights");
 }
 

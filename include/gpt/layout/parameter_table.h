@@ -69,6 +69,9 @@ struct ParameterRow {
 // layout/freeze.h has the table of a run in which some are not.
 std::vector<ParameterRow> parameter_table(const ModelConfig& config);
 
+// Which row is the table that is also the head; nothing where the head is another or not among them.
+std::optional<size_t> tied_row(const std::vector<ParameterRow>& rows);
+
 // The layer at which a backward pass ends, because nothing before it is trained: -1 for the embeddings, n_layer for what follows the
 // blocks.
 int64_t first_trained_layer(const std::vector<ParameterRow>& rows);
@@ -87,6 +90,7 @@ std::vector<size_t> flat_order(const std::vector<ParameterRow>& rows);
 // [begin, end) of the flat buffer, multiples of kParameterAlignment.
 struct FlatSpan {
   int64_t begin, end;
+  bool operator==(const FlatSpan&) const = default;
 };
 
 // Stretches [begin, end) of the flat buffer whose parameters are trained and all decay, or all do not. Padding between parameters of one

@@ -15,6 +15,11 @@ struct LayerSpan {
   int64_t count() const { return end - begin; }
 };
 
+// Whether a stage sends gradients to the one before: something is trained there. `first_trained`: the layer, as first_trained_layer() has it.
+inline bool passes_gradients_on(int64_t stage, const LayerSpan& own, int64_t first_trained) {
+  return stage > 0 && first_trained < own.begin;
+}
+
 // At least one block for each of so many stages, of which the model must have as many: so that the slowest stage takes as little as it can,
 // and the others are as even as they can be beside it. `model.vocab_size` must be set.
 std::vector<LayerSpan> stages_of(const ModelConfig& model, int64_t stages);

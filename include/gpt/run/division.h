@@ -28,7 +28,7 @@ int64_t stretch_values(int64_t size, int64_t processes);
 
 // ZeRO 2 and 3: where the segments of a flat buffer end, which are sent, and freed, one by one. At stage 2 each has the parameters of whole
 // layers, as few as are worth sending, and the last one the embeddings besides. At stage 3, where blocks come together again, each block is
-// one, and what precedes and what follows them in the buffer. Of a stage of a model a tied table is one, as it is at the other end.
+// one, and what precedes and what follows them in the buffer. In a stage a tied table is one, as it is at the other end.
 std::vector<int64_t> segment_ends(int64_t stage, const std::vector<ParameterRow>& rows, const FlatLayout& layout,
                                   bool is_of_stage);
 
@@ -67,16 +67,16 @@ struct Division {
 
   Division() = default;
   Division(std::shared_ptr<distributed::Communicator> of, const DistributedConfig& config,
-           OptimizerConfig updates_by = {})
+           const OptimizerConfig& updates_by = {})
       : ranks(std::move(of)),
         lanes(std::max(config.lanes, ranks->size())),
         wire(config.reduce_dtype == ReduceDtype::bfloat16 ? at::kBFloat16 : at::kFloat),
         divides_state(config.zero > 0 && ranks->size() > 1),
         divides_gradients(config.zero > 1 && ranks->size() > 1),
         divides_weights(config.zero > 2 && ranks->size() > 1),
-        optimizer(std::move(updates_by)) {}
-  Division(const distributed::Mesh& mesh, const DistributedConfig& config, OptimizerConfig updates_by = {})
-      : Division(mesh.data, config, std::move(updates_by)) {
+        optimizer(updates_by) {}
+  Division(const distributed::Mesh& mesh, const DistributedConfig& config, const OptimizerConfig& updates_by = {})
+      : Division(mesh.data, config, updates_by) {
     tensor = mesh.tensor, pipeline = mesh.pipeline, all = mesh.all;
   }
 
