@@ -106,21 +106,33 @@ inline Outcome outcome_of(const Setup& setup, const Beginning& begins, int64_t u
   return outcome;
 }
 
-// Of the first process; the others must have seen the same.
-inline Outcome outcome_on(const Shape& shape, Config config, const Corpus& corpus, int64_t updates,
-                          const Checkpoint* start = nullptr) {
+inline void set_shape(Config& config, const Shape& shape) {
   DistributedConfig& distributed = config.distributed;
   distributed.processes = shape.processes;
   distributed.tensor_parallel = shape.tensor, distributed.pipeline_parallel = shape.stages;
-  std::vector<Outcome> all(static_cast<size_t>(shape.processes));
+}
+
+// Calls work(setup) in each process of a mesh, whose run this is.
+template <typename Work>
+void in_mesh(const Shape& shape, Config config, const Corpus& corpus, const Work& work) {
+  set_shape(config, shape);
   test::in_ranks(shape.processes, [&](distributed::Group& group) {
     group.arrange(shape.tensor, shape.stages);
     const DeviceInfo device = describe_device(at::kCPU);
     Setup setup{config, corpus, device, resolve_precision(config.training.precision, device)};
     setup.mesh = group.mesh();
+    work(setup);
+  });
+}
+
+// Of the first process; the others must have seen the same.
+inline Outcome outcome_on(const Shape& shape, const Config& config, const Corpus& corpus, int64_t updates,
+                          const Checkpoint* start = nullptr) {
+  std::vector<Outcome> all(static_cast<size_t>(shape.processes));
+  in_mesh(shape, config, corpus, [&](const Setup& setup) {
     Beginning begins;
     if (start) begins.start = StartingPoint{.checkpoint = *start, .path = "saved"};
-    all[static_cast<size_t>(group.ranks().rank)] = outcome_of(setup, begins, updates);
+    all[static_cast<size_t>(setup.mesh.all->rank())] = outcome_of(setup, begins, updates);
   });
   for (const Outcome& other : all) {
     EXPECT_EQ(other.losses, all[0].losses);
@@ -180,6 +192,13 @@ inline void expect_same_state(const Checkpoint& a, const Checkpoint& b) {
   ASSERT_EQ(a.optimizer.slots.size(), b.optimizer.slots.size());
   for (const auto& [slot, tensors] : a.optimizer.slots) expect_equal(b.optimizer.slot(slot), tensors);
   EXPECT_EQ(a.optimizer.step_count.item<float>(), b.optimizer.step_count.item<float>());
+}
+
+inline void expect_same_outcome(const Outcome& a, const Outcome& b) {
+  EXPECT_EQ(a.losses, b.losses);
+  EXPECT_EQ(a.norms, b.norms);
+  EXPECT_EQ(a.validation, b.validation);
+  expect_same_state(a.checkpoint, b.checkpoint);
 }
 
 }  // namespace gpt::run

@@ -72,14 +72,9 @@ TEST_P(NeededState, IsAllThatIsRead) {
   config.training.optimizer.state_dtype = dtype;
   save_checkpoint(path, outcome_on({1, 1}, config, corpus, 3).checkpoint);
   const Checkpoint all = read_checkpoint(path);
-  DistributedConfig& distributed = config.distributed;
-  distributed.processes = shape.processes, distributed.zero = zero;
-  distributed.tensor_parallel = shape.tensor, distributed.pipeline_parallel = shape.stages;
-  test::in_ranks(shape.processes, [&](distributed::Group& group) {
-    group.arrange(shape.tensor, shape.stages);
-    run::Setup setup{config, corpus, describe_device(at::kCPU), Precision{}};
-    setup.mesh = group.mesh();
-    const Checkpoint read = load_checkpoint(path, needed_state(setup.mesh, config.distributed));
+  config.distributed.zero = zero;
+  in_mesh(shape, config, corpus, [&](const run::Setup& setup) {
+    const Checkpoint read = load_checkpoint(path, needed_state(setup.mesh, setup.config.distributed));
     ASSERT_TRUE(read.read_weights && read.read_state);
     const int64_t count = expect_only(*read.read_weights, read.model, all.model);
     if (dtype == StateDtype::float32)

@@ -19,24 +19,10 @@ inline Config pipelined_run(const Corpus& corpus) {
 
 inline void untie(Config& config) { config.model.tie_weights = false; }
 
-inline void expect_same_outcome(const Outcome& piped, const Outcome& whole) {
-  EXPECT_EQ(piped.losses, whole.losses);
-  EXPECT_EQ(piped.norms, whole.norms);
-  EXPECT_EQ(piped.validation, whole.validation);
-  expect_same_state(piped.checkpoint, whole.checkpoint);
-}
-
 // Calls look(run, stage) in each process of a mesh, after so many updates.
 template <typename Look>
 void in_mesh(const Shape& shape, const Config& config, const Corpus& corpus, int64_t updates, const Look& look) {
-  test::in_ranks(shape.processes, [&](distributed::Group& group) {
-    group.arrange(shape.tensor, shape.stages);
-    const DeviceInfo device = describe_device(at::kCPU);
-    Setup setup{config, corpus, device, resolve_precision(config.training.precision, device)};
-    DistributedConfig& distributed = setup.config.distributed;
-    distributed.processes = shape.processes;
-    distributed.tensor_parallel = shape.tensor, distributed.pipeline_parallel = shape.stages;
-    setup.mesh = group.mesh();
+  in_mesh(shape, config, corpus, [&](const Setup& setup) {
     Run run(setup);
     for (int64_t i = 0; i < updates; ++i) EXPECT_TRUE(run.update([] { return false; }));
     look(run, setup.mesh.pipeline.stages->rank());

@@ -116,10 +116,7 @@ TEST_P(TensorParallelWeights, AreThoseOfWholePartsToTheBit) {
   EXPECT_LT(whole.losses.back(), whole.losses.front() - 0.1) << "or nothing is shown";
   config.distributed.zero = 3;
   const Outcome divided = outcome_on({4, 2}, config, corpus, kAll);
-  EXPECT_EQ(divided.losses, whole.losses);
-  EXPECT_EQ(divided.norms, whole.norms);
-  EXPECT_EQ(divided.validation, whole.validation);
-  expect_same_state(divided.checkpoint, whole.checkpoint);
+  expect_same_outcome(divided, whole);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, TensorParallelWeights, testing::ValuesIn(kWeightsCases),
@@ -132,12 +129,9 @@ TEST(TensorParallelParts, WhatAllHaveIsTheFirstOnes) {
   Config config = divided_run(corpus);
   make_gpt2(config);
   config.model.tie_weights = false, config.model.vocab_size = 33;
-  config.distributed.processes = 4, config.distributed.tensor_parallel = 2, config.distributed.zero = 3;
-  test::in_ranks(4, [&](distributed::Group& group) {
-    group.arrange(2);
-    run::Setup setup{config, corpus, describe_device(at::kCPU), Precision{}};
-    setup.mesh = group.mesh();
-    setup.config.seed = 3 + group.ranks().rank;
+  config.distributed.zero = 3;
+  in_mesh({4, 2}, config, corpus, [](run::Setup& setup) {
+    setup.config.seed = 3 + setup.mesh.all->rank();
     const run::Run run(setup);
     const Parameters& parameters = run.state().model.parameters();
     for (size_t i = 0; i < parameters.rows().size(); ++i) {
@@ -212,11 +206,7 @@ TEST(TensorParallelMemory, GradientsAndMomentsAreDivided) {
   const auto values_of = [&](int64_t parts) {
     return flat_layout(parameter_table(largest_part(config.model, parts))).trained_size;
   };
-  test::in_ranks(2, [&](distributed::Group& group) {
-    group.arrange(2);
-    run::Setup setup{config, corpus, describe_device(at::kCPU), Precision{}};
-    setup.config.distributed.processes = setup.config.distributed.tensor_parallel = 2;
-    setup.mesh = group.mesh();
+  in_mesh({2, 2}, config, corpus, [&](const run::Setup& setup) {
     run::Run run(setup);
     EXPECT_LE(run.state().optimizer->bytes().device, 8 * values_of(2));
     EXPECT_LT(run.state().optimizer->bytes().device, 0.6 * 8 * static_cast<double>(values_of(1)));
@@ -228,16 +218,13 @@ TEST(TensorParallelMemory, GradientsAndMomentsAreDivided) {
 TEST(TensorParallelMemory, WeightsAreDividedFurther) {
   const Corpus corpus = corpus_with_validation();
   Config config = divided_run(corpus);
-  DistributedConfig& distributed = config.distributed;
-  distributed.processes = 4, distributed.tensor_parallel = 2, distributed.zero = 3;
-  config.model.n_layer = 3;
+  constexpr Shape kGroupsOfTwo{4, 2};
+  set_shape(config, kGroupsOfTwo);
+  config.distributed.zero = 3, config.model.n_layer = 3;
   const plan::ActivationForm form =
-      plan::activation_form(config.model, config.training, distributed, describe_device(at::kCPU), {});
+      plan::activation_form(config.model, config.training, config.distributed, describe_device(at::kCPU), {});
   const double planned = plan::estimate_memory(config.model, config.training, form).weights;
-  test::in_ranks(4, [&](distributed::Group& group) {
-    group.arrange(2);
-    run::Setup setup{config, corpus, describe_device(at::kCPU), Precision{}};
-    setup.mesh = group.mesh();
+  in_mesh(kGroupsOfTwo, config, corpus, [&](const run::Setup& setup) {
     const run::Run run(setup);
     const Parameters& parameters = run.state().model.parameters();
     const auto [begin, end] = parameters.divided_values()->blocks()[0];
@@ -255,11 +242,10 @@ TEST_P(TensorParallelBytes, AnUpdateSendsWhatThePlanSays) {
   const Corpus corpus = some_corpus(400);  // no micro-batch of an epoch's end is missing
   Config config = divided_run(corpus);
   config.model.block_size = 64, config.training.batch_size = 4, config.training.gradient_accumulation_steps = 4;
-  config.distributed.processes = 4, config.distributed.tensor_parallel = 2, config.distributed.zero = GetParam();
-  test::in_ranks(4, [&](distributed::Group& group) {
-    group.arrange(2);
-    run::Setup setup{config, corpus, describe_device(at::kCPU), Precision{}};
-    setup.mesh = group.mesh();
+  constexpr Shape kGroupsOfTwo{4, 2};
+  set_shape(config, kGroupsOfTwo);
+  config.distributed.zero = GetParam();
+  in_mesh(kGroupsOfTwo, config, corpus, [&](const run::Setup& setup) {
     run::Run run(setup);
     const int64_t before = setup.mesh.bytes_sent(), of_tensor_before = setup.mesh.tensor->bytes_sent();
     for (int64_t i = 0; i < kUpdatesCounted; ++i) EXPECT_TRUE(run.update([] { return false; }));
@@ -288,11 +274,8 @@ TEST(TensorParallelParts, ComeTogetherFromThoseThatHaveTheSamePart) {
   const Corpus corpus = some_corpus(400);
   Config config = divided_run(corpus);
   config.model.n_layer = kLayers, config.training.gradient_accumulation_steps = 4;
-  config.distributed.processes = 4, config.distributed.tensor_parallel = 2, config.distributed.zero = 3;
-  test::in_ranks(4, [&](distributed::Group& group) {
-    group.arrange(2);
-    run::Setup setup{config, corpus, describe_device(at::kCPU), Precision{}};
-    setup.mesh = group.mesh();
+  config.distributed.zero = 3;
+  in_mesh({4, 2}, config, corpus, [](const run::Setup& setup) {
     run::Run run(setup);
     const Parameters& parameters = run.state().model.parameters();
     const std::vector<int64_t> ends = layer_ends(parameters.rows(), parameters.layout());
