@@ -14,6 +14,10 @@ import torch
 import programs
 
 
+# A task that a run can be evaluated on.
+TASK = programs.SOURCE / "tests/fixtures/eval/piqa.jsonl"
+
+
 def begin(test, folder, text, **options):
     """gpt-train with these options beside TINY, where __ stands for a dot; the test ends it."""
     merged = {**programs.TINY, "data.text": text, "output_dir": folder}
@@ -48,7 +52,7 @@ def await_checkpoint(test, folder, run):
 
 
 class DividedRun(unittest.TestCase):
-    """Tests of runs with the options RUN, whose model several processes have between them."""
+    """Tests of runs with the options RUN, which several processes compute."""
     RUN = {}
 
     def setUp(self):
@@ -62,6 +66,12 @@ class DividedRun(unittest.TestCase):
 
     def state(self, name):
         return torch.load(self.folder / name / "ckpt.pt", weights_only=True)
+
+    def assert_same_weights(self, one, other):
+        a, b = self.state(one)["model"], self.state(other)["model"]
+        self.assertEqual(a.keys(), b.keys())
+        for name in a:
+            self.assertTrue(torch.equal(a[name], b[name]), name)
 
     def assert_same_files(self, one, other):
         """In the folder; and the same text in each sample."""
@@ -78,15 +88,17 @@ class DividedRun(unittest.TestCase):
         _, errors = run.communicate(timeout=programs.HANGS)
         return pid, run.returncode, errors
 
-    def stop_and_go_on(self, name, rank, **options):
-        """A run that a signal to this process stops, and that goes on for five steps; and `undisturbed NAME`, of as many steps."""
-        often = {**options, "training.eval_interval": 0, "training.sample_interval": 0, "training.checkpoint_interval": 5}
-        _, status, errors = self.send_signal(name, signal.SIGINT, rank, **{**often, "training.max_steps": 100000})
+    def stop_and_go_on(self, name, rank, goes_on=None, undisturbed=None, **options):
+        """A run that a signal to this process stops, and that goes on for five steps; and `undisturbed NAME`, which has as many at once. Of
+        the two, each may be by other processes: these are their options where they are not the first ones."""
+        often = {"training.eval_interval": 0, "training.sample_interval": 0, "training.checkpoint_interval": 5}
+        _, status, errors = self.send_signal(name, signal.SIGINT, rank, **options, **often, **{"training.max_steps": 100000})
         self.assertEqual(status, 130, errors)
+        self.assertNotIn("error", errors)
         stopped = re.search(r"Stopped by SIGINT after step (\d+): saved", errors)
         self.assertIsNotNone(stopped, errors)
-        for folder in (name, f"undisturbed {name}"):
-            self.train(folder, **often, training__max_steps=int(stopped.group(1)) + 5)
+        for folder, others in ((name, goes_on), (f"undisturbed {name}", undisturbed)):
+            self.train(folder, **{**options, **(others or {})}, **often, training__max_steps=int(stopped.group(1)) + 5)
 
     def assert_a_killed_process_is_named(self, **options):
         pid, status, errors = self.send_signal("run", signal.SIGKILL, 1, **{"training.max_steps": 100000, "training.checkpoint_interval": 5,

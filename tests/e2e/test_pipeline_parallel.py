@@ -7,8 +7,6 @@ import torch
 import programs
 import ranks
 
-TASK = programs.SOURCE / "tests/fixtures/eval/piqa.jsonl"
-
 # An untied head, so that the order of all additions is that of one process.
 RUN = {"model.n_layer": 4, "model.tie_weights": "false", "training.batch_size": 3, "training.gradient_accumulation_steps": 4,
        "training.lr_schedule": "constant", "training.warmup_steps": 2, "training.sample_interval": 12, "training.sample_tokens": 30}
@@ -27,18 +25,16 @@ class TestPipelineParallel(ranks.DividedRun):
         self.assert_same_state(one, other)
 
     def assert_same_state(self, one, other):
-        a, b = self.state(one), self.state(other)
-        self.assertEqual(a["model"].keys(), b["model"].keys())
-        for name in a["model"]:
-            self.assertTrue(torch.equal(a["model"][name], b["model"][name]), name)
-        for name, state in a["optimizer"]["state"].items():
+        self.assert_same_weights(one, other)
+        a, b = (self.state(name)["optimizer"]["state"] for name in (one, other))
+        for name, state in a.items():
             for slot, value in state.items():
-                self.assertTrue(torch.equal(value, b["optimizer"]["state"][name][slot]), f"{name} {slot}")
+                self.assertTrue(torch.equal(value, b[name][slot]), f"{name} {slot}")
 
     def test_stages_compute_the_run_of_one_process_to_the_bit(self):
         for family in ({}, GPT2):
             name = family.get("model.norm", "llama")
-            tasks = {"training.eval_tasks": f"piqa:{TASK}", "training.eval_task_limit": 2, "model.block_size": 96,
+            tasks = {"training.eval_tasks": f"piqa:{ranks.TASK}", "training.eval_task_limit": 2, "model.block_size": 96,
                      "data.tokenizer": "byte"}
             self.train(name, **family, **tasks)
             for processes in (2, 4):

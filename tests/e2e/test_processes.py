@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 
@@ -20,36 +19,16 @@ import ranks
 # Twelve sequences an update, in micro-batches of three, which 1, 2 and 4 processes divide.
 FOUR_LANES = {"distributed.lanes": 4, "training.batch_size": 3, "training.gradient_accumulation_steps": 4}
 
-TASK = programs.SOURCE / "tests/fixtures/eval/piqa.jsonl"
 
-
-def weights(folder):
-    return torch.load(pathlib.Path(folder) / "ckpt.pt", weights_only=True)["model"]
-
-
-class TestProcesses(unittest.TestCase):
-    def setUp(self):
-        scratch = tempfile.TemporaryDirectory()
-        self.addCleanup(scratch.cleanup)
-        self.folder = pathlib.Path(scratch.name)
-        self.text = programs.write_text(self.folder)
-
-    def train(self, name, **options):
-        merged = {**FOUR_LANES, **options}
-        return programs.train(self.folder / name, self.text, **merged)
+class TestProcesses(ranks.DividedRun):
+    RUN = FOUR_LANES
 
     def begin(self, name, **options):
-        merged = {**FOUR_LANES, "training.max_steps": 100000, "training.eval_interval": 0, "training.checkpoint_interval": 20, **options}
+        merged = {**self.RUN, "training.max_steps": 100000, "training.eval_interval": 0, "training.checkpoint_interval": 20, **options}
         return ranks.begin(self, self.folder / name, self.text, **merged)
 
     def await_checkpoint(self, name, run):
         return ranks.await_checkpoint(self, self.folder / name, run)
-
-    def assert_same_weights(self, one, other):
-        a, b = weights(self.folder / one), weights(self.folder / other)
-        self.assertEqual(a.keys(), b.keys())
-        for name in a:
-            self.assertTrue(torch.equal(a[name], b[name]), name)
 
     def test_any_number_of_processes_computes_the_same_run(self):
         self.train("one")
@@ -97,7 +76,7 @@ class TestProcesses(unittest.TestCase):
     def test_divided_weights_are_validated_and_sampled(self):
         """Of three processes the first one alone writes samples, for which all bring the weights together."""
         options = {"training.sample_interval": 8, "training.eval_interval": 8, "training.sample_tokens": 20,
-                   "training.eval_tasks": f"piqa:{TASK}", "training.eval_task_limit": 4, "model.block_size": 128, "data.tokenizer": "byte",
+                   "training.eval_tasks": f"piqa:{ranks.TASK}", "training.eval_task_limit": 4, "model.block_size": 128, "data.tokenizer": "byte",
                    "distributed.processes": 3, "distributed.lanes": 1, "training.gradient_accumulation_steps": 3}
         self.train("whole", **options, **{"distributed.zero": 2})
         self.train("divided", **options, **{"distributed.zero": 3})
@@ -136,23 +115,13 @@ class TestProcesses(unittest.TestCase):
                       done.stderr)
 
     def test_ctrl_c_to_one_process_stops_all_and_saves(self):
-        """Each run ends a few steps after the one that the signal happened to meet, so that none is long."""
-        steps = {"training.eval_interval": 0, "training.log_interval": 100, "training.lr_schedule": "constant",
-                 "training.warmup_steps": 2}
+        """Of two, after which four go on: to the weights of one that nobody has stopped."""
+        steady = {"training.lr_schedule": "constant", "training.warmup_steps": 2}
         for zero in (0, 1, 2, 3):
             name = f"zero {zero}"
-            run = self.begin(name, **steps, distributed__processes=2, distributed__zero=zero)
-            pids = self.await_checkpoint(name, run)
-            os.kill(pids[1], signal.SIGINT)
-            _, errors = run.communicate(timeout=programs.HANGS)
-            self.assertEqual(run.returncode, 130, errors)
-            self.assertNotIn("error", errors)
-            stopped = re.search(r"Stopped by SIGINT after step (\d+): saved", errors)
-            self.assertIsNotNone(stopped, errors)
-            end = {"training.max_steps": int(stopped.group(1)) + 5}
-            self.train(name, **steps, **end, **{"distributed.processes": 4, "distributed.zero": zero})
-            self.train(f"undisturbed, {name}", **steps, **end)
-            self.assert_same_weights(f"undisturbed, {name}", name)
+            processes = lambda count: {"distributed.processes": count, "distributed.zero": zero if count > 1 else 0}
+            self.stop_and_go_on(name, 1, goes_on=processes(4), undisturbed=processes(1), **steady, **processes(2))
+            self.assert_same_weights(f"undisturbed {name}", name)
 
     def await_next_checkpoint(self, name, run):
         checkpoint = self.folder / name / "ckpt.pt"

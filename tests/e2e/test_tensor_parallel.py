@@ -3,8 +3,6 @@
 import re
 import unittest
 
-import torch
-
 import programs
 import ranks
 
@@ -14,10 +12,7 @@ RUN = {"model.n_head": 4, "model.n_kv_head": 2, "model.n_hidden": 72, "training.
        "training.gradient_accumulation_steps": 4, "training.eps": 1e-3, "training.lr_schedule": "constant", "training.warmup_steps": 2,
        "training.sample_interval": 12, "training.sample_tokens": 30}
 GPT2 = {"model.norm": "layernorm", "model.mlp": "gelu", "model.position": "learned", "model.bias": "true", "model.n_kv_head": 4}
-
-
-TASK = programs.SOURCE / "tests/fixtures/eval/piqa.jsonl"
-TASKS = {"training.eval_tasks": f"piqa:{TASK}", "training.eval_task_limit": 3, "model.block_size": 96, "data.tokenizer": "byte"}
+TASKS = {"training.eval_tasks": f"piqa:{ranks.TASK}", "training.eval_task_limit": 3, "model.block_size": 96, "data.tokenizer": "byte"}
 
 
 def mesh(processes, tensor, zero=0):
@@ -57,9 +52,7 @@ class TestTensorParallel(ranks.DividedRun):
 
     def test_a_mesh_goes_on_to_the_bit_after_a_signal(self):
         self.stop_and_go_on("run", 3, **mesh(4, 2, zero=3))
-        a, b = self.state("undisturbed run")["model"], self.state("run")["model"]
-        for name in a:
-            self.assertTrue(torch.equal(a[name], b[name]), name)
+        self.assert_same_weights("undisturbed run", "run")
 
     def test_a_killed_process_ends_the_run_with_its_name(self):
         self.assert_a_killed_process_is_named(**mesh(2, 2))
