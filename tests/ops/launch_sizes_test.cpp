@@ -97,7 +97,7 @@ std::pair<at::Tensor, at::Tensor> random_last_row(int64_t rows, int64_t C, at::S
 Dropout no_dropout() { return {}; }
 
 class LaunchSizes : public testing::TestWithParam<int64_t> {};
-INSTANTIATE_TEST_SUITE_P(Widths, LaunchSizes, testing::Values(100, 768, 4608));
+INSTANTIATE_TEST_SUITE_P(Widths, LaunchSizes, testing::Values(100, 768, 1600, 8192));
 
 TEST_P(LaunchSizes, Activation) {
   const int64_t C = 4 * GetParam();

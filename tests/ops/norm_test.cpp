@@ -221,13 +221,12 @@ TEST_P(AddNormTest, LargeMeansAndConstantRowsKeepTheirPrecision) {
 
 // With zeros for x and ones for the branch, the sum is the mask and the gradient of the branch that of x times the mask.
 TEST_P(AddNormTest, DropoutDrawsTheSameMaskInBothPasses) {
-  constexpr int64_t kColumns = 333;
+  constexpr int64_t kRows = 300, kColumns = 333;
   constexpr double kProbability = 0.2;
-  const int64_t rows = where().is_emulated ? 60 : 300;  // the emulation takes long
   const Normalization norm = this->norm(kColumns);
-  const at::Tensor x = at::zeros_like(draw({rows, kColumns}, what().type)),
-                   branch = at::ones_like(draw({rows, kColumns}, what().branch_type));
-  const Upstream upstream{draw({rows, kColumns}, what().type), draw({rows, kColumns}, what().type)};
+  const at::Tensor x = at::zeros_like(draw({kRows, kColumns}, what().type)),
+                   branch = at::ones_like(draw({kRows, kColumns}, what().branch_type));
+  const Upstream upstream{draw({kRows, kColumns}, what().type), draw({kRows, kColumns}, what().type)};
   const auto run = [&](int64_t key) {
     return AddNormTest::run(norm, x, branch, upstream, test::dropout_at(where().device, kProbability, key));
   };
@@ -237,10 +236,8 @@ TEST_P(AddNormTest, DropoutDrawsTheSameMaskInBothPasses) {
   EXPECT_LE((mask - kept * factor).abs().max().item<double>(), narrow * factor);
   // Five standard deviations of a binomial distribution, of all elements and of each of the columns.
   const double deviation = std::sqrt(kProbability * (1 - kProbability));
-  EXPECT_NEAR(kept.mean().item<double>(), 1 - kProbability,
-              5 * deviation / std::sqrt(static_cast<double>(rows * kColumns)));
-  EXPECT_LE((kept.mean(0) - (1 - kProbability)).abs().max().item<double>(),
-            5 * deviation / std::sqrt(static_cast<double>(rows)));
+  EXPECT_NEAR(kept.mean().item<double>(), 1 - kProbability, 5 * deviation / std::sqrt(kRows * kColumns));
+  EXPECT_LE((kept.mean(0) - (1 - kProbability)).abs().max().item<double>(), 5 * deviation / std::sqrt(kRows));
   EXPECT_LE((kept.mean(1) - (1 - kProbability)).abs().max().item<double>(), 5 * deviation / std::sqrt(kColumns));
   const at::Tensor expected = exact(outcome.x_gradient) * kept * factor;
   EXPECT_TRUE(((exact(outcome.branch_gradient) - expected).abs() <= 2 * narrow * expected.abs()).all().item<bool>());
