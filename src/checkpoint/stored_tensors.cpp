@@ -65,12 +65,12 @@ at::Tensor unwritten_zeros(const Form& form) {
   void* const memory =
       mmap(nullptr, meta.nbytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
-  madvise(memory, meta.nbytes(), MADV_NOHUGEPAGE);  // which would be taken whole for a few values of a row each
+  madvise(memory, meta.nbytes(), MADV_NOHUGEPAGE);  // a huge page would be taken whole for a few values
   const auto free = [bytes = meta.nbytes()](void* mapped) { munmap(mapped, bytes); };
   return at::from_blob(memory, form.shape, free, at::TensorOptions(form.dtype));
 }
 
-// Where a block or a row of values has one element: of the two the earlier one.
+// Which element stands for a value first. Below one element for each value, it may stand for a block or for a row: the earlier of the two.
 double first_element(int64_t value, double of_value) {
   const int64_t block = value / kParameterAlignment;
   const double of_row = static_cast<double>(value) * of_value;

@@ -17,7 +17,7 @@ void capture_parts(const Optimizer& optimizer, const Parameters& parameters, con
 // The type in which the values of a parameter are kept by all processes, which have parameters like these.
 at::ScalarType kept_type(const ParameterRow& row, const Parameters& parameters);
 
-// Of whole tensors: the values whose state is in this process's spans; and those that it keeps, with its part of the model.
+// As ranges of whole tensors: the values whose state this process has; and the values that it keeps.
 ValueRanges values_of_own_state(const Division& division, const std::vector<ParameterRow>& rows,
                                 const FlatLayout& layout);
 ValueRanges own_values(const Division& division, const std::vector<ParameterRow>& rows, const FlatLayout& layout);

@@ -23,7 +23,7 @@ struct PassingBatch {
   bool is_last = false;  // of the update, in this process
 };
 
-// Micro-batches come, pass forward and pass backward in the same order; where nothing up to a stage is trained, they only leave it then. Of
+// Micro-batches come, pass forward and pass backward in the same order; a stage up to which nothing is trained computes nothing backward. Of
 // both passes what a stage takes begins to be received before the one that is computed then, and what it gives is sent while it computes what
 // follows.
 class StagePasses {
