@@ -73,21 +73,37 @@ ExperimentPlan plan_from_json(const std::string& text) {
   return plan;
 }
 
-double all_ms(const Learning& learning) {
-  return learning.step_ms * static_cast<double>(learning.points.back().updates);
+// Of the loss of `changed` minus that of `plain`, with the same seed: at the end,
+Difference at_equal_tokens(const ExperimentRow& plain, const ExperimentRow& changed) {
+  std::vector<double> differences;
+  for (size_t i = 0; i < changed.runs.size(); ++i)
+    differences.push_back(changed.runs[i].points.back().loss - plain.runs[i].points.back().loss);
+  return difference_of(differences);
 }
 
-// For each seed: the loss of `changed` minus that of `plain`, at the end and after the shorter of their times.
-struct Differences {
-  std::vector<double> at_tokens, at_time;
-};
-Differences differences_of(const ExperimentRow& plain, const ExperimentRow& changed) {
-  Differences result;
+// or after the shorter of their times, where a step of `changed` takes `ratio` times as long.
+Difference at_equal_time(const ExperimentRow& plain, const ExperimentRow& changed, double ratio) {
+  std::vector<double> differences;
   for (size_t i = 0; i < changed.runs.size(); ++i) {
     const Learning &before = plain.runs[i], &after = changed.runs[i];
-    const double ms = std::min(all_ms(before), all_ms(after));
-    result.at_tokens.push_back(after.points.back().loss - before.points.back().loss);
-    result.at_time.push_back(after.loss_after(ms / after.step_ms) - before.loss_after(ms / before.step_ms));
+    const double steps = std::min(static_cast<double>(before.points.back().updates),  // of the plain run
+                                  ratio * static_cast<double>(after.points.back().updates));
+    differences.push_back(after.loss_after(steps / ratio) - before.loss_after(steps));
+  }
+  return difference_of(differences);
+}
+
+// The interval reaches as far as it does with any ratio that the pairs allow.
+Difference at_equal_time(const ExperimentRow& plain, const ExperimentRow& changed) {
+  std::vector<double> logarithms;
+  for (const double ratio : changed.step_ratios) logarithms.push_back(std::log(ratio));
+  const Difference ratio = difference_of(logarithms);
+  Difference result = at_equal_time(plain, changed, std::exp(ratio.mean));
+  if (!std::isfinite(ratio.half)) return {result.mean, ratio.half};
+  const double mean = result.mean;
+  for (const double end : {ratio.mean - ratio.half, ratio.mean + ratio.half}) {
+    const Difference at_end = at_equal_time(plain, changed, std::exp(end));
+    result.half = std::max(result.half, std::abs(at_end.mean - mean) + at_end.half);
   }
   return result;
 }
@@ -108,10 +124,9 @@ std::string verdict_on(const Difference& difference, double loss) {
 }
 
 void judge_technique(const ExperimentRow& plain, ExperimentRow& row) {
-  const Differences differences = differences_of(plain, row);
   const double loss = mean_loss(plain);
-  const std::string by_tokens = verdict_on(difference_of(differences.at_tokens), loss),
-                    by_time = verdict_on(difference_of(differences.at_time), loss);
+  const std::string by_tokens = verdict_on(at_equal_tokens(plain, row), loss),
+                    by_time = verdict_on(at_equal_time(plain, row), loss);
   row.verdict =
       by_tokens == by_time ? by_tokens : fmt::format("{} at equal tokens, {} at equal time", by_tokens, by_time);
 }
@@ -148,15 +163,17 @@ class ExperimentRuns {
     return learning;
   }
 
-  // The time of a step beside the plain run's, measured in turn with it.
-  std::optional<double> relative_step(const std::string& name, const Config& plain, const Config& changed) {
+  // The time of a step beside the plain run's, measured in turn with it. Nothing where a signal stopped it.
+  std::vector<double> step_ratios(const std::string& name, const Config& plain, const Config& changed) {
     const std::string key = name + ", time of a step";
-    if (const auto known = log_.find(key)) return nlohmann::json::parse(*known).at("relative").get<double>();
+    if (const auto known = log_.find(key)) return nlohmann::json::parse(*known).at("ratios").get<std::vector<double>>();
     const MeasurementLength length{.warm_up = 2, .updates = std::clamp<int64_t>(plan_.length.updates / 20, 5, 50)};
     const auto pair = compare({plain, length}, {changed, length}, {.seconds = 0.3 * plan_.run_seconds}, measure_);
-    if (!pair) return std::nullopt;
-    log_.add(key, nlohmann::ordered_json{{"relative", 1 / pair->gain()}}.dump());
-    return 1 / pair->gain();
+    if (!pair) return {};
+    std::vector<double> ratios;
+    for (const double gain : pair->gains) ratios.push_back(1 / gain);
+    log_.add(key, nlohmann::ordered_json{{"ratios", ratios}}.dump());
+    return ratios;
   }
 
   bool is_known(const std::string& name) const {
@@ -190,14 +207,14 @@ bool measure_row(const Experiment& experiment, const ExperimentRow& plain, Exper
   const Config config = runs.config_of(&experiment);
   try {
     if (!fill(row, config, runs, done)) return false;
-    // The steps of stages differ, so that the first ones do not stand for all.
-    const bool has_stages = !config.data.stages.empty();
-    const auto relative = has_stages ? std::nullopt : runs.relative_step(row.name, runs.config_of(nullptr), config);
-    if (!has_stages && !relative) return false;
-    for (size_t i = 0; i < row.runs.size(); ++i) {
-      const double ratio = relative ? *relative : row.runs[i].mean_step_ms / plain.runs[i].mean_step_ms;
-      row.runs[i].step_ms = plain.runs[i].step_ms * ratio;
+    if (config.data.stages.empty()) {
+      row.step_ratios = runs.step_ratios(row.name, runs.config_of(nullptr), config);
+    } else {  // whose steps differ, so that the first ones do not stand for all
+      for (size_t i = 0; i < row.runs.size(); ++i)
+        row.step_ratios.push_back(row.runs[i].mean_step_ms / plain.runs[i].mean_step_ms);
     }
+    if (row.step_ratios.empty()) return false;
+    for (size_t i = 0; i < row.runs.size(); ++i) row.runs[i].step_ms = plain.runs[i].step_ms * median(row.step_ratios);
   } catch (const Error& error) {
     if (error.code() == ExitCode::interrupted) return false;
     row.runs.clear();
@@ -209,23 +226,30 @@ bool measure_row(const Experiment& experiment, const ExperimentRow& plain, Exper
 }
 
 std::string signed_loss(const Difference& difference) {
+  if (!std::isfinite(difference.half)) return fmt::format("{:+.4f} ± ?", difference.mean);
   return fmt::format("{:+.4f} ± {:.4f}", difference.mean, difference.half);
 }
 
+// "1.04 (0.97 to 1.08)"
+std::string ratio_text(std::vector<double> ratios) {
+  const auto [least, most] = std::minmax_element(ratios.begin(), ratios.end());
+  const std::string range = fmt::format("({:.2f} to {:.2f})", *least, *most);
+  return fmt::format("{:.2f} {}", median(std::move(ratios)), range);
+}
+
 Table table_of_experiments(const ExperimentComparison& comparison) {
-  Table table{{{"technique", "settings", "ms/step", "loss", "equal tokens", "equal time", "verdict"}}};
+  Table table{{{"technique", "settings", "ms/step", "step's time", "loss", "equal tokens", "equal time", "verdict"}}};
   const ExperimentRow& plain = comparison.rows.front();
   for (const ExperimentRow& row : comparison.rows) {
     if (row.runs.empty()) {
-      table.rows.push_back({row.name, row.settings, "-", "-", "-", "-", row.verdict});
+      table.rows.push_back({row.name, row.settings, "-", "-", "-", "-", "-", row.verdict});
       continue;
     }
     const bool is_plain = &row == &plain;
-    const Differences differences = differences_of(plain, row);
     table.rows.push_back({row.name, row.settings, fmt::format("{:.1f}", row.runs.front().step_ms),
-                          fmt::format("{:.4f}", mean_loss(row)),
-                          is_plain ? "-" : signed_loss(difference_of(differences.at_tokens)),
-                          is_plain ? "-" : signed_loss(difference_of(differences.at_time)), row.verdict});
+                          is_plain ? "-" : ratio_text(row.step_ratios), fmt::format("{:.4f}", mean_loss(row)),
+                          is_plain ? "-" : signed_loss(at_equal_tokens(plain, row)),
+                          is_plain ? "-" : signed_loss(at_equal_time(plain, row)), row.verdict});
   }
   return table;
 }
@@ -233,16 +257,21 @@ Table table_of_experiments(const ExperimentComparison& comparison) {
 nlohmann::ordered_json json_of_row(const ExperimentRow& row) {
   nlohmann::ordered_json runs = nlohmann::ordered_json::array();
   for (const Learning& run : row.runs) runs.push_back(nlohmann::ordered_json::parse(to_json(run)));
-  return {{"name", row.name}, {"settings", row.settings}, {"verdict", row.verdict}, {"runs", std::move(runs)}};
+  return {{"name", row.name},
+          {"settings", row.settings},
+          {"verdict", row.verdict},
+          {"step_ratios", row.step_ratios},
+          {"runs", std::move(runs)}};
 }
 
 }  // namespace
 
 Difference difference_of(const std::vector<double>& differences) {
   // Student's t for 95 % on both sides, by degrees of freedom from 1.
-  constexpr double kStudent[] = {12.706, 4.303, 3.182, 2.776, 2.571};
+  constexpr double kStudent[] = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306};
   const auto n = static_cast<double>(differences.size());
   const double mean = std::accumulate(differences.begin(), differences.end(), 0.0) / n;
+  if (differences.size() < 2) return {mean, std::numeric_limits<double>::infinity()};
   double squares = 0;
   for (const double difference : differences) squares += std::pow(difference - mean, 2);
   const size_t freedom = std::min(differences.size() - 1, std::size(kStudent));
@@ -264,7 +293,7 @@ ExperimentComparison compare_experiments(const Config& wanted, const std::vector
   int64_t ended = 0;
   std::string name = kPlain;
   const auto done = [&] { progress(static_cast<double>(++ended) / static_cast<double>(kSeeds * (count + 1)), name); };
-  ExperimentRow plain{.name = kPlain, .settings = "", .runs = {}, .verdict = ""};
+  ExperimentRow plain{.name = kPlain, .settings = "", .runs = {}, .step_ratios = {}, .verdict = ""};
   if (!fill(plain, runs.config_of(nullptr), runs, done)) return result;
   result.rows.push_back(std::move(plain));
   for (const Experiment& experiment : list) {
@@ -275,7 +304,8 @@ ExperimentComparison compare_experiments(const Config& wanted, const std::vector
       continue;
     }
     name = experiment.name;
-    ExperimentRow row{.name = experiment.name, .settings = experiment.settings, .runs = {}, .verdict = ""};
+    ExperimentRow row{
+        .name = experiment.name, .settings = experiment.settings, .runs = {}, .step_ratios = {}, .verdict = ""};
     if (!measure_row(experiment, result.rows.front(), runs, row, done)) return result;
     result.rows.push_back(std::move(row));
   }
@@ -292,8 +322,9 @@ Findings findings(const ExperimentComparison& comparison) {
                "Validation loss, of at most {}, after {} of training ({} tokens), mean of {} seeds. A run is compared with the plain "
                "one of the same seed, which sees the same tokens: at their end, and after the time in which the faster of the "
                "two was done. The difference is a mean with its 95 % interval, which tells whether it is more than the "
-               "difference between seeds; below 0.3 % of the loss it is none. Techniques that pay off later, or in larger "
-               "models, need not pay off here.",
+               "difference between seeds; below 0.3 % of the loss it is none. At equal time the interval has every ratio of "
+               "the times of a step that runs in turn allow. Techniques that pay off later, or in larger models, need not "
+               "pay off here.",
                plural(comparison.eval_batches * comparison.batch_size, "sequence"),
                plural(comparison.length.updates, "update"), format_count(tokens), kSeeds),
            table_of_experiments(comparison)},

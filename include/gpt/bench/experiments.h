@@ -50,15 +50,16 @@ inline constexpr int64_t kSeeds = 3;
 
 struct ExperimentRow {
   std::string name, settings;
-  std::vector<Learning> runs;  // one for each seed; none where it could not be measured
-  std::string verdict;         // or why not
+  std::vector<Learning> runs;       // one for each seed; none where it could not be measured
+  std::vector<double> step_ratios;  // of the time of a step to the plain run's: one for each pair of runs
+  std::string verdict;              // or why there are no runs
 };
 
-// A mean difference from the plain run, and half of its 95 % interval, by Student's t.
+// A mean difference from the plain run, and half of its 95 % interval, by Student's t: infinite for one difference alone.
 struct Difference {
   double mean = 0, half = 0;
 };
-Difference difference_of(const std::vector<double>& differences);  // at least two
+Difference difference_of(const std::vector<double>& differences);
 
 struct ExperimentComparison {
   std::vector<ExperimentRow> rows;  // the first is the plain run
