@@ -10,7 +10,11 @@ import torch
 
 import programs
 import two_machines
-from test_processes import FOUR_LANES, weights
+from test_processes import FOUR_LANES
+
+
+def weights(folder):
+    return torch.load(folder / "ckpt.pt", weights_only=True)["model"]
 
 
 class TwoMachines(unittest.TestCase):
