@@ -75,6 +75,9 @@ class C10d : public Communicator {
     sums_.begin_sum_of_part(x, wire, arrival, owner);
   }
   void begin_gather(const at::Tensor& x, int64_t owner) override { sums_.begin_gather(x, owner); }
+  std::vector<std::function<void()>> begin_gathers(const std::vector<Gathering>& all) override {
+    return sums_.begin_gathers(all);
+  }
   void finish() override { sums_.finish(); }
 
   void broadcast(const at::Tensor& x) override {
@@ -93,6 +96,7 @@ class C10d : public Communicator {
                 const std::vector<int64_t>& to) override {
     at::Tensor into = received, out = sent;
     std::vector<int64_t> arrive = from, leave = to;
+    sums_.finish_gathers();
     bytes_exchanged_ += sent.numel() - to[static_cast<size_t>(ranks_.rank)];
     collectives_.wait(collectives_.begin([&] { return collectives_.host().alltoall_base(into, out, arrive, leave); }),
                       received);
@@ -108,6 +112,7 @@ class C10d : public Communicator {
     std::vector<at::Tensor> tensors{x};
     c10d::AllreduceOptions options;
     options.reduceOp = c10d::ReduceOp::MAX;
+    sums_.finish_gathers();
     const Work work = collectives_.begin([&] { return collectives_.host().allreduce(tensors, options); });
     return [this, work, x] { collectives_.wait(work, x); };
   }
@@ -119,6 +124,7 @@ class C10d : public Communicator {
     if (ranks_.rank == rank) bytes_broadcast_ += static_cast<int64_t>(x.nbytes());
     c10d::BroadcastOptions options;
     options.rootRank = rank;
+    sums_.finish_gathers();
     return collectives_.begin([&] { return collectives_.backend_of(x).broadcast(tensors, options); });
   }
 

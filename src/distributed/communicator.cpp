@@ -16,6 +16,9 @@ class Alone : public Communicator {
   void begin_sum(const at::Tensor&, at::ScalarType) override {}
   void begin_sum_of_part(const at::Tensor&, at::ScalarType, const Arrival&, int64_t) override {}
   void begin_gather(const at::Tensor&, int64_t) override {}
+  std::vector<std::function<void()>> begin_gathers(const std::vector<Gathering>& all) override {
+    return std::vector<std::function<void()>>(all.size(), [] {});
+  }
   void finish() override {}
   void broadcast(const at::Tensor&) override {}
   std::function<void()> begin_broadcast(const at::Tensor&, int64_t) override {

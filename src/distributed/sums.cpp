@@ -75,17 +75,37 @@ void Sums::begin_sum_of_part(const at::Tensor& x, at::ScalarType wire, const Arr
   }
 }
 
-void Sums::begin_gather(const at::Tensor& x, int64_t owner) {
-  if (owner == kEach) return tell_stretch(Kind::gather, x, x.scalar_type());
-  const int64_t step = kStretchBytes / x.element_size();
-  for (int64_t first = 0; first < x.numel(); first += step)
-    tell_stretch(Kind::gather, x.narrow(0, first, std::min(step, x.numel() - first)), x.scalar_type(), {}, owner);
+void Sums::begin_gather(const at::Tensor& x, int64_t owner) { tell_gather(x, owner, nullptr); }
+
+// The last one would not end while no other begins.
+std::vector<std::function<void()>> Sums::begin_gathers(const std::vector<Gathering>& all) {
+  std::vector<std::function<void()>> waits;
+  for (const auto& [x, owner] : all) {
+    last_of_gathers_ = std::make_shared<Ticket>();
+    tell_gather(x, owner, last_of_gathers_);
+    waits.emplace_back([this, ticket = last_of_gathers_] { wait_for(*ticket); });
+  }
+  tell({Kind::end_all});
+  return waits;
 }
 
-void Sums::tell_stretch(Kind kind, const at::Tensor& x, at::ScalarType wire, const Arrival& arrival, int64_t owner) {
+// They arrive in their order: with the last stretch all are there.
+void Sums::tell_gather(const at::Tensor& x, int64_t owner, const std::shared_ptr<Ticket>& ticket) {
+  if (owner == kEach) return tell_stretch(Kind::gather, x, x.scalar_type(), {}, owner, ticket);
+  const int64_t step = kStretchBytes / x.element_size();
+  for (int64_t first = 0; first < x.numel(); first += step) {
+    const int64_t count = std::min(step, x.numel() - first);
+    tell_stretch(Kind::gather, x.narrow(0, first, count), x.scalar_type(), {}, owner,
+                 first + count == x.numel() ? ticket : nullptr);
+  }
+}
+
+void Sums::tell_stretch(Kind kind, const at::Tensor& x, at::ScalarType wire, const Arrival& arrival, int64_t owner,
+                        std::shared_ptr<Ticket> ticket) {
   TORCH_CHECK(x.dim() == 1 && x.is_contiguous() && x.nbytes() <= kStretchBytes, "a stretch has at most ", kStretchBytes,
               " bytes in a row");
-  tell({kind, x.detach(), wire, x.is_cpu() ? nullptr : mark(current_stream(device_)), arrival, owner});
+  const auto ready = x.is_cpu() ? nullptr : mark(current_stream(device_));
+  tell({kind, x.detach(), wire, ready, arrival, owner, std::move(ticket)});
 }
 
 void Sums::tell(Task task) {
@@ -96,19 +116,38 @@ void Sums::tell(Task task) {
 }
 
 void Sums::finish() {
-  if (std::exchange(is_idle_, true)) return;
+  if (is_idle_) return;
+  Task end{Kind::end_all};
+  end.ticket = std::make_shared<Ticket>();
+  tell(end);
+  is_idle_ = true;
+  wait_for(*end.ticket);
+}
+
+void Sums::finish_gathers() {
+  if (const auto last = std::exchange(last_of_gathers_, nullptr)) wait_for(*last);
+}
+
+void Sums::wait_for(const Ticket& ticket) {
   const auto begin = std::chrono::steady_clock::now();
-  std::unique_lock lock(mutex_);
-  tasks_.push_back({Kind::end_all});
-  changed_.notify_all();
-  changed_.wait(lock, [this] { return has_ended_all_; });
-  has_ended_all_ = false;
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return ticket.is_there || error_; });
+    if (error_) std::rethrow_exception(error_);
+  }
   seconds_waited_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  if (error_) std::rethrow_exception(error_);
-  if (!done_) return;
-  done_->block(*current_stream(device_));
+  if (!ticket.done) return;
+  ticket.done->block(*current_stream(device_));
   // Later the host would wait in the driver, where it could not learn that another process is lost.
-  collectives_.wait_until([this] { return done_->query(); });
+  collectives_.wait_until([&] { return ticket.done->query(); });
+}
+
+void Sums::give_out(const std::shared_ptr<Ticket>& ticket) {
+  if (!ticket) return;
+  auto done = mark(stream_);
+  const std::lock_guard lock(mutex_);
+  ticket->done = std::move(done), ticket->is_there = true;
+  changed_.notify_all();
 }
 
 std::optional<Sums::Task> Sums::next_task() {
@@ -130,16 +169,13 @@ void Sums::work() {
     } catch (...) {
       const std::lock_guard lock(mutex_);
       error_ = std::current_exception();
+      changed_.notify_all();
     }
-    if (task->kind != Kind::end_all) continue;
-    const std::lock_guard lock(mutex_);
-    has_ended_all_ = true;
-    changed_.notify_all();
   }
 }
 
 void Sums::run(const Task& task) {
-  if (task.kind == Kind::end_all) return end_all();
+  if (task.kind == Kind::end_all) return end_all(), give_out(task.ticket);
   if (task.ready) task.ready->block(*stream_);
   if (begun_ >= kStretchesInFlight) end(bucket(begun_));
   begin(bucket(begun_), task);
@@ -150,6 +186,7 @@ void Sums::run(const Task& task) {
 void Sums::begin(Bucket& bucket, const Task& task) {
   bucket.kind = task.kind;
   bucket.arrival = task.arrival;
+  bucket.ticket = task.ticket;
   bucket.stretch = bucket.sent = task.stretch;
   bucket.owner = task.owner;
   const int64_t count = task.stretch.numel(),
@@ -225,13 +262,13 @@ void Sums::end(Bucket& bucket) {
   bucket.stretch = bucket.sent = bucket.received = bucket.own = at::Tensor();
   bucket.arrival = {};
   bucket.exchange = bucket.gather = {};
+  give_out(std::exchange(bucket.ticket, nullptr));
 }
 
 void Sums::end_all() {
   if (begun_ > 0) add(bucket(begun_ - 1));
   for (int64_t i = std::max<int64_t>(0, begun_ - kStretchesInFlight); i < begun_; ++i) end(bucket(i));
   begun_ = 0;
-  done_ = mark(stream_);
 }
 
 // A part of what is sent goes to each of the others; or all of it to its owner, or from there to all others.

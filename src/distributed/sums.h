@@ -9,10 +9,12 @@
 #include <condition_variable>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <vector>
 
 #include "collectives.h"
 #include "gpt/distributed/communicator.h"
@@ -33,13 +35,21 @@ class Sums {
   void begin_sum(const at::Tensor& x, at::ScalarType wire);
   void begin_sum_of_part(const at::Tensor& x, at::ScalarType wire, const Arrival& arrival, int64_t owner);
   void begin_gather(const at::Tensor& x, int64_t owner);
+  std::vector<std::function<void()>> begin_gathers(const std::vector<Gathering>& all);
   void finish();
+  // What begin_gathers() has begun is there. A backend must not be called before, since its calls have to have one order in all processes.
+  void finish_gathers();
 
   int64_t bytes_sent() const { return bytes_sent_; }
   double seconds_waited() const { return seconds_waited_; }
 
  private:
   enum class Kind { sum, sum_of_part, gather, end_all };
+  // Somebody waits for it.
+  struct Ticket {
+    bool is_there = false;
+    std::shared_ptr<c10::Event> done = {};  // on a GPU, which may not have come so far
+  };
   // What the thread is told to begin, or to end all that it has begun.
   struct Task {
     Kind kind;
@@ -48,6 +58,7 @@ class Sums {
     std::shared_ptr<c10::Event> ready = {};  // null on a CPU
     Arrival arrival = {};                    // of a part
     int64_t owner = kEach;                   // whose part is all of it
+    std::shared_ptr<Ticket> ticket = {};     // null: nobody waits for this one
   };
   // A stretch that is under way. Its memory stays for the next one.
   struct Bucket {
@@ -58,6 +69,7 @@ class Sums {
     at::Tensor sent, received;
     at::Tensor own;  // this process's part
     Arrival arrival;
+    std::shared_ptr<Ticket> ticket;
     Work exchange, gather;
     struct Buffers {
       at::Tensor sent, received;
@@ -66,9 +78,12 @@ class Sums {
   };
 
   void tell_stretch(Kind kind, const at::Tensor& x, at::ScalarType wire, const Arrival& arrival = {},
-                    int64_t owner = kEach);
+                    int64_t owner = kEach, std::shared_ptr<Ticket> ticket = {});
+  void tell_gather(const at::Tensor& x, int64_t owner, const std::shared_ptr<Ticket>& ticket);
   void tell(Task task);
-  std::optional<Task> next_task();  // waits for it; nothing at the end
+  void wait_for(const Ticket& ticket);
+  void give_out(const std::shared_ptr<Ticket>& ticket);  // may be null
+  std::optional<Task> next_task();                       // waits for it; nothing at the end
   void work();
   void run(const Task& task);
   void begin(Bucket& bucket, const Task& task);
@@ -87,6 +102,8 @@ class Sums {
   const Ranks ranks_;
   const at::Device device_;
   bool is_idle_ = true;  // nothing was begun since finish()
+  std::shared_ptr<Ticket>
+      last_of_gathers_;  // of those that begin_gathers() has begun, unless they are known to be there
   double seconds_waited_ = 0;
   std::atomic<int64_t> bytes_sent_ = 0;
 
@@ -97,9 +114,8 @@ class Sums {
   std::mutex mutex_;  // for what follows
   std::condition_variable changed_;
   std::deque<Task> tasks_;
-  bool has_ended_all_ = false, is_closing_ = false;
+  bool is_closing_ = false;
   std::exception_ptr error_;
-  std::shared_ptr<c10::Event> done_;
 
   std::thread thread_;
 };

@@ -6,8 +6,10 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/sin.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
@@ -28,9 +30,8 @@ namespace {
 // A tensor of its own for each rank, which all know.
 at::Tensor of_rank(int64_t rank, int64_t count, at::ScalarType type) {
   if (type == at::kLong) return at::arange(rank, rank + count, at::kLong);
-  at::Tensor x = at::zeros({count}, at::kDouble);
-  for (int64_t i = 0; i < count; ++i)
-    x[i] = std::sin(static_cast<double>(1 + i) * static_cast<double>(rank + 1)) * (i % 7 == 0 ? 1e4 : 1);
+  const at::Tensor i = at::arange(count, at::kDouble);
+  const at::Tensor x = at::sin((1 + i) * static_cast<double>(rank + 1)) * at::where(i.remainder(7) == 0, 1e4, 1.0);
   return x.to(type);
 }
 
@@ -159,6 +160,38 @@ TEST(Communicator, OneProcessMayAddUpAll) {
       });
     }
   }
+}
+
+// The second has an owner, and travels in several stretches. They are there one after the other, whatever else is begun meanwhile; what is no
+// sum waits for them.
+TEST(Communicator, GatheringsArriveOneByOne) {
+  constexpr int64_t kOwner = 1, kCounts[] = {1000, kStretchBytes / int64_t{sizeof(float)} + 3, 256};
+  test::in_ranks(3, [&](const Group& group) {
+    const int64_t rank = group.ranks().rank;
+    Communicator& ranks = *group.communicator();
+    for (const bool asks : {false, true}) {
+      std::vector<Gathering> all;
+      std::vector<at::Tensor> expected;
+      for (int64_t i = 0; i < 3; ++i) {
+        expected.push_back(of_rank(i, kCounts[i], at::kFloat));
+        const auto [begin, end] = i == kOwner ? Part{0, rank == kOwner ? kCounts[i] : 0} : part_of(kCounts[i], rank, 3);
+        all.push_back({at::zeros_like(expected[i]), i == kOwner ? kOwner : kEach});
+        all[i].x.slice(0, begin, end).copy_(expected[i].slice(0, begin, end));
+      }
+      const std::vector<std::function<void()>> waits = ranks.begin_gathers(all);
+      ASSERT_EQ(waits.size(), 3);
+      if (asks) { EXPECT_TRUE(ranks.is_any(rank == 2)); }
+      const at::Tensor sum = at::full({5}, rank, at::kLong);
+      ranks.begin_sum(sum, at::kLong);
+      for (int64_t i = 0; i < 3; ++i) {
+        if (!asks) waits[i]();
+        EXPECT_TRUE(all[i].x.equal(expected[i])) << i;
+      }
+      ranks.finish();
+      EXPECT_TRUE(sum.equal(at::full({5}, 3, at::kLong)));
+    }
+    EXPECT_EQ(alone()->begin_gathers({{at::zeros({1}), kEach}}).size(), 1);
+  });
 }
 
 // Process r has 3 r + s bytes for process s, some none.

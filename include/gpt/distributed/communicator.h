@@ -34,6 +34,12 @@ struct Arrival {
   bool adds = false;
 };
 
+// Of x each process has its part, or the owner all.
+struct Gathering {
+  at::Tensor x;
+  int64_t owner = kEach;
+};
+
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -48,13 +54,16 @@ class Communicator {
   // `wire`: the type in which float32 values travel; what arrives is the same everywhere.
   //
   // It is begun, and is there once finish() returns: until then this process can compute something else, but neither read nor write x.
-  // Nothing may be called in between but the next two functions and this one.
+  // Nothing may be called in between but the next three functions and this one.
   virtual void begin_sum(const at::Tensor& x, at::ScalarType wire) = 0;
   // Of this process's part of x alone, which may arrive in x itself; what is not written stays as it is. `owner`: kEach, and x is one
   // stretch; or the process whose part is all of x, of any length. At the others nothing arrives.
   virtual void begin_sum_of_part(const at::Tensor& x, at::ScalarType wire, const Arrival& arrival, int64_t owner) = 0;
   // Each process's part of x, or the owner's x, goes to all others.
   virtual void begin_gather(const at::Tensor& x, int64_t owner) = 0;
+  // The same for several, which arrive in this order: each is there once its result has been called, which waits. Until then anything may be
+  // called; what does not begin a sum waits for all of them first.
+  virtual std::vector<std::function<void()>> begin_gathers(const std::vector<Gathering>& all) = 0;
   virtual void finish() = 0;
   void sum(const at::Tensor& x, at::ScalarType wire) { begin_sum(x, wire), finish(); }
   void sum(const at::Tensor& x) { sum(x, x.scalar_type()); }
