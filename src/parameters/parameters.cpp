@@ -199,9 +199,10 @@ int64_t Parameters::value_bytes() const {
   return static_cast<int64_t>(flat_values_.nbytes() + (flat_rounded_.defined() ? flat_rounded_.nbytes() : 0));
 }
 
-void Parameters::round_values() const {
+void Parameters::round_values(FlatSpan span) const {
   at::NoGradGuard no_grad;
-  if (flat_rounded_.defined()) flat_rounded_.narrow(0, 0, layout_.trained_size).copy_(flat_values_);
+  if (!flat_rounded_.defined()) return;
+  flat_rounded_.slice(0, span.begin, span.end).copy_(flat_values_.slice(0, span.begin, span.end));
 }
 
 std::vector<at::Tensor> Parameters::kept_values() const {

@@ -24,7 +24,9 @@ class Timeline {
     wires_free_ = std::max(wires_free_, now_) + sending.wires;
     now_ += sending.cores;
   }
-  void finish() { now_ = std::max(now_, wires_free_); }
+  void finish() { wait_until(wires_free_); }
+  double wires_free() const { return wires_free_; }
+  void wait_until(double time) { now_ = std::max(now_, time); }
   // Over wires of their own, as sums of activations within a machine go.
   void wait_apart(const SendingTime& sending) { now_ += sending.wires + sending.cores; }
 
@@ -137,6 +139,7 @@ class Update {
   MeshTime run() {
     const int64_t of_update = config_.training.gradient_accumulation_steps,
                   rounds = (of_update + data_.all - 1) / data_.all;
+    begin_new_weights();
     for (int64_t round = 0; round < rounds; ++round) micro_batch(round == rounds - 1);
     wait_for_stages();
     apply();
@@ -168,6 +171,7 @@ class Update {
     const bool sends = is_divided() && sends_early_ && (zero_ > 1 || is_last);
     if (is_last && zero_ == 0) begin_sum(1, sizeof(float));  // the loss
     for (int64_t layer = work_.layers.begin; layer < work_.layers.end; ++layer) {
+      await_from(layer + 1 < work_.layers.end ? ends_[static_cast<size_t>(layer) + 1] : 0);
       if (zero_ > 2) use(layer), prefetch(layer + 1);
       compute_layer(times_.forward);
     }
@@ -203,6 +207,24 @@ class Update {
     if (zero_ > 2 && layer > 0) use(layer - 1);
     if (sends) send_until(ends_[static_cast<size_t>(layer)]);
     if (zero_ > 2) prefetch(layer - 2);
+  }
+
+  // ArrivingWeights, of the update before.
+  void begin_new_weights() {
+    if (zero_ != 1 && zero_ != 2) return;
+    int64_t end = layout_.trained_size;
+    for (auto segment = segments_.rbegin(); segment != segments_.rend(); ++segment) {
+      for (auto length = segment->stretches.rbegin(); length != segment->stretches.rend(); ++length) {
+        timeline_.begin(time_of_gather(kept_ * static_cast<double>(*length), data_, network_));
+        arriving_.push_back({end, timeline_.wires_free()});
+        end -= *length;
+      }
+    }
+    await_from(sends_early_ ? ends_.front() : 0);
+  }
+  void await_from(int64_t offset) {
+    for (; arrived_ < arriving_.size() && arriving_[arrived_].end > offset; ++arrived_)
+      timeline_.wait_until(arriving_[arrived_].at);
   }
 
   // Reducer::complete(), and DividedGradients::send(), which waits for what it has sent before.
@@ -249,7 +271,6 @@ class Update {
     if (zero_ > 0) begin_sum(layout_.trained_size / kParameterAlignment + 1, sizeof(float)), timeline_.finish();
     if (stages_ > 1) timeline_.wait_apart(time_of_norms());
     timeline_.compute(update_);
-    if (zero_ == 1 || zero_ == 2) begin_gather(0, layout_.trained_size, kept_);
     if (zero_ > 2) change_values();
     timeline_.finish();
   }
@@ -273,6 +294,11 @@ class Update {
   }
 
   static constexpr int64_t kNone = -1;
+  // A stretch of new weights, and when it is there.
+  struct Arriving {
+    int64_t end = 0;
+    double at = 0;
+  };
 
   const Config& config_;
   const Network& network_;
@@ -293,7 +319,9 @@ class Update {
   int64_t neighbours_ = 0;    // to which a stage sends activations, or their gradients
   double of_table_ = 0;       // bytes
   Timeline timeline_;
-  size_t sent_ = 0;                        // segments
+  size_t sent_ = 0;                 // segments
+  std::vector<Arriving> arriving_;  // from the end of the flat buffer to its beginning
+  size_t arrived_ = 0;
   int64_t here_ = kNone, coming_ = kNone;  // blocks with ZeRO 3
 };
 

@@ -157,16 +157,12 @@ at::Tensor Reducer::block_norms(const at::Tensor& loss) const {
   return norms;
 }
 
-void Reducer::gather_values() {
-  const bool is_divided = division_.divides_state && !division_.divides_weights;
-  if (is_divided) {
-    const at::Tensor values = parameters_.flat_values().detach();
-    for (const Stretch& stretch : stretches_)
-      division_.ranks->begin_gather(values.slice(0, stretch.begin, stretch.end), stretch.owner);
-    division_.ranks->finish();
-  }
-  if (rounds_table_at_random_) division_.pipeline.ends->broadcast(tied_table_.value().detach());
-  if (is_divided || rounds_table_at_random_) parameters_.round_values();
+void Reducer::make_table_equal() const {
+  if (!rounds_table_at_random_) return;
+  division_.pipeline.ends->broadcast(tied_table_.value().detach());
+  const size_t row = *tied_row(parameters_.rows());
+  const int64_t begin = parameters_.layout().offsets[row];
+  parameters_.round_values({begin, begin + parameters_.rows()[row].count()});
 }
 
 void Reducer::sum(const Stretch& stretch) {

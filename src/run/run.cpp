@@ -50,7 +50,7 @@ std::string divided_by(const Division& division, const DistributedConfig& config
 void require_equal_processes(const Setup& setup) {
   if (!setup.config.training.optimizer.has_muon() || setup.mesh.data->size() == 1 || division_of(setup).divides_state)
     return;
-  std::string own = fmt::format("{} {}", setup.device.name, name_of(newton_schulz_type(setup.device)));
+  std::string own = fmt::format("{} {}", setup.device.name, gpt::name_of(newton_schulz_type(setup.device)));
   for (const auto& [what, value] : run_environment(at::kCPU)) own += fmt::format("\n{}: {}", what, value);
   if (is_equal_in_all(*setup.mesh.data, own)) return;
   throw Error(

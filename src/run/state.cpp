@@ -156,13 +156,19 @@ void State::rewind(const Cursor& cursor) {
 
 uint64_t State::checkpoint_bytes() const { return checkpoint_file_bytes(config_, corpus_.tokenizer.get()); }
 
+void State::await_weights() const {
+  if (model.layer_weights()) model.layer_weights()->await_all();
+}
+
 void State::gather() {
+  await_weights();
   if (division_.divides_layers() && !gathered_)
     gathered_ = gathered_state(*optimizer, model.parameters(), config_.training.optimizer, division_);
 }
 
 Checkpoint State::capture() const {
   TORCH_CHECK(can_capture(), "State: capture() without gather()");
+  await_weights();
   Checkpoint saved;
   saved.step = step;
   const Parameters& parameters = model.parameters();
@@ -276,8 +282,9 @@ void State::load_window(const Checkpoint& checkpoint) {
 
 void State::go_back(const Checkpoint& checkpoint) {
   require_own_values(checkpoint);
+  await_weights();
   model.copy_from(checkpoint.model);
-  if (model.layer_weights()) model.layer_weights()->values_changed();
+  if (division_.divides_weights) model.layer_weights()->values_changed();
   load_optimizer(checkpoint.optimizer);
   if (scaler.enabled() && checkpoint.scaler_scale.defined())
     scaler.load(checkpoint.scaler_scale, checkpoint.scaler_growth_tracker);

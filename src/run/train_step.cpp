@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <utility>
 
 #include "gpt/core/log.h"
@@ -16,6 +17,7 @@
 #include "gpt/model/compile.h"
 #include "gpt/ops/part.h"
 #include "gpt/products/tuned_product.h"
+#include "gpt/run/arriving_weights.h"
 
 namespace gpt::run {
 namespace {
@@ -61,6 +63,9 @@ TrainStep::TrainStep(GPT& model, Optimizer& optimizer, GradScaler& scaler, const
   for (size_t i = 0; i < has_accumulated_.size(); ++i) losses_.push_back(at::zeros({}, model.device()));
   if (division_.divides_gradients && model.parameters().layout().trained_size > 0)
     divided_.emplace(model.parameters(), division_);
+  if (division_.divides_state && !division_.divides_weights)
+    model_.set_layer_weights(
+        std::make_shared<ArrivingWeights>(model, division_, /*overlaps=*/sends_early_ && !recorder_.records()));
   if (division_.has_stages()) passes_.emplace(model, division_.pipeline);
   if (model.config().dropout > 0) dropout_place_ = at::zeros({2}, at::TensorOptions(model.device()).dtype(at::kLong));
   reset_memory_peak(model.device());
@@ -181,7 +186,8 @@ void TrainStep::accumulate(bool is_last) {
 
 void TrainStep::accumulate_nothing() {
   if (!divided_) return;
-  if (const auto& weights = model_.layer_weights()) {
+  if (division_.divides_weights) {
+    const auto& weights = model_.layer_weights();
     weights->join_forward();
     const auto passed =
         weights->in_backward([this](int64_t layer) { divided_->layer_done(layer, /*has_gradients=*/false); });
@@ -261,8 +267,8 @@ void TrainStep::update() {
   optimizer_.step(learning_rate_, verdict_.divisor, verdict_.skipped);
   // The scaler reacts only to the overflows that its scale can cure: those in the gradients.
   scaler_.update(verdict_.grad_norm);
-  reducer_.gather_values();
   if (model_.layer_weights()) model_.layer_weights()->values_changed();
+  reducer_.make_table_equal();
 }
 
 namespace {

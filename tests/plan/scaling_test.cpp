@@ -66,11 +66,12 @@ TEST(FastestMesh, WhatDoesNotFitOneDeviceIsDivided) {
   EXPECT_LT(eight->memory, scenario.memory.available);
 }
 
+// What divides more than the fastest would have to be 5 % faster.
 TEST(FastestMesh, TakesTheArrangementThatIsAskedFor) {
   Scenario scenario = on_cards("H100 SXM", gpt2_run(32), 3200);
   const double best = fastest_mesh(scenario, 64)->tokens_per_second();
   for (scenario.zero = 0; *scenario.zero <= 3; ++*scenario.zero)
-    EXPECT_LE(fastest_mesh(scenario, 64)->tokens_per_second(), best) << *scenario.zero;
+    EXPECT_LE(fastest_mesh(scenario, 64)->tokens_per_second(), 1.05 * best) << *scenario.zero;
   scenario.zero = 2, scenario.tensor_parallel = 4;
   const auto asked = fastest_mesh(scenario, 64);
   ASSERT_TRUE(asked);

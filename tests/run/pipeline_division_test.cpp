@@ -114,8 +114,10 @@ TEST(PipelineZero2, GradientsOfEveryMicroBatchAreSentOnce) {
   double most = 0;
   in_mesh({kStages * kPipelines, 1, kStages}, config, corpus, 1, [&](run::Run& run, int64_t stage) {
     const distributed::Mesh& mesh = run.setup().mesh;
+    run.model().layer_weights()->await_all();  // those of the update before
     const int64_t before = mesh.data->bytes_sent(), all_before = mesh.bytes_sent();
     for (int64_t i = 0; i < kUpdatesCounted; ++i) EXPECT_TRUE(run.update([] { return false; }));
+    run.model().layer_weights()->await_all();
     const std::lock_guard lock(mutex);
     sent[static_cast<size_t>(stage)] += static_cast<double>(mesh.data->bytes_sent() - before) / kUpdatesCounted;
     most = std::max(most, static_cast<double>(mesh.bytes_sent() - all_before) / kUpdatesCounted);

@@ -120,6 +120,7 @@ class GPT {
   int64_t swapped_bytes() const { return activation_swap_ ? activation_swap_->host_bytes() : 0; }  // of the host
   void set_stage_link(std::shared_ptr<StageLink> link) { link_ = std::move(link); }
   const ModelPart& part() const { return part_; }
+  const LayerSpan& layers() const { return layers_; }  // of its stage
   // Of a stage: a backward pass comes to it, because it is trained or one before it is; and goes on to the one before.
   bool is_passed_backward() const { return part_.is_last_stage() || first_trained_ < layers_.end; }
   bool passes_gradients_on() const { return gpt::passes_gradients_on(part_.stage, layers_, first_trained_); }

@@ -157,7 +157,8 @@ class Parameters {
   // (layout().size) of the compute type: copies beside a master, otherwise undefined. After a change of the values call
   // round_values().
   const at::Tensor& flat_rounded() const { return flat_rounded_; }
-  void round_values() const;
+  void round_values() const { round_values({0, layout_.trained_size}); }
+  void round_values(FlatSpan span) const;
   // What all other values follow from: those, and of the copies what is not trained.
   std::vector<at::Tensor> kept_values() const;
   // (layout().trained_size). Throws c10::Error when a parameter has had no contribution since clear_gradients().

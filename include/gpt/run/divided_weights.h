@@ -31,6 +31,7 @@ class DividedWeights : public LayerWeights {
   // this process, and learn that it is lost.
   void work_apart(const std::function<void()>& work) override;
   void values_changed() override;
+  void await_all() override {}  // it keeps its own
 
  protected:
   void use(int64_t layer) override;

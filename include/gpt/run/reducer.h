@@ -28,9 +28,8 @@ class Reducer {
   // which `loss` travels: that of each, a float32 scalar too, becomes the sum of all. Where the model is divided, what several processes have
   // counts once.
   at::Tensor norm(const at::Tensor& loss) const;
-  // Each process's spans of the parameters, once it has changed them, to all; not where Division::divides_weights, as LayerWeights does it.
-  // And a tied table, where both stages that have it might have rounded it differently.
-  void gather_values();
+  // A tied table has changed, of which all is there: where both stages that have it might have rounded it differently, the first one's counts.
+  void make_table_equal() const;
 
  private:
   at::Tensor block_norms(const at::Tensor& loss) const;

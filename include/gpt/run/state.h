@@ -101,6 +101,7 @@ class State {
 
  private:
   void restore(const StartingPoint& start);  // all but the weights
+  void await_weights() const;                // which may still be on their way from other processes
   void load_optimizer(const OptimizerState& saved) const;
   void require_own_values(const Checkpoint& checkpoint) const;
   void seed_generators(uint64_t seed) const;

@@ -93,7 +93,8 @@ class Trainer {
   Divergence divergence_{run_, checkpoints_, listeners_};
   ProgressBar bar_;
   MemoryWatch memory_watch_;
-  run::Decisions decisions_{setup_.mesh.all};
+  // Made while new weights are on their way, where these are divided.
+  run::Decisions decisions_{state_.division().divides_state ? setup_.mesh.all->another() : setup_.mesh.all};
   run::Decision decided_;
   bool saves_ = false;                   // SIGUSR1 has asked for a checkpoint
   std::optional<StepRecord> last_step_;  // logged
