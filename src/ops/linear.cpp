@@ -32,11 +32,6 @@ using cpu::MatrixLibrary;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-Repeat repeat_of(const at::Tensor& x) {
-  Repeat repeat = repeat_norm(x);
-  return repeat ? repeat : repeat_activation(x);
-}
-
 struct LinearResult {
   at::Tensor* gelu = nullptr;  // as of product_with_bias()
   bool counts = true;          // false: only the backward pass does

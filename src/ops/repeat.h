@@ -15,4 +15,7 @@ using Repeat = std::function<at::Tensor()>;
 Repeat repeat_norm(const at::Tensor& normed);
 Repeat repeat_activation(const at::Tensor& y);
 
+// The same of whatever gave x, a map of one of these (gpt/ops/mapped.h) among them.
+Repeat repeat_of(const at::Tensor& x);
+
 }  // namespace gpt::ops
