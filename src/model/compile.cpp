@@ -141,9 +141,9 @@ struct Outcome {
   double loss, gradient_norm;
 };
 
-// Of a stage whose neighbours do not take part: (1, T, C).
+// Of a stage whose neighbours do not take part.
 at::Tensor made_up_input(const GPT& model, int64_t T) {
-  const at::Tensor in = model.stage_input({1, T, model.config().n_embd});
+  const at::Tensor in = model.stage_input(1, T);
   in.copy_(at::arange(in.numel(), at::TensorOptions(model.device()).dtype(at::kFloat)).sin_().view(in.sizes()));
   return in.requires_grad_();
 }

@@ -322,15 +322,25 @@ void GPT::set_document_separator(std::optional<int64_t> token) {
 GPT::~GPT() = default;
 GPT::GPT(GPT&&) noexcept = default;
 
+namespace {
+
+// (B, T) of what a stage is given.
+at::IntArrayRef batch_sizes(const at::Tensor& in, const LossOptions& options) {
+  return (options.ids.defined() ? options.ids : in).sizes().slice(0, 2);
+}
+
+}  // namespace
+
 at::Tensor GPT::hidden(const at::Tensor& in, const LossOptions& options) const {
   TORCH_CHECK(in.dim() == (part_.is_first_stage() ? 2 : 3) && in.size(1) <= config_.block_size,
               "GPT: ids must be (B, T), and what goes from stage to stage (B, T, C), with T <= block_size ",
               config_.block_size, ", got ", in.sizes());
-  const at::AutoGradMode gradients(at::GradMode::is_enabled() && is_passed_backward());
-  const auto rotary = transformer_->rotary_to(in.size(1));
+  const at::IntArrayRef sizes = batch_sizes(in, options);
   const bool has_others = training_ && training_operators_;
-  Pass pass{has_others ? training_operators_ : operators_, training_, options.dropout_place, options.attention_window,
-            gradient_checkpointing_};
+  Pass pass{of_pass(has_others ? training_operators_ : operators_, sizes), training_, options.dropout_place,
+            options.attention_window, gradient_checkpointing_};
+  const at::AutoGradMode gradients(at::GradMode::is_enabled() && is_passed_backward());
+  const auto rotary = transformer_->rotary_to(sizes[1]);
   if (document_separator_)
     pass.document_starts = ops::document_starts(part_.is_first_stage() ? in : options.ids, *document_separator_);
   const bool draws =
@@ -375,18 +385,20 @@ at::Tensor GPT::logits(const at::Tensor& rows) const {
 }
 
 at::Tensor GPT::forward(const at::Tensor& ids) const {
+  const at::AutoGradMode gradients(at::GradMode::is_enabled() && part_.size == 1);
   const at::Tensor x = through_stages(ids);
   return shared(part_.is_last_stage() ? logits(x) : at::Tensor(), {ids.size(0), ids.size(1), *config_.vocab_size});
 }
 
 at::Tensor GPT::loss(const at::Tensor& in, const at::Tensor& targets, const LossOptions& options) const {
-  TORCH_CHECK(in.sizes().slice(0, 2) == targets.sizes(), "GPT: targets must have the shape of ids, got ",
+  TORCH_CHECK(batch_sizes(in, options) == targets.sizes(), "GPT: targets must have the shape of ids, got ",
               targets.sizes());
   const ops::ClassifierOptions classifier{*config_.vocab_size, options.label_smoothing, options.chunk_rows,
                                           options.teacher};
   const at::Tensor x = hidden(in, options);
   const InPart part(part::kHead);
-  return operators_->classifier_loss(x, transformer_->lm_head, targets, classifier, options.upstream);
+  return of_pass(operators_, targets.sizes())
+      ->classifier_loss(x, transformer_->lm_head, targets, classifier, options.upstream);
 }
 
 at::Tensor GPT::token_losses(const at::Tensor& ids, const at::Tensor& targets) const {
@@ -443,7 +455,7 @@ at::Tensor GPT::forward_cached(std::span<const NextTokens> texts, KvCache& cache
   if (part_.is_first_stage()) {
     stream.x = transformer_->embed_at(on_device(of_tokens).unsqueeze(0), positions, pass);
   } else {
-    link_->receive(stream.x = stage_input({1, std::ssize(of_tokens), config_.n_embd}));
+    link_->receive(stream.x = empty_stream({1, std::ssize(of_tokens), config_.n_embd}));
   }
   for (size_t layer = 0; layer < transformer_->h.size(); ++layer) {
     if (layer_weights_) layer_weights_->before_forward(layers_.begin + static_cast<int64_t>(layer));

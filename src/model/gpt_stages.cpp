@@ -1,7 +1,10 @@
 // What a stage of a model (pipeline parallelism) gets from the others, and gives to them.
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 
+#include "gpt/layout/cut.h"
 #include "gpt/model/gpt.h"
+#include "gpt/model/tensor_parallel.h"
 
 namespace gpt {
 
@@ -11,13 +14,25 @@ void GPT::copy_from(const NamedTensors& values) {
   parameters_.copy_from(tensors_named_by(parameters_.rows(), values));
 }
 
-at::Tensor GPT::stage_input(at::IntArrayRef sizes) const {
+bool GPT::divides_rows() const { return part_.size > 1 && at::GradMode::is_enabled(); }
+
+// For a batch of `sizes` (B, T).
+ops::SharedOperators GPT::of_pass(const ops::SharedOperators& operators, at::IntArrayRef sizes) const {
+  return divides_rows() ? dividing_rows(operators, sizes[0], sizes[1]) : operators;
+}
+
+at::Tensor GPT::stage_input(int64_t B, int64_t T) const {
+  return divides_rows() ? empty_stream({rows_of_part(B * T, part_), 1, config_.n_embd})
+                        : empty_stream({B, T, config_.n_embd});
+}
+
+at::Tensor GPT::empty_stream(at::IntArrayRef sizes) const {
   return at::empty(sizes, parameters_[0].compute_value().options().requires_grad(false));
 }
 
 at::Tensor GPT::through_stages(const at::Tensor& ids) const {
   at::Tensor in = ids;
-  if (!part_.is_first_stage()) link_->receive(in = stage_input({ids.size(0), ids.size(1), config_.n_embd}));
+  if (!part_.is_first_stage()) link_->receive(in = stage_input(ids.size(0), ids.size(1)));
   const at::Tensor x = hidden(in, {.ids = ids});
   if (!part_.is_last_stage()) link_->send(x);
   return x;
@@ -26,7 +41,7 @@ at::Tensor GPT::through_stages(const at::Tensor& ids) const {
 // What the last stage has found, in all of them; undefined before at the others.
 at::Tensor GPT::shared(const at::Tensor& found, at::IntArrayRef sizes) const {
   if (!link_) return found;
-  const at::Tensor x = found.defined() ? found.to(at::kFloat).contiguous() : stage_input(sizes).to(at::kFloat);
+  const at::Tensor x = found.defined() ? found.to(at::kFloat).contiguous() : empty_stream(sizes).to(at::kFloat);
   link_->share(x);
   return x;
 }

@@ -4,18 +4,18 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/autograd.h>
-#include <torch/csrc/autograd/custom_function.h>
-#include <torch/custom_class.h>
 
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "gpt/layout/alignment.h"
 #include "gpt/layout/stages.h"
+#include "gpt/model/gradient_mark.h"
+#include "gpt/ops/mapped.h"
 #include "tensor_sums.h"
 #include "vocabulary_classifier.h"
 
@@ -27,53 +27,44 @@ using ops::LinearLayer;
 using ops::Normalization;
 using ops::Normalized;
 using ops::ProductInput;
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
 
-// What of an embedding comes after the sum over the group: positions and dropout. The same operator does it, for which the rows that were
-// summed are a table.
-struct AfterLookup : torch::CustomClassHolder {
-  ops::SharedOperators inner;
-  Parameter positions;
-  int64_t offset = 0;
-  DropoutSpec dropout;
+// What autograd is told that a map adds gradients to.
+std::optional<at::Tensor> trained_value(const Parameter& parameter) {
+  return parameter.is_trained() ? std::optional(parameter.value()) : std::nullopt;
+}
 
-  at::Tensor operator()(const Parameter& rows, int64_t B, int64_t T) const {
-    const at::Tensor ids = at::arange(B * T, rows.value().options().dtype(at::kLong)).view({B, T});
-    return inner->embedding(ids, rows, positions, offset, dropout);
-  }
-};
-
-struct FinishEmbedding : torch::autograd::Function<FinishEmbedding> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x,
-                            const std::optional<at::Tensor>& /*of autograd*/,
-                            const c10::intrusive_ptr<AfterLookup>& after) {
-    context->saved_data["after"] = c10::IValue::make_capsule(after);
-    const at::NoGradGuard no_gradients;
-    return (*after)(Parameter(x.detach().flatten(0, 1)), x.size(0), x.size(1));
-  }
-
-  // Only shapes count in what is computed again.
-  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const auto capsule = context->saved_data["after"].toCapsule();
-    const auto& after = static_cast<const AfterLookup&>(*capsule);
-    const at::Tensor& gradient = gradients[0];
-    const Parameter rows(at::empty_like(gradient.flatten(0, 1)));
-    {
-      const at::AutoGradMode with_gradients(true);
-      torch::autograd::backward({after(rows, gradient.size(0), gradient.size(1))}, {gradient});
-    }
-    return {rows.gradient().view(gradient.sizes()), at::Tensor(), at::Tensor()};
-  }
-};
+// Dropout of x (..., C) alone, by the operator that has it behind a lookup, for which rows are a table.
+at::Tensor dropped_out(const ops::SharedOperators& operators, const at::Tensor& x, const DropoutSpec& dropout) {
+  const auto look_up = [operators, dropout](const Parameter& rows, at::IntArrayRef sizes) {
+    const at::Tensor ids = at::arange(rows.value().size(0), rows.value().options().dtype(at::kLong));
+    return operators->embedding(ids.view({sizes[0], sizes[1]}), rows, /*positions=*/{}, /*offset=*/0, dropout);
+  };
+  return ops::mapped(
+      x, {.forward = [look_up](const at::Tensor& x) { return look_up(Parameter(x.detach().flatten(0, 1)), x.sizes()); },
+          // Only shapes count in what is computed again.
+          .backward =
+              [look_up](const at::Tensor& gradient) {
+                const Parameter rows(at::empty_like(gradient.flatten(0, 1)));
+                const at::AutoGradMode with_gradients(true);
+                torch::autograd::backward({look_up(rows, gradient.sizes())}, {gradient});
+                return rows.gradient().view(gradient.sizes());
+              }});
+}
 
 class TensorParallel : public ops::WrappedOperators {
  public:
-  TensorParallel(ops::SharedOperators inner, TensorGroup group, const ModelConfig& model)
+  // `rows`: this process's, in a pass that autograd records; without them it has all rows, and no gradients are asked for.
+  TensorParallel(ops::SharedOperators inner, TensorGroup group, const ModelConfig& model,
+                 std::optional<OwnRows> rows = std::nullopt)
       : WrappedOperators(std::move(inner)),
         group_(std::move(group)),
         model_(model),
-        vocabulary_{group_, model.padded_vocab()} {}
+        vocabulary_{group_, model.padded_vocab()},
+        rows_(std::move(rows)) {}
+
+  ops::SharedOperators dividing_rows(int64_t B, int64_t T) const {
+    return std::make_shared<TensorParallel>(inner_, group_, model_, OwnRows{group_, B, T});
+  }
 
   at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions, int64_t offset,
                        const DropoutSpec& dropout) const override {
@@ -81,30 +72,50 @@ class TensorParallel : public ops::WrappedOperators {
     const at::Tensor is_elsewhere = (ids < begin).logical_or_(ids >= end);
     const at::Tensor own_ids = (ids - begin).masked_fill_(is_elsewhere, 0);
     const at::Tensor own = inner_->embedding(own_ids, table, {}, 0, {}).masked_fill(is_elsewhere.unsqueeze(-1), 0);
-    const at::Tensor x = sum_over(group_, own, /*bias=*/{});
-    if (!positions.defined() && dropout.probability == 0) return x;
-    auto after = c10::make_intrusive<AfterLookup>();
-    after->inner = inner_, after->positions = positions, after->offset = offset, after->dropout = dropout;
-    return FinishEmbedding::apply(x, positions.is_trained() ? std::optional(positions.value()) : std::nullopt, after);
+    at::Tensor x;
+    if (rows_) {
+      x = rows_at_positions(own, positions, offset);
+    } else {
+      x = sum_over(group_, own, /*bias=*/{});
+      if (positions.defined()) x.add_(positions.compute_value().detach().narrow(0, offset, ids.size(1)));
+    }
+    return dropout.probability == 0 ? x : dropped_out(inner_, x, of_own_rows(dropout, x));
   }
 
-  // Behind each of them is a product whose columns are divided.
   Normalized add_norm(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch,
                       const DropoutSpec& dropout) const override {
-    Normalized result = inner_->add_norm(norm, x, branch, dropout);
-    sum_gradient_over(group_, result.normed);
-    return result;
+    const DropoutSpec own = of_own_rows(dropout, x);
+    if (!rows_ || !at::GradMode::is_enabled()) return inner_->add_norm(norm, x, branch, own);
+    const auto gradients = std::make_shared<WholeGradients>(group_);
+    const Normalization part{norm.kind, norm.eps, gradients->part_of(norm.weight), gradients->part_of(norm.bias),
+                             norm.site};
+    TORCH_CHECK(x.requires_grad(), "tensor_parallel: what is normalized must have a gradient");
+    return inner_->add_norm(part, mark_gradient(x, [gradients] { gradients->add_up(); }), branch, own);
   }
 
   at::Tensor linear(const at::Tensor& x, const LinearLayer& layer, ProductInput input) const override {
     if (layer.site.role == ParameterRole::head) return all_logits(x, layer);
-    if (!is_summed(layer)) return inner_->linear(x, layer, input);
-    return sum_over(group_, inner_->linear(x, without_bias(layer), input), layer.bias);
+    if (!is_summed(layer)) return inner_->linear(all_rows(x), layer, input);
+    const at::Tensor y = inner_->linear(x, without_bias(layer), input);
+    return rows_ ? own_rows(y, layer.bias) : sum_over(group_, y, layer.bias);
   }
 
+  std::pair<at::Tensor, at::Tensor> linear_pair(const at::Tensor& x, const LinearLayer& first,
+                                                const LinearLayer& second, ProductInput input) const override {
+    return inner_->linear_pair(all_rows(x), first, second, input);
+  }
+
+  at::Tensor linear_gelu(const at::Tensor& x, const LinearLayer& layer, ProductInput input) const override {
+    return inner_->linear_gelu(all_rows(x), layer, input);
+  }
+
+  // Of a product whose results are added up.
   at::Tensor linear_for_backward(const at::Tensor& x, const LinearLayer& layer) const override {
-    if (!is_summed(layer)) return inner_->linear_for_backward(x, layer);
-    return with_bias_for_backward(inner_->linear_for_backward(x, without_bias(layer)), layer.bias);
+    const at::Tensor y = inner_->linear_for_backward(x, without_bias(layer));
+    const auto zeros = [sizes = std::vector<int64_t>{rows_->count(), 1, y.size(-1)}](const at::Tensor& y) {
+      return at::zeros({}, y.options()).expand(sizes);
+    };
+    return ops::mapped(y, {.forward = zeros, .backward = gather_with_bias(layer.bias)}, trained_value(layer.bias));
   }
 
   at::Tensor attention(at::Tensor qkv, const ops::AttentionSpec& spec, const ops::RotaryTables& rotary) const override {
@@ -123,7 +134,7 @@ class TensorParallel : public ops::WrappedOperators {
 
   at::Tensor classifier_loss(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
                              const ops::ClassifierOptions& options, const at::Tensor& upstream) const override {
-    return vocabulary_loss(vocabulary_, x, head, targets, options, upstream);
+    return vocabulary_loss(vocabulary_, all_rows(x), head, targets, options, upstream);
   }
 
   at::Tensor classifier_losses(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
@@ -132,7 +143,7 @@ class TensorParallel : public ops::WrappedOperators {
   }
 
   ops::SharedOperators reference() const override {
-    return std::make_shared<TensorParallel>(inner_->reference(), group_, model_);
+    return std::make_shared<TensorParallel>(inner_->reference(), group_, model_, rows_);
   }
 
  private:
@@ -140,6 +151,60 @@ class TensorParallel : public ops::WrappedOperators {
     return layer.site.role == ParameterRole::attention_out || layer.site.role == ParameterRole::mlp_out;
   }
   static LinearLayer without_bias(const LinearLayer& layer) { return {layer.weight, {}, layer.site}; }
+
+  // What a product takes that each process computes for all rows.
+  at::Tensor all_rows(const at::Tensor& x) const {
+    if (!rows_) return x;
+    const OwnRows& rows = *rows_;
+    return ops::mapped(x, {.forward = [rows](const at::Tensor& x) { return rows.gather(x); },
+                           .backward = [rows](const at::Tensor& gradient) { return rows.sum(gradient); }});
+  }
+
+  // The sums of this process's rows of y, with the bias.
+  at::Tensor own_rows(const at::Tensor& y, const Parameter& bias) const {
+    const auto sum = [rows = *rows_, bias](const at::Tensor& y) {
+      const at::Tensor sums = rows.sum(y);
+      return bias.defined() ? sums.add_(bias.compute_value().detach()) : sums;
+    };
+    return ops::mapped(y, {.forward = sum, .backward = gather_with_bias(bias)}, trained_value(bias));
+  }
+
+  // Each process gets the gradients of all rows, and so that of a bias.
+  std::function<at::Tensor(const at::Tensor&)> gather_with_bias(const Parameter& bias) const {
+    return [rows = *rows_, bias](const at::Tensor& gradient) {
+      const at::Tensor all = rows.gather(gradient);
+      if (bias.is_trained()) bias.add_to_gradient(all.flatten(0, 1).sum(0));
+      return all;
+    };
+  }
+
+  // As own_rows(), with the rows of their positions, if there are any.
+  at::Tensor rows_at_positions(const at::Tensor& y, const Parameter& positions, int64_t offset) const {
+    if (!positions.defined()) return own_rows(y, /*bias=*/{});
+    const auto sum = [rows = *rows_, positions, offset](const at::Tensor& y) {
+      const at::Tensor row = at::arange(rows.first(), rows.first() + rows.count(), y.options().dtype(at::kLong));
+      const at::Tensor added = positions.compute_value().detach().index_select(0, row.remainder(rows.T) + offset);
+      return rows.sum(y).add_(added.unsqueeze(1));
+    };
+    const auto gather = [rows = *rows_, positions, offset](const at::Tensor& gradient) {
+      const at::Tensor all = rows.gather(gradient);
+      if (!positions.is_trained()) return all;
+      const at::Tensor& sums = positions.gradient();
+      if (!positions.begin_contribution()) sums.zero_();
+      sums.narrow(0, offset, rows.T).add_(all.sum(0, /*keepdim=*/false, at::kFloat));
+      return all;
+    };
+    return ops::mapped(y, {.forward = sum, .backward = gather}, trained_value(positions));
+  }
+
+  // Each row counts as a sample of its own, so that its mask is that of its place among all rows.
+  DropoutSpec of_own_rows(const DropoutSpec& dropout, const at::Tensor& x) const {
+    if (!rows_ || dropout.probability == 0) return dropout;
+    DropoutSpec own = dropout;
+    own.place = dropout.place.defined() ? dropout.place.clone() : at::zeros({2}, x.options().dtype(at::kLong));
+    own.place.select(0, 1).mul_(rows_->T).add_(rows_->first());
+    return own;
+  }
 
   // Of inference, which needs them in one place: (..., padded vocabulary), without gradients.
   at::Tensor all_logits(const at::Tensor& x, const LinearLayer& head) const {
@@ -161,6 +226,7 @@ class TensorParallel : public ops::WrappedOperators {
   const TensorGroup group_;
   const ModelConfig model_;
   const DividedVocabulary vocabulary_;
+  const std::optional<OwnRows> rows_;
 };
 
 }  // namespace
@@ -170,18 +236,31 @@ ops::SharedOperators tensor_parallel(ops::SharedOperators inner, TensorGroup gro
   return std::make_shared<TensorParallel>(std::move(inner), std::move(group), model);
 }
 
-// Of each layer: two sums forward and two backward. Beside them that of the embedding, and that behind the last normalization.
-double bytes_of_tensor_sums(const ModelConfig& model, const ModelPart& part, double tokens, const StreamBytes& value,
-                            bool recomputed) {
-  if (part.size == 1) return 0;
+ops::SharedOperators dividing_rows(const ops::SharedOperators& operators, int64_t B, int64_t T) {
+  const auto parallel = std::dynamic_pointer_cast<const TensorParallel>(operators);
+  TORCH_CHECK(parallel, "dividing_rows: these are not the operators of tensor_parallel()");
+  return parallel->dividing_rows(B, T);
+}
+
+// In each layer four halves of sums forward, two of them of products, and the same backward; and the sums of two normalizations' gradients.
+// Beside them what the embedding, and what is behind the last normalization, has of these.
+TensorSums tensor_sums(const ModelConfig& model, const ModelPart& part, int64_t tokens, const StreamBytes& value,
+                       GradientCheckpointing level) {
+  if (part.size == 1) return {};
   constexpr double kNumbersOfHead = 4;
-  const auto layers = static_cast<double>(stages_of(model, part.stages)[static_cast<size_t>(part.stage)].count()),
-             others = static_cast<double>(part.size - 1), values = tokens * static_cast<double>(model.n_embd);
-  const int64_t at_ends = (part.is_first_stage() ? 1 : 0) + (part.is_last_stage() ? 1 : 0);
-  const double sums =
-      (recomputed ? 3 : 2) * layers * value.product + (2 * layers + static_cast<double>(at_ends)) * value.stream;
-  return distributed::bytes_sent_by_sum(values * sums, part.size) +
-         (part.is_last_stage() ? kNumbersOfHead * tokens * sizeof(float) * others : 0);
+  const auto layers = static_cast<double>(stages_of(model, part.stages)[static_cast<size_t>(part.stage)].count());
+  const double last = part.is_last_stage() ? 1 : 0, ends = last + (part.is_first_stage() ? 1 : 0),
+               of_products = (level >= GradientCheckpointing::selective ? 5 : 4) * layers,
+               of_stream = (level >= GradientCheckpointing::norm ? 6 : 4) * layers + 2 * ends,
+               norms = 2 * layers + last;
+  const int64_t rows = rows_of_part(tokens, part) * part.size,
+                norm = (model.norm == Norm::layernorm && model.bias ? 2 : 1) * model.n_embd,
+                sent_of_norm = distributed::part_of(norm, 0, part.size).end * part.size;
+  const auto sum = [&part](double bytes) { return distributed::bytes_sent_by_sum(bytes, part.size); };
+  return {sum(static_cast<double>(rows * model.n_embd) * (of_products * value.product + of_stream * value.stream)) / 2 +
+              sum(norms * static_cast<double>(sent_of_norm) * sizeof(float)) +
+              last * kNumbersOfHead * static_cast<double>(tokens * (part.size - 1)) * sizeof(float),
+          (of_products + of_stream) / 2 + norms};
 }
 
 }  // namespace gpt

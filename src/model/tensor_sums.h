@@ -1,29 +1,54 @@
-// What the processes of a tensor group exchange, as autograd sees it.
+// What the processes of a tensor group send to each other, without gradients.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "gpt/distributed/communicator.h"
+#include "gpt/layout/cut.h"
 #include "gpt/parameters/parameters.h"
 
 namespace gpt {
 
 using TensorGroup = std::shared_ptr<distributed::Communicator>;
 
-// The sum over the group of y (..., C), in its memory, with `bias` (C) added once, if it is defined. The gradient of each process's y is
-// that of the sum, which all have.
+// The sum over the group of y (..., C), with `bias` (C) added once, if it is defined.
 at::Tensor sum_over(const TensorGroup& group, const at::Tensor& y, const Parameter& bias);
-
-// y itself, where only the backward pass of sum_over() counts.
-at::Tensor with_bias_for_backward(const at::Tensor& y, const Parameter& bias);
-
-// The gradient of x, to which each process contributes a part, becomes the sum over the group before it goes on. There is no node in
-// between, so that operators still find the one that x comes from.
-void sum_gradient_over(const TensorGroup& group, const at::Tensor& x);
 
 // (processes, shape of x): what each has, x being of one shape in all.
 at::Tensor gather_from(const TensorGroup& group, const at::Tensor& x);
+
+// The rows of a batch of B sequences of T tokens that this process has, as layout/cut.h deals them out.
+struct OwnRows {
+  TensorGroup group;
+  int64_t B, T;
+
+  int64_t count() const { return rows_of_part(B * T, {.size = group->size()}); }
+  int64_t first() const { return group->rank() * count(); }
+  at::Tensor sum(
+      const at::Tensor& y) const;  // of all processes' y (B, T, C): (count, 1, C), zeros where rows are padding
+  at::Tensor gather(const at::Tensor& x) const;  // x (count, 1, C) of all processes: (B, T, C)
+};
+
+// The gradients of parameters that all processes have whole, and of which each computes those of its rows.
+class WholeGradients {
+ public:
+  explicit WholeGradients(TensorGroup group) : group_(std::move(group)) {}
+
+  // To compute with in place of `whole`, if that is trained: of the same value, with a gradient of its own.
+  Parameter part_of(const Parameter& whole);
+  void add_up() const;  // the sums over the group, to the gradients of those that are whole
+
+ private:
+  struct Pair {
+    Parameter whole, part;
+  };
+  const TensorGroup group_;
+  std::vector<Pair> pairs_;
+};
 
 }  // namespace gpt

@@ -23,25 +23,20 @@ double trained_values(const std::vector<ParameterRow>& rows) {
   return static_cast<double>(flat_layout(rows).trained_size);
 }
 
-// What sums over those that divide the model take: beside the sum itself a gradient that is copied for it.
+// What sums over those that divide the model take: beside what arrives, rows that are arranged for it.
 double memory_of_tensor_sums(const Config& config, bool end_to_end) {
   if (config.distributed.tensor_parallel == 1) return 0;
   const double size = bytes_of_stream(config, end_to_end).stream,
-               bytes = tokens_at_once(config) * static_cast<double>(config.model.n_embd) * size;
+               bytes = static_cast<double>(tokens_at_once(config) * config.model.n_embd) * size;
   return bytes + distributed::memory_of_sum(bytes, std::min<double>(bytes, distributed::kStretchBytes),
                                             /*is_converted=*/false,
                                             /*is_narrow=*/size < kFloatBytes);
 }
 
 double sent_within_stage(const Config& config, bool end_to_end, int64_t stage) {
-  const ModelPart part{.size = config.distributed.tensor_parallel,
-                       .stage = stage,
-                       .stages = config.distributed.pipeline_parallel};
-  const double of_micro_batch =
-      bytes_of_tensor_sums(config.model, part, tokens_at_once(config), bytes_of_stream(config, end_to_end),
-                           recomputes_attention_out(config));
-  return of_micro_batch * static_cast<double>(at::divup(config.training.gradient_accumulation_steps,
-                                                        config.distributed.data_processes()));
+  return tensor_sums_of_stage(config, end_to_end, stage).bytes *
+         static_cast<double>(
+             at::divup(config.training.gradient_accumulation_steps, config.distributed.data_processes()));
 }
 
 double gradient_bytes(const Config& config, bool end_to_end, const std::vector<ParameterRow>& rows) {
@@ -56,8 +51,7 @@ double sent_between_stages(const Config& config, bool end_to_end, int64_t proces
   const bool is_first = stage == 0, is_last = stage == stages - 1;
   const ModelConfig part = largest_part(config.model, config.distributed.tensor_parallel);
   const auto micro_batches = static_cast<double>(at::divup(config.training.gradient_accumulation_steps, processes));
-  const double activations = tokens_at_once(config) * static_cast<double>(config.model.n_embd) *
-                             bytes_of_stream(config, end_to_end).stream,
+  const double activations = bytes_between_stages(config, end_to_end),
                blocks = trained_values(parameter_table(part, config.training.freeze)) / kParameterAlignment + 1;
   return micro_batches * activations * ((passes_gradients_on(config, stage) ? 1 : 0) + (is_last ? 0 : 1)) +
          (is_first || is_last ? distributed::bytes_sent_by_sum(bytes_of_tied_table(config, end_to_end), 2) : 0) +

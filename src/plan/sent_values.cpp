@@ -28,9 +28,7 @@ std::vector<ParameterRow> rows_of_process(const Config& config) {
   return largest;
 }
 
-double tokens_at_once(const Config& config) {
-  return static_cast<double>(config.training.batch_size * config.model.block_size);
-}
+int64_t tokens_at_once(const Config& config) { return config.training.batch_size * config.model.block_size; }
 
 StreamBytes bytes_of_stream(const Config& config, bool end_to_end) {
   const PrecisionConfig& precision = config.training.precision;
@@ -38,8 +36,17 @@ StreamBytes bytes_of_stream(const Config& config, bool end_to_end) {
   return {.product = is_narrow || end_to_end ? 2 : kFloatBytes, .stream = end_to_end ? 2 : kFloatBytes};
 }
 
-bool recomputes_attention_out(const Config& config) {
-  return config.training.execution.gradient_checkpointing >= GradientCheckpointing::selective;
+TensorSums tensor_sums_of_stage(const Config& config, bool end_to_end, int64_t stage) {
+  const DistributedConfig& distributed = config.distributed;
+  return tensor_sums(config.model,
+                     {.size = distributed.tensor_parallel, .stage = stage, .stages = distributed.pipeline_parallel},
+                     tokens_at_once(config), bytes_of_stream(config, end_to_end),
+                     config.training.execution.gradient_checkpointing);
+}
+
+double bytes_between_stages(const Config& config, bool end_to_end) {
+  const int64_t rows = rows_of_part(tokens_at_once(config), {.size = config.distributed.tensor_parallel});
+  return static_cast<double>(rows * config.model.n_embd) * bytes_of_stream(config, end_to_end).stream;
 }
 
 bool narrows_gradients(const Config& config, bool end_to_end) {

@@ -14,10 +14,12 @@ namespace gpt::plan {
 std::vector<ParameterRow> rows_of_stage(const Config& config, int64_t stage);
 std::vector<ParameterRow> rows_of_process(const Config& config);
 
-double tokens_at_once(const Config& config);
+int64_t tokens_at_once(const Config& config);
 // As Precision says once dtype is resolved.
 StreamBytes bytes_of_stream(const Config& config, bool end_to_end);
-bool recomputes_attention_out(const Config& config);  // whose sum is then made twice
+// What a process sends to the other ones of its stage for a micro-batch, and of a micro-batch's activations to its neighbour in the next one.
+TensorSums tensor_sums_of_stage(const Config& config, bool end_to_end, int64_t stage);
+double bytes_between_stages(const Config& config, bool end_to_end);
 
 // Whether a stage sends the one before the gradients of what it has got: something before it is trained.
 bool passes_gradients_on(const Config& config, int64_t stage);

@@ -129,9 +129,7 @@ class Update {
     ends_.resize(static_cast<size_t>(config.model.n_layer) + 1);  // what a stage does not have, it does not send
     boundary_ = {2, network.of_machine >= config.distributed.processes ? 2 : 1};  // stages are as far apart as can be
     // A gather of two sends half of what both have then.
-    const double activations = tokens_at_once(config) * static_cast<double>(config.model.n_embd) *
-                               bytes_of_stream(config, form.end_to_end).stream;
-    hop_ = time_of_gather(2 * activations, boundary_, network);
+    hop_ = time_of_gather(2 * bytes_between_stages(config, form.end_to_end), boundary_, network);
     neighbours_ = (passes_gradients_on(config, work_.stage) ? 1 : 0) + (work_.has_head ? 0 : 1);
     if (work_.stage == 0 || work_.has_head) of_table_ = bytes_of_tied_table(config, form.end_to_end);
   }
@@ -153,14 +151,9 @@ class Update {
   SendingTime within_layer(bool end_to_end) const {
     const int64_t parts = config_.distributed.tensor_parallel;
     if (parts == 1) return {};
-    const bool recomputed = recomputes_attention_out(config_);
-    const auto passes = static_cast<double>(2 * layers_),
-               sums = static_cast<double>((recomputed ? 5 : 4) * layers_ + (work_.stage == 0 ? 1 : 0) +
-                                          (work_.has_head ? 1 : 0));
-    const ModelPart part{.size = parts, .stage = work_.stage, .stages = stages_};
-    const double sent = bytes_of_tensor_sums(config_.model, part, tokens_at_once(config_),
-                                             bytes_of_stream(config_, end_to_end), recomputed),
-                 of_sum = sent / distributed::bytes_sent_by_sum(1, parts) / sums,
+    const auto passes = static_cast<double>(2 * layers_);
+    const auto [sent, sums] = tensor_sums_of_stage(config_, end_to_end, work_.stage);
+    const double of_sum = sent / distributed::bytes_sent_by_sum(1, parts) / sums,
                  stretches = std::max(1.0, of_sum / static_cast<double>(distributed::kStretchBytes));
     const SendingTime one = time_of_sum(of_sum / stretches, {parts, network_.of_machine}, network_);
     const double times = stretches * sums / passes;

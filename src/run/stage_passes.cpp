@@ -8,7 +8,7 @@ using distributed::Boundary;
 
 at::Tensor StagePasses::activations_of(const Travelling& batch) const {
   const at::Tensor& ids = batch.passing.batch.inputs;
-  return model_.stage_input({ids.size(0), ids.size(1), model_.config().n_embd});
+  return model_.stage_input(ids.size(0), ids.size(1));
 }
 
 void StagePasses::come(PassingBatch next) {

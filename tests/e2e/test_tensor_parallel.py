@@ -90,7 +90,8 @@ class TestTensorParallel(ranks.DividedRun):
             self.assertAlmostEqual(two[part], one[part] / 2, delta=0.05 * one[part])
         self.assertEqual(several["most_micro_batches"], 2)
         tokens, width, layers = 3 * 64, 256, 2
-        sums = (4 * layers + 2) * tokens * width * 4 + 4 * tokens * 4
+        norms = (2 * layers + 1) * 2 * width * 4  # 256 gradients each, padded to as many for each of two processes
+        sums = (4 * layers + 2) * tokens * width * 4 + 4 * tokens * 4 + norms
         self.assertAlmostEqual(several["bytes_sent_per_update"], 2 * sums + two["gradients_bytes"], delta=1e-6 * sums)
         self.assertIn("half of the model for 2 of the 4 micro-batches", report["processes"]["detail"].replace("micro-batch of", "of"))
 

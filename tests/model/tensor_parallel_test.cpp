@@ -35,8 +35,12 @@ ModelConfig divided_config(const test::ModelForm& form) {
   return config;
 }
 
-at::Tensor tokens_for(const ModelConfig& config, uint64_t seed) {
-  return at::randint(*config.vocab_size, {kSequences, config.block_size}, at::detail::createCPUGenerator(seed),
+struct Batch {
+  int64_t sequences = kSequences, length = 32;
+};
+
+at::Tensor tokens_for(const ModelConfig& config, uint64_t seed, const Batch& batch = {}) {
+  return at::randint(*config.vocab_size, {batch.sequences, batch.length}, at::detail::createCPUGenerator(seed),
                      at::dtype(at::kLong));
 }
 
@@ -52,12 +56,14 @@ struct How {
   double smoothing = 0.1;
   std::vector<std::string> frozen = {};
   at::ScalarType autocast = at::kFloat;
+  Batch batch = {};
 };
 
-GPT part_of_model(const ModelConfig& config, const distributed::Group& group, const How& how = {}) {
+GPT part_of_model(const ModelConfig& config, const distributed::Group& group, const How& how = {},
+                  ops::SharedOperators inner = ops::fused_operators()) {
   const auto& tensor = group.mesh().tensor;
   GPT model(config, at::kCPU, /*seed=*/7, how.types, how.frozen, {tensor->rank(), tensor->size()});
-  model.set_operators(tensor_parallel(ops::fused_operators(), tensor, config));
+  model.set_operators(tensor_parallel(std::move(inner), tensor, config));
   model.set_gradient_checkpointing(how.level);
   return model;
 }
@@ -68,7 +74,7 @@ Outcome learn_once(GPT& model, const How& how) {
   at::Tensor loss;
   {
     const Autocast autocast(at::kCPU, how.autocast);
-    loss = model.loss(tokens_for(model.config(), 1), tokens_for(model.config(), 2),
+    loss = model.loss(tokens_for(model.config(), 1, how.batch), tokens_for(model.config(), 2, how.batch),
                       {.label_smoothing = how.smoothing,
                        .chunk_rows = 40,
                        .upstream = upstream,
@@ -146,6 +152,64 @@ TEST_P(TensorParallelTest, RecomputingChangesNoBit) {
   });
 }
 
+// The rows of the last processes are padding, in part or all of them.
+TEST_P(TensorParallelTest, RowsThatCannotBeDividedEvenly) {
+  expect_like_one({.batch = {kSequences, 7}}, at::kFloat, /*size=*/2);
+  expect_like_one({.batch = {kSequences, 7}}, at::kFloat, /*size=*/4);
+  expect_like_one({.level = GradientCheckpointing::norm, .batch = {1, 5}}, at::kFloat, /*size=*/4);
+  expect_like_one({.batch = {1, 1}}, at::kFloat, /*size=*/2);
+}
+
+TEST_P(TensorParallelTest, WhatAllHaveWholeGetsTheSameGradientsInAll) {
+  test::in_ranks(2, [&](distributed::Group& group) {
+    group.arrange(2);
+    const How how{.batch = {kSequences, 7}};
+    GPT part = part_of_model(config_, group, how);
+    const Outcome outcome = learn_once(part, how);
+    for (size_t i = 0; i < outcome.rows.size(); ++i) {
+      const auto& [name, gradient] = outcome.gradients[i];
+      if (outcome.rows[i].cut) continue;
+      const at::Tensor of_first = gradient.clone();
+      group.mesh().all->broadcast(of_first);
+      EXPECT_TRUE(gradient.equal(of_first)) << name;
+    }
+  });
+}
+
+// Takes down how many rows are normalized, and dropped out behind the embedding.
+class NotesRows : public ops::WrappedOperators {
+ public:
+  explicit NotesRows(std::vector<int64_t>& noted) : WrappedOperators(ops::fused_operators()), noted_(noted) {}
+  at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions, int64_t offset,
+                       const ops::DropoutSpec& dropout) const override {
+    if (dropout.probability > 0) noted_.push_back(ids.numel());
+    return inner_->embedding(ids, table, positions, offset, dropout);
+  }
+  ops::Normalized add_norm(const ops::Normalization& norm, const at::Tensor& x, const at::Tensor& branch,
+                           const ops::DropoutSpec& dropout) const override {
+    noted_.push_back(x.numel() / x.size(-1));
+    return inner_->add_norm(norm, x, branch, dropout);
+  }
+
+ private:
+  std::vector<int64_t>& noted_;
+};
+
+TEST_P(TensorParallelTest, EachProcessHasAnNthOfTheStream) {
+  using enum GradientCheckpointing;
+  for (const GradientCheckpointing level : {none, selective, block}) {
+    test::in_ranks(4, [&](distributed::Group& group) {
+      group.arrange(4);
+      std::vector<int64_t> noted;
+      const How how{.level = level};
+      GPT part = part_of_model(config_, group, how, std::make_shared<NotesRows>(noted));
+      (void)learn_once(part, how);
+      EXPECT_GE(std::ssize(noted), 1 + 2 * config_.n_layer + 1);
+      for (const int64_t rows : noted) EXPECT_EQ(rows, kSequences * config_.block_size / 4);
+    });
+  }
+}
+
 TEST_P(TensorParallelTest, WhatIsFrozenStaysOut) {
   expect_like_one({.frozen = {"wte", "h.0"}}, at::kFloat);
   expect_like_one({.frozen = {"h.*.attn.c_attn", "h.*.mlp"}}, at::kFloat);
@@ -200,7 +264,8 @@ TEST(TensorParallel, SendsTheBytesOfTheFormula) {
   ModelConfig config = divided_config({"gpt2", Mlp::gelu, Norm::layernorm, Position::learned, true, true});
   config.block_size = 256;
   for (const int64_t size : {2, 4}) {
-    for (const GradientCheckpointing level : {GradientCheckpointing::none, GradientCheckpointing::block}) {
+    using enum GradientCheckpointing;
+    for (const GradientCheckpointing level : {none, activation, norm, selective, block}) {
       test::in_ranks(size, [&](distributed::Group& group) {
         group.arrange(size);
         const How how{.level = level};
@@ -210,8 +275,7 @@ TEST(TensorParallel, SendsTheBytesOfTheFormula) {
         const int64_t before = group.mesh().bytes_sent();
         part.loss(ids, ids).backward();
         EXPECT_EQ(static_cast<double>(group.mesh().tensor->bytes_sent()),
-                  bytes_of_tensor_sums(config, {.size = size}, static_cast<double>(ids.numel()), {4, 4},
-                                       level == GradientCheckpointing::block));
+                  tensor_sums(config, {.size = size}, ids.numel(), {4, 4}, level).bytes);
         EXPECT_EQ(group.mesh().bytes_sent() - before, group.mesh().tensor->bytes_sent());
       });
     }

@@ -71,16 +71,18 @@ TEST(SentBytes, AreWeightsOfEachPassToWithZero3) {
 }
 
 // Two processes divide the model, and two such groups the ten micro-batches: sums of 1024 x 8 x 768 values, four in each of 12 layers and
-// two more, and four numbers for each token. Of the gradients each process has half, but for what both have.
+// two more, four numbers for each token, and the gradients of 25 norms. Of the gradients each process has half, but for what both have.
+// What is computed again needs three halves of a sum in each layer.
 TEST(SentBytes, AreSumsOfActivationsWhereTheModelIsDivided) {
   Config config = gpt2_small_run(8, 10);
   config.distributed.processes = 4, config.distributed.tensor_parallel = 2;
   constexpr double kTokens = 8 * 1024, kSum = kTokens * 768 * 4, kNumbers = kTokens * 4 * 4,
-                   kWhole = (1024 + 12 * (4 + 2) + 2) * 768;
-  const double sent = sent_bytes(config, /*end_to_end=*/false, 4), within = 5 * ((4 * 12 + 2) * kSum + kNumbers);
+                   kOfNorms = 25 * 2 * 768 * 4, kWhole = (1024 + 12 * (4 + 2) + 2) * 768;
+  const double sent = sent_bytes(config, /*end_to_end=*/false, 4),
+               within = 5 * ((4 * 12 + 2) * kSum + kNumbers + kOfNorms);
   EXPECT_NEAR(sent - within, 4 * ((124'475'904 - kWhole) / 2 + kWhole), 1e-5 * sent);
   config.training.execution.gradient_checkpointing = GradientCheckpointing::selective;
-  EXPECT_NEAR(sent_bytes(config, false, 4) - sent, 5 * 12 * kSum, 1e-6 * sent);
+  EXPECT_NEAR(sent_bytes(config, false, 4) - sent, 5 * 12 * 1.5 * kSum, 1e-6 * sent);
 }
 
 // Of what a process has of the model, with the one that has the same: of five rounds, to one of two. Of a block both have the biases and

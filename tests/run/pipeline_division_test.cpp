@@ -153,7 +153,8 @@ struct BytesCase {
 
 class PipelineBytes : public testing::TestWithParam<BytesCase> {};
 
-// For each micro-batch B T C values cross each boundary each way, from each process of a stage; none go back to where nothing is trained.
+// For each micro-batch B T C values cross each boundary each way, of which each process of a stage sends those of its rows; none go back to
+// where nothing is trained.
 TEST_P(PipelineBytes, OfAnUpdateAreThoseOfThePlan) {
   const auto& [shape, frozen, first_trained] = GetParam();
   const auto [processes, tensor, stages] = shape;
@@ -164,7 +165,7 @@ TEST_P(PipelineBytes, OfAnUpdateAreThoseOfThePlan) {
   config.training.freeze = frozen;
   config.distributed.processes = processes;
   config.distributed.tensor_parallel = tensor, config.distributed.pipeline_parallel = stages;
-  const double of_boundary = kUpdatesCounted * 4.0 * 3 * 16 * 32 * sizeof(float);
+  const double of_boundary = kUpdatesCounted * 4.0 * 3 * 16 * 32 * sizeof(float) / static_cast<double>(tensor);
   double most = 0;
   std::mutex mutex;
   in_mesh(shape, config, corpus, 0, [&, last = stages - 1, first = first_trained](run::Run& run, int64_t stage) {

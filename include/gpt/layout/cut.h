@@ -1,6 +1,7 @@
 // Tensor parallelism: which part of every parameter each process of a group has. Heads and the hidden columns of the MLP are dealt out
 // evenly, and the rows of the vocabulary as evenly as they can be; normalizations, learned positions and the biases of products that are
-// added up over the processes are whole in each of them. That sizes can be divided so, config/tensor_parallel.h has made sure.
+// added up over the processes are whole in each of them. That sizes can be divided so, config/tensor_parallel.h has made sure. In training
+// each process also has a part of the rows of what flows between the layers.
 // Pipeline parallelism: which parameters a stage has, all of them whole (layout/stages.h).
 #pragma once
 
@@ -20,6 +21,10 @@ struct ModelPart {
   bool is_first_stage() const { return stage == 0; }
   bool is_last_stage() const { return stage == stages - 1; }
 };
+
+// How many of so many rows of the residual stream, one for each token, each process has: as many in all of them, so that the last rows of
+// the last ones may be padding.
+inline int64_t rows_of_part(int64_t rows, const ModelPart& part) { return (rows + part.size - 1) / part.size; }
 
 // The rows of the token embedding and of the head that a part has: [begin, end) of `padded` ones.
 FlatSpan vocabulary_rows(int64_t padded, const ModelPart& part);

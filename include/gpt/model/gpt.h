@@ -42,7 +42,8 @@ struct LossOptions {
   // In training mode: what dropout masks follow from, as ops::DropoutSpec has it. Undefined: the same masks in every call.
   at::Tensor dropout_place = {};
   std::optional<int64_t> attention_window = {};  // of windowed layers, instead of the model's
-  // Of a stage that takes what another one gives, where sequences hold several documents: what the first stage took, (B, T).
+  // Of a stage that takes what another one gives: what the first stage took, (B, T). Only needed where sequences hold several documents, or
+  // processes divide the layers.
   at::Tensor ids = {};
   // Called in the backward pass, with our own operators: the gradients of this layer, and of all that come after it, are complete, but
   // for a tied head's. The first one is n_layer, which stands for what follows the blocks. Nothing: nobody is told.
@@ -77,9 +78,10 @@ class GPT {
   // Logits (B, T, V) of ids (B, T) int64; only the real vocabulary.
   at::Tensor forward(const at::Tensor& ids) const;
   // What the head takes instead, (B, T, C). A stage of a model, except the first one, takes what the one before gives, (B, T, C) in the type
-  // in which the model computes; and except the last one, it gives what the next one takes.
+  // in which the model computes; and except the last one, it gives what the next one takes. Where processes divide the layers and autograd
+  // records the pass, each of them has some of these B T rows instead, (rows, 1, C) (model/tensor_parallel.h).
   at::Tensor hidden(const at::Tensor& in, const LossOptions& options = {}) const;
-  at::Tensor stage_input(at::IntArrayRef sizes) const;  // of this shape, to be filled
+  at::Tensor stage_input(int64_t B, int64_t T) const;  // what a stage takes for so many tokens, to be filled
 
   // Mean cross entropy over all B*T targets, a float32 scalar on the device, with the part of a teacher, where there is one. Vocabulary
   // padding takes no part in it. Of the last stage, which takes what the one before gives.
@@ -139,6 +141,9 @@ class GPT {
   GPT(const ModelConfig& config, at::Device device, const ParameterTypes& types, const std::vector<std::string>& frozen,
       const ModelPart& part);
   at::Tensor logits(const at::Tensor& rows) const;  // (..., C) -> (..., V)
+  bool divides_rows() const;                        // in a pass that is computed now
+  ops::SharedOperators of_pass(const ops::SharedOperators& operators, at::IntArrayRef sizes) const;
+  at::Tensor empty_stream(at::IntArrayRef sizes) const;
   at::Tensor through_stages(const at::Tensor& ids) const;
   at::Tensor shared(const at::Tensor& found, at::IntArrayRef sizes) const;
 
