@@ -45,13 +45,15 @@ class ActivationBytes {
         C_(static_cast<double>(model.n_embd)),
         A_(static_cast<double>(model.attention_width())),
         kv_(static_cast<double>(model.kv_heads() * model.head_dim())),
-        F_(static_cast<double>(model.hidden())) {}
+        F_(static_cast<double>(model.hidden())),
+        parts_(static_cast<double>(form.model_parts)) {}
 
   double residual() const { return kept_.sum_size * C_; }  // the stream, once per addition
+  double own_rows() const { return residual() / parts_; }  // of it, where processes divide its rows
   // What a block keeps from its forward pass to its backward pass.
   double kept(GradientCheckpointing level) const {
     switch (level) {
-      case GradientCheckpointing::block: return residual();
+      case GradientCheckpointing::block: return own_rows();
       case GradientCheckpointing::selective: return norm(/*keeps_output=*/!form_.own_operators) + attention();
       default: break;
     }
@@ -61,7 +63,7 @@ class ActivationBytes {
   }
   // What is there besides while its backward pass runs.
   double recomputed(GradientCheckpointing level) const {
-    if (level == GradientCheckpointing::block) return kept(GradientCheckpointing::none) - residual();
+    if (level == GradientCheckpointing::block) return kept(GradientCheckpointing::none) - own_rows();
     return level == GradientCheckpointing::selective ? norm() + branch_dropouts() + mlp() : 0;
   }
   // LibTorch's flash attention on a CPU keeps a layer's masks: one for a window, and one for each head and sequence where queries choose.
@@ -136,8 +138,10 @@ class ActivationBytes {
 
  private:
   bool casts() const { return form_.compute_type != at::kFloat && !form_.end_to_end; }
+  // What a normalization gives is there for all rows.
   double norm(bool keeps_output = true) const {
-    return ops::norm_kept_bytes(kept_, model_.norm, model_.n_embd, keeps_output);
+    const double of_rows = ops::norm_kept_bytes(kept_, model_.norm, model_.n_embd, /*keeps_output=*/false);
+    return of_rows / parts_ + (keeps_output ? s_ * C_ : 0);
   }
 
   double dropout() const { return ops::dropout_kept_bytes(kept_, model_.dropout, model_.n_embd); }
@@ -178,7 +182,7 @@ class ActivationBytes {
   bool own_attention_;  // which this program has for a CPU
   double s_;
   ops::KeptForm kept_;
-  double C_, A_, kv_, F_;
+  double C_, A_, kv_, F_, parts_;
 };
 
 // Of the optimizer's state of these parameters, the part of the process that has most of it.
@@ -327,7 +331,7 @@ double swapped_layers(const ModelConfig& model, const TrainingConfig& training, 
                   std::min(asked, static_cast<double>(model.n_layer)) - (static_cast<double>(model.n_layer) - kept));
 }
 
-// Activations (B, T, C) that a stage has besides: what it gives of each micro-batch in flight, and the gradient that comes back; what arrives
+// Activations (B, T, C), or own rows of them, that a stage has besides: what it gives of each micro-batch in flight, and the gradient that comes back; what arrives
 // for the next turn, and the gradient that goes back.
 double travelling_activations(const ModelPart& part, const Kept& kept) {
   const double behind = part.is_last_stage() ? 0 : kept.in_flight + (kept.layers > 0 ? 1 : 0),
@@ -380,7 +384,7 @@ MemoryUse estimate_part(const ModelConfig& whole, const TrainingConfig& training
   const bool keeps_outside = part.is_last_stage() || (part.is_first_stage() && kept.layers > 0);
   estimate.activations =
       tokens * (kept.in_flight * (kept.on_device() * bytes.kept(level) + (keeps_outside ? bytes.outside_blocks() : 0)) +
-                travelling_activations(part, kept) * bytes.residual());
+                travelling_activations(part, kept) * bytes.own_rows());
   estimate.host += tokens * kept.swapped * bytes.kept(level);
   int64_t masks = 0, most_of_layer = 0;
   for (int64_t layer = std::max<int64_t>(0, first_trained_layer(rows)); layer < model.n_layer; ++layer) {
