@@ -130,7 +130,7 @@ Check check_attention(const ModelConfig& model, bool cuda, const std::string& pa
 
 MemoryBudget memory_budget(at::Device device, double fraction, int64_t processes) {
   const auto of_each = static_cast<double>(processes),
-             free_of_host = static_cast<double>(free_bytes(at::kCPU)) / of_each;
+             free_of_host = static_cast<double>(host::free_memory_bytes(processes));
   const double share = fraction * static_cast<double>(describe_device(device).memory_bytes);
   if (device.is_cuda()) {
     return {.available = std::min(static_cast<double>(free_bytes(device)), share), .program = 0, .host = free_of_host};

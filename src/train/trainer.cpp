@@ -96,6 +96,7 @@ void Trainer::train() {
 }
 
 ExitCode Trainer::conclude() {
+  activity_ = "checkpoint";
   state_.gather();
   if (process::stop_signal() != 0) return stop();
   finish();
