@@ -1,0 +1,65 @@
+"""A model for which no single process has the memory: four have it, however they divide it, and one without a limit goes on from there."""
+
+import json
+import pathlib
+import re
+import resource
+import shutil
+import subprocess
+
+import programs
+
+# About 25 million parameters, which take 400 MB with gradients and moments, and an update of a second.
+LARGE = {**programs.TINY, "model.n_layer": 8, "model.n_head": 8, "model.n_embd": 512, "model.block_size": 32, "training.batch_size": 1,
+         "training.gradient_accumulation_steps": 4, "training.max_steps": 2, "training.eval_interval": 0}
+SMALL = {**LARGE, "model.n_embd": 64, "training.max_steps": 1_000_000}
+FOUR = {"distributed.processes": 4}
+# Not tensor parallelism of all four: to save, the first process of a stage brings all of it together.
+MESHES = ({"distributed.zero": 3}, {"distributed.pipeline_parallel": 4}, {"distributed.tensor_parallel": 2, "distributed.pipeline_parallel": 2})
+NO_MEMORY = 7  # exit status
+MB = 1 << 20
+
+
+def limited_to(data):
+    """Bytes of data of a process, and stacks of 1 MB for its threads, of which there are more where more processes speak to each other."""
+    def limit():
+        resource.setrlimit(resource.RLIMIT_STACK, (MB, MB))
+        resource.setrlimit(resource.RLIMIT_DATA, (data, data))
+    return limit
+
+
+class LargerModels(programs.WithText):
+    def train(self, options, limit=None):
+        words = programs.flags({**options, "data.text": self.text, "output_dir": self.root / "run"})
+        return subprocess.run(programs.command("gpt-train", *words), capture_output=True, text=True, timeout=programs.HANGS,
+                              preexec_fn=limit and limited_to(limit))
+
+    def data_of_processes(self):
+        """Of the one that has most, with a model that needs next to nothing, as the kernel counts it."""
+        words = programs.flags({**SMALL, **FOUR, **MESHES[-1], "data.text": self.text, "output_dir": self.root / "small"})
+        first = subprocess.Popen(programs.command("gpt-train", *words), stderr=subprocess.PIPE, text=True, preexec_fn=limited_to(1 << 45))
+        for line in first.stderr:
+            if " 2/1000000 |" in line:
+                break
+        children = pathlib.Path(f"/proc/{first.pid}/task/{first.pid}/children").read_text().split()
+        data = [int(re.search(r"VmData:\s+(\d+) kB", pathlib.Path(f"/proc/{child}/status").read_text())[1]) for child in children]
+        first.kill()
+        first.stderr.close()
+        first.wait(timeout=programs.HANGS)
+        self.assertEqual(len(data), 4)
+        return 1024 * max(data)
+
+    def test_four_processes_train_what_one_cannot_hold(self):
+        values = programs.checks(*programs.flags({**LARGE, "data.text": self.text}), "--no-probe")["memory of the run"]["values"]
+        limit = int(self.data_of_processes() + 0.6 * (values["needed_bytes"] - values["program_bytes"]))
+        alone = self.train(LARGE, limit)
+        self.assertEqual(alone.returncode, NO_MEMORY, alone.stderr)
+        for mesh in MESHES:
+            with self.subTest(mesh):
+                divided = self.train({**LARGE, **FOUR, **mesh}, limit)
+                self.assertEqual(divided.returncode, 0, divided.stderr)
+                gone_on = self.train({**LARGE, "training.max_steps": 3})
+                self.assertEqual(gone_on.returncode, 0, gone_on.stderr)
+                losses = [json.loads(line) for line in (self.root / "run/metrics.jsonl").read_text().splitlines()]
+                self.assertEqual([record["step"] for record in losses if "step_ms" in record], [1, 2, 3])
+                shutil.rmtree(self.root / "run")
