@@ -96,10 +96,8 @@ class C10d : public Communicator {
                 const std::vector<int64_t>& to) override {
     at::Tensor into = received, out = sent;
     std::vector<int64_t> arrive = from, leave = to;
-    sums_.finish_gathers();
     bytes_exchanged_ += sent.numel() - to[static_cast<size_t>(ranks_.rank)];
-    collectives_.wait(collectives_.begin([&] { return collectives_.host().alltoall_base(into, out, arrive, leave); }),
-                      received);
+    collectives_.wait(begin([&] { return collectives_.host().alltoall_base(into, out, arrive, leave); }), received);
   }
 
   // Connecting has a limit of time, so that all must be there before. It lives as long as this one, which is kept where a process is lost.
@@ -112,20 +110,25 @@ class C10d : public Communicator {
     std::vector<at::Tensor> tensors{x};
     c10d::AllreduceOptions options;
     options.reduceOp = c10d::ReduceOp::MAX;
-    sums_.finish_gathers();
-    const Work work = collectives_.begin([&] { return collectives_.host().allreduce(tensors, options); });
+    const Work work = begin([&] { return collectives_.host().allreduce(tensors, options); });
     return [this, work, x] { collectives_.wait(work, x); };
   }
 
  private:
+  // The calls of a backend have one order in all processes: what begin_gathers() has begun comes first.
+  template <typename Start>
+  Work begin(const Start& start) {
+    sums_.finish_gathers();
+    return collectives_.begin(start);
+  }
+
   Work broadcast_from(int64_t rank, const at::Tensor& x) {
     TORCH_CHECK(x.is_contiguous(), "broadcast: the tensor must be contiguous");
     std::vector<at::Tensor> tensors{x.detach().view({-1}).view(at::kByte)};  // so that every type can be sent
     if (ranks_.rank == rank) bytes_broadcast_ += static_cast<int64_t>(x.nbytes());
     c10d::BroadcastOptions options;
     options.rootRank = rank;
-    sums_.finish_gathers();
-    return collectives_.begin([&] { return collectives_.backend_of(x).broadcast(tensors, options); });
+    return begin([&] { return collectives_.backend_of(x).broadcast(tensors, options); });
   }
 
   const Ranks ranks_;

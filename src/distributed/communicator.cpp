@@ -16,9 +16,6 @@ class Alone : public Communicator {
   void begin_sum(const at::Tensor&, at::ScalarType) override {}
   void begin_sum_of_part(const at::Tensor&, at::ScalarType, const Arrival&, int64_t) override {}
   void begin_gather(const at::Tensor&, int64_t) override {}
-  std::vector<std::function<void()>> begin_gathers(const std::vector<Gathering>& all) override {
-    return std::vector<std::function<void()>>(all.size(), [] {});
-  }
   void finish() override {}
   void broadcast(const at::Tensor&) override {}
   std::function<void()> begin_broadcast(const at::Tensor&, int64_t) override {
@@ -59,6 +56,12 @@ double Mesh::seconds_waited() const {
   double seconds = 0;
   for (const Communicator* each : communicators()) seconds += each->seconds_waited();
   return seconds;
+}
+
+std::vector<std::function<void()>> Communicator::begin_gathers(const std::vector<Gathering>& all) {
+  for (const auto& [x, owner] : all) begin_gather(x, owner);
+  finish();
+  return std::vector<std::function<void()>>(all.size(), [] {});
 }
 
 bool Communicator::is_any(bool own) {

@@ -77,7 +77,7 @@ void Sums::begin_sum_of_part(const at::Tensor& x, at::ScalarType wire, const Arr
 
 void Sums::begin_gather(const at::Tensor& x, int64_t owner) { tell_gather(x, owner, nullptr); }
 
-// The last one would not end while no other begins.
+// A stretch ends when a later one needs its place. Nobody may come after the last ones, so they are told to end.
 std::vector<std::function<void()>> Sums::begin_gathers(const std::vector<Gathering>& all) {
   std::vector<std::function<void()>> waits;
   for (const auto& [x, owner] : all) {

@@ -37,15 +37,14 @@ class Sums {
   void begin_gather(const at::Tensor& x, int64_t owner);
   std::vector<std::function<void()>> begin_gathers(const std::vector<Gathering>& all);
   void finish();
-  // What begin_gathers() has begun is there. A backend must not be called before, since its calls have to have one order in all processes.
-  void finish_gathers();
+  void finish_gathers();  // what begin_gathers() has begun is there
 
   int64_t bytes_sent() const { return bytes_sent_; }
   double seconds_waited() const { return seconds_waited_; }
 
  private:
   enum class Kind { sum, sum_of_part, gather, end_all };
-  // Somebody waits for it.
+  // What somebody waits for.
   struct Ticket {
     bool is_there = false;
     std::shared_ptr<c10::Event> done = {};  // on a GPU, which may not have come so far
@@ -102,8 +101,8 @@ class Sums {
   const Ranks ranks_;
   const at::Device device_;
   bool is_idle_ = true;  // nothing was begun since finish()
-  std::shared_ptr<Ticket>
-      last_of_gathers_;  // of those that begin_gathers() has begun, unless they are known to be there
+  // Of those that begin_gathers() has begun; null where they are known to be there.
+  std::shared_ptr<Ticket> last_of_gathers_;
   double seconds_waited_ = 0;
   std::atomic<int64_t> bytes_sent_ = 0;
 

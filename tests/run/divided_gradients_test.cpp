@@ -26,9 +26,6 @@ class Mirror : public distributed::Communicator {
     under_way.emplace_back(x, arrival);
   }
   void begin_gather(const at::Tensor&, int64_t) override {}
-  std::vector<std::function<void()>> begin_gathers(const std::vector<distributed::Gathering>& all) override {
-    return std::vector<std::function<void()>>(all.size(), [] {});
-  }
   void finish() override {
     for (const auto& [x, arrival] : under_way) {
       const auto [begin, end] = distributed::part_of(x.numel(), rank(), size());

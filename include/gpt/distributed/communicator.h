@@ -61,9 +61,9 @@ class Communicator {
   virtual void begin_sum_of_part(const at::Tensor& x, at::ScalarType wire, const Arrival& arrival, int64_t owner) = 0;
   // Each process's part of x, or the owner's x, goes to all others.
   virtual void begin_gather(const at::Tensor& x, int64_t owner) = 0;
-  // The same for several, which arrive in this order: each is there once its result has been called, which waits. Until then anything may be
-  // called; what does not begin a sum waits for all of them first.
-  virtual std::vector<std::function<void()>> begin_gathers(const std::vector<Gathering>& all) = 0;
+  // The same for several, none of which is empty and which arrive in this order: each is there once its result has been called, which waits.
+  // Until then anything may be called; what does not begin a sum waits for all of them first. Here they are there at once.
+  virtual std::vector<std::function<void()>> begin_gathers(const std::vector<Gathering>& all);
   virtual void finish() = 0;
   void sum(const at::Tensor& x, at::ScalarType wire) { begin_sum(x, wire), finish(); }
   void sum(const at::Tensor& x) { sum(x, x.scalar_type()); }
