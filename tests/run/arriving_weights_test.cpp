@@ -77,12 +77,8 @@ Checkpoint after_updates(const Shape& shape, const Config& config, const Corpus&
   in_mesh(shape, config, corpus, [&](const Setup& setup) {
     Run run(setup, {});
     for (int i = 0; i < 3; ++i) EXPECT_TRUE(run.update([] { return false; }));
-    Checkpoint captured = captured_whole(run.state(), setup);
-    if (!setup.mesh.all->is_first()) return;
-    captured.model = copied(captured.model);
-    for (auto& [slot, tensors] : captured.optimizer.slots) tensors = copied(tensors);
-    captured.optimizer.step_count = captured.optimizer.step_count.clone();
-    checkpoint = std::move(captured);
+    Checkpoint captured = copy_of_whole(run.state(), setup);
+    if (setup.mesh.all->is_first()) checkpoint = std::move(captured);
   });
   return checkpoint;
 }

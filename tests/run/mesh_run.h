@@ -89,6 +89,16 @@ inline Checkpoint captured_whole(State& state, const Setup& setup) {
   return setup.mesh.all->is_first() ? checkpoint : Checkpoint();
 }
 
+// The same in memory of its own, which later updates leave as it is.
+inline Checkpoint copy_of_whole(State& state, const Setup& setup) {
+  Checkpoint checkpoint = captured_whole(state, setup);
+  if (!setup.mesh.all->is_first()) return checkpoint;
+  checkpoint.model = copied(checkpoint.model);
+  for (auto& [slot, tensors] : checkpoint.optimizer.slots) tensors = copied(tensors);
+  checkpoint.optimizer.step_count = checkpoint.optimizer.step_count.clone();
+  return checkpoint;
+}
+
 inline Outcome outcome_of(const Setup& setup, const Beginning& begins, int64_t updates) {
   Run run(setup, begins);
   Outcome outcome;
@@ -98,11 +108,7 @@ inline Outcome outcome_of(const Setup& setup, const Beginning& begins, int64_t u
     outcome.norms.push_back(run.step().grad_norm().item<double>());
   }
   outcome.validation = run.evaluator().run(run.model(), [](double) { return false; }).loss;
-  outcome.checkpoint = captured_whole(run.state(), setup);
-  if (!setup.mesh.all->is_first()) return outcome;
-  outcome.checkpoint.model = copied(outcome.checkpoint.model);
-  for (auto& [slot, tensors] : outcome.checkpoint.optimizer.slots) tensors = copied(tensors);
-  outcome.checkpoint.optimizer.step_count = outcome.checkpoint.optimizer.step_count.clone();
+  outcome.checkpoint = copy_of_whole(run.state(), setup);
   return outcome;
 }
 
