@@ -4,6 +4,7 @@ import atexit
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -69,6 +70,21 @@ def checks(*words, check_code: int = None) -> dict:
     statuses = [check["status"] for check in report["checks"]]
     assert report["summary"] == {status: statuses.count(status) for status in ("pass", "warn", "fail")}, report
     return {check["name"]: check for check in report["checks"]}
+
+
+def memory_after_two_steps(*words, field, limit) -> list:
+    """Bytes that the kernel counts in this field of gpt-train's status, and of the status of each process that it has started; `limit` is
+    called in it before."""
+    first = subprocess.Popen(command("gpt-train", *words), stderr=subprocess.PIPE, text=True, preexec_fn=limit)
+    for line in first.stderr:
+        if re.match(r"step +2/", line):
+            break
+    children = pathlib.Path(f"/proc/{first.pid}/task/{first.pid}/children").read_text().split()
+    statuses = [pathlib.Path(f"/proc/{pid}/status").read_text() for pid in (first.pid, *children)]
+    first.kill()
+    first.stderr.close()
+    first.wait(timeout=HANGS)
+    return [1024 * int(re.search(rf"{field}:\s+(\d+) kB", status)[1]) for status in statuses]
 
 
 def train(output_dir, text, check_code: int = 0, **options):

@@ -1,8 +1,6 @@
 """A model for which no single process has the memory: four have it, however they divide it, and one without a limit goes on from there."""
 
 import json
-import pathlib
-import re
 import resource
 import shutil
 import subprocess
@@ -21,7 +19,8 @@ MB = 1 << 20
 
 
 def limited_to(data):
-    """Bytes of data of a process, and stacks of 1 MB for its threads, of which there are more where more processes speak to each other."""
+    """Limits a process to so many bytes of data, and the stacks of its threads, which count as data, to 1 MB: the more processes speak to each
+    other, the more threads each has."""
     def limit():
         resource.setrlimit(resource.RLIMIT_STACK, (MB, MB))
         resource.setrlimit(resource.RLIMIT_DATA, (data, data))
@@ -37,17 +36,9 @@ class LargerModels(programs.WithText):
     def data_of_processes(self):
         """Of the one that has most, with a model that needs next to nothing, as the kernel counts it."""
         words = programs.flags({**SMALL, **FOUR, **MESHES[-1], "data.text": self.text, "output_dir": self.root / "small"})
-        first = subprocess.Popen(programs.command("gpt-train", *words), stderr=subprocess.PIPE, text=True, preexec_fn=limited_to(1 << 45))
-        for line in first.stderr:
-            if " 2/1000000 |" in line:
-                break
-        children = pathlib.Path(f"/proc/{first.pid}/task/{first.pid}/children").read_text().split()
-        data = [int(re.search(r"VmData:\s+(\d+) kB", pathlib.Path(f"/proc/{child}/status").read_text())[1]) for child in children]
-        first.kill()
-        first.stderr.close()
-        first.wait(timeout=programs.HANGS)
+        _, *data = programs.memory_after_two_steps(*words, field="VmData", limit=limited_to(1 << 45))
         self.assertEqual(len(data), 4)
-        return 1024 * max(data)
+        return max(data)
 
     def test_four_processes_train_what_one_cannot_hold(self):
         values = programs.checks(*programs.flags({**LARGE, "data.text": self.text}), "--no-probe")["memory of the run"]["values"]

@@ -34,17 +34,9 @@ class OutOfMemory(unittest.TestCase):
         """The program as it is after a step of a single sequence, and half of what the tensors of the run need."""
         values = programs.checks(*self.words({}), "--no-probe")["memory of the run"]["values"]
         small = {"training.batch_size": 1, "training.max_steps": 1_000_000, "output_dir": self.folder / "small"}
-        process = subprocess.Popen(programs.command("gpt-train", *self.words(small)), stderr=subprocess.PIPE, text=True,
-                                   preexec_fn=lambda: resource.setrlimit(kind, (1 << 45, 1 << 45)))  # so that it allocates as the run will
-        for line in process.stderr:
-            if " 2/1000000 |" in line:
-                break
-        status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
-        process.kill()
-        process.stderr.close()
-        process.wait(timeout=programs.HANGS)
+        limit = lambda: resource.setrlimit(kind, (1 << 45, 1 << 45))  # so that it allocates as the run will
         field = {resource.RLIMIT_AS: "VmSize", resource.RLIMIT_DATA: "VmData"}[kind]
-        program = 1024 * int(re.search(rf"{field}:\s+(\d+) kB", status)[1])
+        program, = programs.memory_after_two_steps(*self.words(small), field=field, limit=limit)
         return kind, int(program + (values["needed_bytes"] - values["program_bytes"]) / 2)
 
     def settings_named_by(self, done, index) -> dict:
