@@ -163,7 +163,7 @@ class ExperimentRuns {
     return learning;
   }
 
-  // The time of a step beside the plain run's, measured in turn with it. Nothing where a signal stopped it.
+  // The time of a step relative to the plain run's, from runs in turn. Empty where a signal stopped it.
   std::vector<double> step_ratios(const std::string& name, const Config& plain, const Config& changed) {
     const std::string key = name + ", time of a step";
     if (const auto known = log_.find(key)) return nlohmann::json::parse(*known).at("ratios").get<std::vector<double>>();
@@ -238,7 +238,7 @@ std::string ratio_text(std::vector<double> ratios) {
 }
 
 Table table_of_experiments(const ExperimentComparison& comparison) {
-  Table table{{{"technique", "settings", "ms/step", "step's time", "loss", "equal tokens", "equal time", "verdict"}}};
+  Table table{{{"technique", "settings", "ms/step", "relative", "loss", "equal tokens", "equal time", "verdict"}}};
   const ExperimentRow& plain = comparison.rows.front();
   for (const ExperimentRow& row : comparison.rows) {
     if (row.runs.empty()) {
@@ -322,9 +322,9 @@ Findings findings(const ExperimentComparison& comparison) {
                "Validation loss, of at most {}, after {} of training ({} tokens), mean of {} seeds. A run is compared with the plain "
                "one of the same seed, which sees the same tokens: at their end, and after the time in which the faster of the "
                "two was done. The difference is a mean with its 95 % interval, which tells whether it is more than the "
-               "difference between seeds; below 0.3 % of the loss it is none. At equal time the interval has every ratio of "
-               "the times of a step that runs in turn allow. Techniques that pay off later, or in larger models, need not "
-               "pay off here.",
+               "difference between seeds; below 0.3 % of the loss it is none. \"Relative\" is the time of a step beside that "
+               "of the plain run: the median of runs in turn, and their range. Where they disagree, the interval at equal time "
+               "is wider. Techniques that pay off later, or in larger models, need not pay off here.",
                plural(comparison.eval_batches * comparison.batch_size, "sequence"),
                plural(comparison.length.updates, "update"), format_count(tokens), kSeeds),
            table_of_experiments(comparison)},
