@@ -23,7 +23,8 @@ struct OrdinaryTensors {
   const at::NoGradGuard no_gradients;
 };
 
-// How many values each of n processes has of a stretch at most. What they have is padded to whole units of the communicator's parts.
+// The most values that each of n processes may have of a stretch, in whole units of the parts of a communicator. Shorter ones are padded to
+// such units.
 int64_t longest_part(int64_t n, size_t value_size) {
   return distributed::kStretchBytes / (n * static_cast<int64_t>(value_size)) / kParameterAlignment *
          kParameterAlignment;

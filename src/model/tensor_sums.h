@@ -29,8 +29,8 @@ struct OwnRows {
 
   int64_t count() const { return rows_of_part(B * T, {.size = group->size()}); }
   int64_t first() const { return group->rank() * count(); }
-  at::Tensor sum(
-      const at::Tensor& y) const;  // of all processes' y (B, T, C): (count, 1, C), zeros where rows are padding
+  // The sum of all processes' y (B, T, C) in these rows: (count, 1, C), zeros where rows are padding.
+  at::Tensor sum(const at::Tensor& y) const;
   at::Tensor gather(const at::Tensor& x) const;  // x (count, 1, C) of all processes: (B, T, C)
 };
 

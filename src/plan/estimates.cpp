@@ -331,8 +331,8 @@ double swapped_layers(const ModelConfig& model, const TrainingConfig& training, 
                   std::min(asked, static_cast<double>(model.n_layer)) - (static_cast<double>(model.n_layer) - kept));
 }
 
-// Activations (B, T, C), or own rows of them, that a stage has besides: what it gives of each micro-batch in flight, and the gradient that comes back; what arrives
-// for the next turn, and the gradient that goes back.
+// Activations (B, T, C), or own rows of them, that a stage has besides: what it gives of each micro-batch in flight, and the gradient that
+// comes back; what arrives for the next turn, and the gradient that goes back.
 double travelling_activations(const ModelPart& part, const Kept& kept) {
   const double behind = part.is_last_stage() ? 0 : kept.in_flight + (kept.layers > 0 ? 1 : 0),
                before = part.is_first_stage() ? 0 : 1 + (kept.passes_gradients_on ? 1 : 0);

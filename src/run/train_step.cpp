@@ -63,7 +63,7 @@ TrainStep::TrainStep(GPT& model, Optimizer& optimizer, GradScaler& scaler, const
   for (size_t i = 0; i < has_accumulated_.size(); ++i) losses_.push_back(at::zeros({}, model.device()));
   if (division_.divides_gradients && model.parameters().layout().trained_size > 0)
     divided_.emplace(model.parameters(), division_);
-  if (division_.divides_state && !division_.divides_weights)
+  if (division_.divides_state && !division_.divides_weights)  // ZeRO 3 has come with the model
     model_.set_layer_weights(
         std::make_shared<ArrivingWeights>(model, division_, /*overlaps=*/sends_early_ && !recorder_.records()));
   if (division_.has_stages()) passes_.emplace(model, division_.pipeline);

@@ -24,7 +24,7 @@ struct DistributedConfig {
 
   // Among how many the sequences of an update are divided.
   int64_t data_processes() const { return std::max<int64_t>(1, processes / model_processes()); }
-  // Processes that have the same part of a model have its weights between them.
+  // Whether processes that have the same part of a model divide its weights among them.
   bool divides_weights() const { return zero > 2 && data_processes() > 1; }
   // That have one model between them.
   int64_t model_processes() const { return tensor_parallel * pipeline_parallel; }

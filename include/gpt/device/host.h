@@ -15,8 +15,8 @@ std::string system_name();         // "Debian GNU/Linux 12 (bookworm), Linux 6.1
 bool cpu_has_bfloat16();           // instructions for it, not emulation
 bool cpu_has_bfloat16_matrices();  // units that multiply matrices of them (AMX, Arm)
 int64_t memory_bytes();            // memory of the machine, or the control group's limit where that is lower
-// What this process may still use: limits of its group and its own count. `processes`: among which the memory of the machine and of the group
-// is divided.
+// What this process may still use: limits of its group and its own count. `processes`: so many share the memory of the machine and of the
+// group, but not the limits of this one (ulimit).
 int64_t free_memory_bytes(int64_t processes = 1);
 
 // What this process can still take before the kernel kills it: free memory, and what fits into swap instead. One call reads a

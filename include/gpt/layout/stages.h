@@ -15,7 +15,8 @@ struct LayerSpan {
   int64_t count() const { return end - begin; }
 };
 
-// Whether a stage sends gradients to the one before: something is trained there. `first_trained`: the layer, as first_trained_layer() has it.
+// Whether a stage sends gradients to the one before, because something is trained there or earlier. `first_trained`: the layer, as
+// first_trained_layer() has it.
 inline bool passes_gradients_on(int64_t stage, const LayerSpan& own, int64_t first_trained) {
   return stage > 0 && first_trained < own.begin;
 }

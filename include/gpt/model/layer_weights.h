@@ -28,11 +28,11 @@ class LayerWeights {
   // Does work in which each process may make as many forward passes as it likes, or none, but must not say anything to the others.
   virtual void work_apart(const std::function<void()>& work) = 0;
   virtual void values_changed() = 0;  // all processes have changed their own
-  virtual void await_all() = 0;       // which this process keeps: they can be read then
+  virtual void await_all() = 0;       // until all that this process keeps are there, to be read
 
  protected:
-  virtual void use(int64_t layer) = 0;  // its weights are there, at least until another one's are used
-  virtual void prefetch(int64_t /*may be none's*/) {}
+  virtual void use(int64_t layer) = 0;         // its weights are there, at least until another one's are used
+  virtual void prefetch(int64_t /*layer*/) {}  // where there is such a layer
 };
 
 }  // namespace gpt

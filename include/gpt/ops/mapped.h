@@ -11,8 +11,8 @@ namespace gpt::ops {
 // Both are called without gradients. Neither changes what it is given.
 struct LinearMap {
   std::function<at::Tensor(const at::Tensor& x)> forward;
-  std::function<at::Tensor(const at::Tensor& gradient)>
-      backward;  // the gradient of x, from that of what forward() gave
+  // The gradient of x, from that of what forward() gave.
+  std::function<at::Tensor(const at::Tensor& gradient)> backward;
 };
 
 // What forward() gives. A product that is asked not to keep it (ProductInput::repeat) maps again what can be computed again of x. `trained`:

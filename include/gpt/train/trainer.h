@@ -93,7 +93,7 @@ class Trainer {
   Divergence divergence_{run_, checkpoints_, listeners_};
   ProgressBar bar_;
   MemoryWatch memory_watch_;
-  // Made while new weights are on their way, where these are divided.
+  // Where the state is divided they are made while new weights are on their way, and so need connections of their own.
   run::Decisions decisions_{state_.division().divides_state ? setup_.mesh.all->another() : setup_.mesh.all};
   run::Decision decided_;
   bool saves_ = false;                   // SIGUSR1 has asked for a checkpoint
