@@ -2,7 +2,6 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
@@ -27,6 +26,7 @@
 #include "gpt/container/container.h"
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
+#include "gpt/layout/cut.h"
 #include "parts.h"
 
 namespace gpt {
@@ -107,11 +107,18 @@ std::span<const std::byte> bytes_in(const at::Tensor& tensor) {
   return {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()};
 }
 
-// A stretch of a piece's bytes that one process has.
+// What one process has of a piece.
 struct Held {
-  int64_t rank;
-  uint64_t begin, end;  // within the record
   const TensorPart* part;
+  int64_t begin, end;  // of the elements, in the order of the part
+  int64_t size;        // of an element
+
+  int64_t rank() const { return part->rank; }
+  int64_t bytes() const { return (end - begin) * size; }
+  // In the order of the tensor.
+  std::vector<FlatSpan> stretches() const {
+    return part->cut ? stretches_in_whole(*part->cut, {begin, end}) : std::vector<FlatSpan>{{begin, end}};
+  }
 };
 
 // The records of a file, of which the first process has the texts.
@@ -136,14 +143,14 @@ struct Records {
 
 std::vector<Held> Records::held(const RecordPiece& piece) const {
   const size_t tensor = piece.record - kTextRecords.size();
-  const uint64_t size = sizes[tensor];
-  const auto first = std::partition_point(parts[tensor].begin(), parts[tensor].end(), [&](const TensorPart& part) {
-    return static_cast<uint64_t>(part.end) * size <= piece.begin;
-  });
+  const auto size = static_cast<int64_t>(sizes[tensor]), begin = static_cast<int64_t>(piece.begin) / size,
+             end = static_cast<int64_t>(piece.end) / size;
   std::vector<Held> held;
-  for (auto part = first; part != parts[tensor].end() && static_cast<uint64_t>(part->begin) * size < piece.end; ++part)
-    held.push_back({part->rank, std::max(piece.begin, static_cast<uint64_t>(part->begin) * size),
-                    std::min(piece.end, static_cast<uint64_t>(part->end) * size), &*part});
+  for (const TensorPart& part : parts[tensor]) {
+    const auto before = [&part](int64_t place) { return part.cut ? values_before(*part.cut, place) : place; };
+    const Held own{&part, std::max(part.begin, before(begin)), std::min(part.end, before(end)), size};
+    if (own.begin < own.end) held.push_back(own);
+  }
   return held;
 }
 
@@ -169,7 +176,9 @@ class DividedFile {
 
  private:
   void deal_out(Writers writers);
-  at::Tensor own_bytes(const Held& held) const;  // (n) uint8
+  static at::Tensor own_bytes(const Held& held);  // (n) uint8
+  static void put(const Held& held, const at::Tensor& values, const RecordPiece& piece, const at::Tensor& bytes);
+  at::Tensor own_piece(const RecordPiece& piece) const;
   std::optional<size_t> travelling(int64_t writer, int64_t round) const;
   int64_t bytes_of(int64_t rank, std::optional<size_t> piece) const;  // that a process has of it
   at::Tensor collected(int64_t round, const std::vector<int64_t>& to) const;
@@ -189,7 +198,8 @@ void DividedFile::deal_out(Writers writers) {
   for (size_t i = 0; i < pieces_.size(); ++i) {
     std::vector<uint64_t> bytes(static_cast<size_t>(ranks_.size()));
     if (!records_.is_text(pieces_[i]))
-      for (const Held& held : records_.held(pieces_[i])) bytes[static_cast<size_t>(held.rank)] += held.end - held.begin;
+      for (const Held& held : records_.held(pieces_[i]))
+        bytes[static_cast<size_t>(held.rank())] += static_cast<uint64_t>(held.bytes());
     size_t writer = 0;
     for (size_t rank = 1; writers == Writers::all && rank < bytes.size(); ++rank) {
       const bool has_more = bytes[rank] > bytes[writer], has_as_much = bytes[rank] == bytes[writer] && bytes[rank] > 0;
@@ -202,12 +212,29 @@ void DividedFile::deal_out(Writers writers) {
 }
 
 // In the host's memory, for which all of a GPU's values might be too many.
-at::Tensor DividedFile::own_bytes(const Held& held) const {
-  const TensorPart& part = *held.part;
-  const auto size = static_cast<int64_t>(part.values.element_size());
-  const int64_t first = static_cast<int64_t>(held.begin) / size - part.begin,
-                count = static_cast<int64_t>(held.end - held.begin) / size;
-  return part.values.detach().narrow(0, first, count).cpu().contiguous().view(at::kByte);
+at::Tensor DividedFile::own_bytes(const Held& held) {
+  const at::Tensor values = held.part->values.detach().narrow(0, held.begin - held.part->begin, held.end - held.begin);
+  return values.cpu().contiguous().view(at::kByte);
+}
+
+// Its values, as bytes, to their places among those of the piece.
+void DividedFile::put(const Held& held, const at::Tensor& values, const RecordPiece& piece, const at::Tensor& bytes) {
+  const auto* from = values.const_data_ptr<uint8_t>();
+  for (const auto& [begin, end] : held.stretches()) {
+    const int64_t count = (end - begin) * held.size;
+    std::memcpy(bytes.mutable_data_ptr<uint8_t>() + begin * held.size - static_cast<int64_t>(piece.begin), from,
+                static_cast<size_t>(count));
+    from += count;
+  }
+}
+
+// This process has all of it.
+at::Tensor DividedFile::own_piece(const RecordPiece& piece) const {
+  const std::vector<Held> all = records_.held(piece);
+  if (all.size() == 1) return own_bytes(all[0]);
+  const at::Tensor bytes = at::empty({static_cast<int64_t>(piece.end - piece.begin)}, at::kByte);
+  for (const Held& held : all) put(held, own_bytes(held), piece, bytes);
+  return bytes;
 }
 
 void DividedFile::write_own(ContainerWriter& file) const {
@@ -218,11 +245,9 @@ void DividedFile::write_own(ContainerWriter& file) const {
       if (records_.is_text(piece)) {
         file.write(own_[i],
                    std::as_bytes(std::span(texts_[piece.record].text).subspan(piece.begin, piece.end - piece.begin)));
-        continue;
+      } else {
+        file.write(own_[i], bytes_in(own_piece(piece)));
       }
-      std::vector<at::Tensor> parts = {at::empty({0}, at::kByte)};
-      for (const Held& held : records_.held(piece)) parts.push_back(own_bytes(held));
-      file.write(own_[i], bytes_in(parts.size() == 2 ? parts[1] : at::cat(parts)));
     }
   });
 }
@@ -239,11 +264,11 @@ std::optional<size_t> DividedFile::travelling(int64_t writer, int64_t round) con
 }
 
 int64_t DividedFile::bytes_of(int64_t rank, std::optional<size_t> piece) const {
-  uint64_t bytes = 0;
+  int64_t bytes = 0;
   if (piece)
     for (const Held& held : records_.held(pieces_[*piece]))
-      if (held.rank == rank) bytes += held.end - held.begin;
-  return static_cast<int64_t>(bytes);
+      if (held.rank() == rank) bytes += held.bytes();
+  return bytes;
 }
 
 // What this process has of the pieces of a round, in the order of those that write them, `to` bytes for each.
@@ -254,24 +279,20 @@ at::Tensor DividedFile::collected(int64_t round, const std::vector<int64_t>& to)
     const std::optional<size_t> piece = travelling(writer, round);
     if (!piece) continue;
     for (const Held& held : records_.held(pieces_[*piece])) {
-      if (held.rank != ranks_.rank()) continue;
-      const auto count = static_cast<int64_t>(held.end - held.begin);
-      bytes.narrow(0, std::exchange(place, place + count), count).copy_(own_bytes(held));
+      if (held.rank() != ranks_.rank()) continue;
+      bytes.narrow(0, std::exchange(place, place + held.bytes()), held.bytes()).copy_(own_bytes(held));
     }
   }
   return bytes;
 }
 
-// What has come of each process lies in the order of the piece, from `next` on.
+// What has come of each process lies in the order of what it has, from `next` on.
 void DividedFile::write_received(size_t piece, const at::Tensor& received, std::vector<int64_t> next,
                                  ContainerWriter& file) const {
   const at::Tensor bytes = at::empty_like(received);
-  int64_t end = 0;
   for (const Held& held : records_.held(pieces_[piece])) {
-    int64_t& place = next[static_cast<size_t>(held.rank)];
-    const auto count = static_cast<int64_t>(held.end - held.begin);
-    bytes.narrow(0, std::exchange(end, end + count), count)
-        .copy_(received.narrow(0, std::exchange(place, place + count), count));
+    int64_t& place = next[static_cast<size_t>(held.rank())];
+    put(held, received.narrow(0, std::exchange(place, place + held.bytes()), held.bytes()), pieces_[piece], bytes);
   }
   file.write(piece, bytes_in(bytes));
 }

@@ -1,5 +1,6 @@
 #include "gpt/layout/cut.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "gpt/layout/stages.h"
@@ -43,6 +44,45 @@ std::vector<ParameterRow> rows_of_stage(std::vector<ParameterRow> rows, const Mo
 }
 
 }  // namespace
+
+namespace {
+
+// A tensor lies in memory as one block of values after the other, each of which has all indices of the dimension that is cut.
+struct Blocks {
+  explicit Blocks(const RowCut& cut) {
+    for (size_t i = cut.dim + 1; i < cut.whole.size(); ++i) of_index *= cut.whole[i];
+    of_whole = cut.whole[cut.dim] * of_index;
+    for (const RowCut::Piece& piece : cut.pieces) of_part += piece.length * of_index;
+  }
+
+  int64_t of_index = 1, of_whole, of_part = 0;
+};
+
+}  // namespace
+
+std::vector<FlatSpan> stretches_in_whole(const RowCut& cut, FlatSpan of_part) {
+  const Blocks blocks(cut);
+  std::vector<FlatSpan> stretches;
+  for (int64_t block = of_part.begin / blocks.of_part; block * blocks.of_part < of_part.end; ++block) {
+    int64_t from = block * blocks.of_part;
+    for (const auto& [begin, length] : cut.pieces) {
+      const int64_t to = from + length * blocks.of_index, first = std::max(of_part.begin, from),
+                    last = std::min(of_part.end, to), shift = block * blocks.of_whole + begin * blocks.of_index - from;
+      if (first < last) stretches.push_back({first + shift, last + shift});
+      from = to;
+    }
+  }
+  return stretches;
+}
+
+int64_t values_before(const RowCut& cut, int64_t in_whole) {
+  const Blocks blocks(cut);
+  const int64_t block = in_whole / blocks.of_whole, within = in_whole % blocks.of_whole;
+  int64_t before = block * blocks.of_part;
+  for (const auto& [begin, length] : cut.pieces)
+    before += std::clamp(within - begin * blocks.of_index, int64_t{0}, length * blocks.of_index);
+  return before;
+}
 
 FlatSpan vocabulary_rows(int64_t padded, const ModelPart& part) {
   return {padded * part.rank / part.size, padded * (part.rank + 1) / part.size};

@@ -218,6 +218,12 @@ double state_share(const ModelConfig& model, const TrainingConfig& training, con
   return largest;
 }
 
+// As run::Division::divides_checkpoints() has it.
+int64_t checkpoint_parts(const DistributedConfig& distributed) {
+  const int64_t model = distributed.model_processes(), data = distributed.data_processes();
+  return model > 1 || distributed.zero > 0 ? model * data : 1;
+}
+
 }  // namespace
 
 ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& training,
@@ -249,6 +255,7 @@ ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& t
           .gradient_lanes = run::lanes_of_each(distributed.lanes, distributed.data_processes()),
           .model_parts = distributed.tensor_parallel,
           .stages = distributed.pipeline_parallel,
+          .checkpoint_parts = checkpoint_parts(distributed),
           .micro_batches =
               training.batch_size == 0
                   ? std::nullopt
@@ -339,6 +346,19 @@ double travelling_activations(const ModelPart& part, const Kept& kept) {
   return behind + before;
 }
 
+// Of the matrices of parts of layers: what a process has rounded anew of their moments (run/rounded_moments.h), and the largest one in float32.
+double bytes_of_rounded_moments(const std::vector<ParameterRow>& rows, const OptimizerConfig& optimizer,
+                                const ActivationForm& form) {
+  double rounded = 0, largest = 0;
+  if (form.model_parts == 1) return 0;
+  for (const ParameterRow& row : rows) {
+    if (!row.is_trained || state_form(row, optimizer).dtype != StateDtype::int8) continue;
+    rounded += form.state_share * 2 * static_cast<double>(row.count());
+    largest = std::max(largest, static_cast<double>(row.count() * form.model_parts) * kFloatBytes);
+  }
+  return rounded + largest;
+}
+
 MemoryUse estimate_part(const ModelConfig& whole, const TrainingConfig& training, const ActivationForm& form,
                         const ModelPart& part) {
   const ModelConfig model = largest_part(whole, form.model_parts);
@@ -371,15 +391,6 @@ MemoryUse estimate_part(const ModelConfig& whole, const TrainingConfig& training
   const StateBytes state = state_bytes(rows, layout, training.optimizer);
   estimate.optimizer = form.state_share * static_cast<double>(state.device);
   estimate.host = form.state_share * static_cast<double>(state.host);
-  if (form.model_parts > 1) {
-    // To save, the first process brings all of it together in the host's memory, which on a CPU is that of all; where others have some of its
-    // part, the moments of that come first.
-    const auto parts = static_cast<double>(form.model_parts), moments = static_cast<double>(state.device + state.host),
-               of_part = form.state_share < 1 ? moments : 0,
-               together = (moments + trained * size(kept_weight_type(precision))) * parts;
-    form.cuda ? estimate.host += together + of_part
-              : estimate.optimizer += form.state_share / parts * (together + of_part * parts);
-  }
   const GradientCheckpointing level = training.execution.gradient_checkpointing;
   const bool keeps_outside = part.is_last_stage() || (part.is_first_stage() && kept.layers > 0);
   estimate.activations =
@@ -418,8 +429,9 @@ MemoryUse estimate_part(const ModelConfig& whole, const TrainingConfig& training
   const double of_passes = estimate.activations + estimate.logits + estimate.workspace;
   const double of_muon = muon_workspace(rows, training.optimizer, form.newton_schulz);
   estimate.workspace += std::max(0.0, std::max(of_muon, teacher.forward) - of_passes);
-  if (form.state_share < 1 || form.stages > 1) {  // a save takes it between two updates
-    const double of_save = memory_of_divided_save(static_cast<double>(state.device + state.host));
+  if (form.checkpoint_parts > 1) {  // a save takes it between two updates
+    const double of_save = memory_of_divided_save(static_cast<double>(state.device + state.host)) +
+                           bytes_of_rounded_moments(rows, training.optimizer, form);
     const double of_update = estimate.activations + estimate.logits + estimate.workspace;
     form.cuda ? estimate.host += of_save : estimate.workspace += std::max(0.0, of_save - of_update);
   }

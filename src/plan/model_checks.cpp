@@ -198,8 +198,9 @@ Check check_memory(const ModelConfig& model, const TrainingConfig& training, con
                                                   : fmt::format("lower training.offload_optimizer{}",
                                                                 is_wide ? ", or set training.use_8bit: true" : "");
   }
-  const auto copy = static_cast<double>(checkpoint_bytes(model, training));
-  if (is_to_be_copied(training.cadence.async_checkpoint, copy)) {
+  const auto file = static_cast<double>(checkpoint_bytes(model, training));
+  if (is_to_be_copied(training.cadence.async_checkpoint, file)) {
+    const double copy = file / static_cast<double>(form.checkpoint_parts);
     check.detail +=
         fmt::format("; and, where the host has it, {} for a copy to write checkpoints from", format_bytes(copy));
     check.values.emplace_back("checkpoint_copy", copy);

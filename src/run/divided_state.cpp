@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -18,28 +19,34 @@ struct OwnedSpan : FlatSpan {
   int64_t rank;  // among all processes of the run
 };
 
-// What the processes have of one stage of the model, which is all of it where there are no others.
-struct StageState {
+// What the processes have of the parameters of one stage of the model, which is all of it where there are no others; with tensor parallelism
+// of one part of them.
+struct PartState {
   std::vector<ParameterRow> rows;
   FlatLayout layout;
   std::vector<OwnedSpan> spans;  // in the order of the buffer
 };
 
-// Of stages each process writes an equal part, also where all that have it remember all of its state.
-StageState state_of_stage(const Division& division, std::vector<ParameterRow> rows, int64_t stage) {
+// The rank, among all processes, of one of those that have the same part.
+int64_t rank_of(const Division& division, const ModelPart& part, int64_t rank) {
+  return (part.stage * division.ranks->size() + rank) * part.size + part.rank;
+}
+
+// Each process writes an equal part, also where all that have it remember all of its state.
+PartState state_of_part(const Division& division, std::vector<ParameterRow> rows, const ModelPart& part) {
   Division writing = division;
   writing.divides_state = true;
-  StageState state{std::move(rows), {}, {}};
+  PartState state{std::move(rows), {}, {}};
   state.layout = flat_layout(state.rows);
   for (int64_t rank = 0; rank < division.ranks->size(); ++rank)
     for (const FlatSpan& span : writing.spans(state.rows, state.layout, rank))
-      state.spans.push_back({span, stage * division.ranks->size() + rank});
+      state.spans.push_back({span, rank_of(division, part, rank)});
   std::sort(state.spans.begin(), state.spans.end(),
             [](const OwnedSpan& a, const OwnedSpan& b) { return a.begin < b.begin; });
   for (int64_t rank = 0; rank < division.ranks->size(); ++rank) {  // what is not trained lies behind all that is
     const int64_t trained = state.layout.trained_size;
     const auto [begin, end] = distributed::part_of(state.layout.size - trained, rank, division.ranks->size());
-    if (begin < end) state.spans.push_back({{trained + begin, trained + end}, stage * division.ranks->size() + rank});
+    if (begin < end) state.spans.push_back({{trained + begin, trained + end}, rank_of(division, part, rank)});
   }
   return state;
 }
@@ -65,24 +72,6 @@ TensorPart part_in(const OwnedSpan& span, const SlotOfRow& slot, const std::vect
   return part;
 }
 
-// What of the whole tensor these values of the row are.
-void add_to_ranges(const ParameterRow& row, const FlatSpan& of_row, std::vector<FlatSpan>& ranges) {
-  if (!row.cut) return ranges.push_back(of_row);
-  const auto& [whole_shape, dim, pieces] = *row.cut;
-  int64_t inner = 1;  // values behind an index of the dimension that is cut
-  for (size_t i = dim + 1; i < row.shape.size(); ++i) inner *= row.shape[i];
-  const int64_t of_part = row.shape[dim] * inner, of_whole = whole_shape[dim] * inner;
-  for (int64_t outer = of_row.begin / of_part; outer * of_part < of_row.end; ++outer) {
-    int64_t from = outer * of_part;
-    for (const auto& [begin, length] : pieces) {
-      const int64_t first = std::max(of_row.begin, from), last = std::min(of_row.end, from + length * inner),
-                    shift = outer * of_whole + begin * inner - from;
-      if (first < last) ranges.push_back({first + shift, last + shift});
-      from += length * inner;
-    }
-  }
-}
-
 ValueRanges values_in(const std::vector<FlatSpan>& spans, const std::vector<ParameterRow>& rows,
                       const FlatLayout& layout) {
   ValueRanges ranges;
@@ -90,9 +79,12 @@ ValueRanges values_in(const std::vector<FlatSpan>& spans, const std::vector<Para
     const int64_t begin = layout.offsets[i], end = begin + rows[i].count();
     auto span =
         std::partition_point(spans.begin(), spans.end(), [begin](const FlatSpan& each) { return each.end <= begin; });
-    for (; span != spans.end() && span->begin < end; ++span)
-      add_to_ranges(rows[i], {std::max(begin, span->begin) - begin, std::min(end, span->end) - begin},
-                    ranges[rows[i].name]);
+    for (; span != spans.end() && span->begin < end; ++span) {
+      const FlatSpan of_row{std::max(begin, span->begin) - begin, std::min(end, span->end) - begin};
+      const auto in_whole = rows[i].cut ? stretches_in_whole(*rows[i].cut, of_row) : std::vector<FlatSpan>{of_row};
+      std::vector<FlatSpan>& of_name = ranges[rows[i].name];
+      of_name.insert(of_name.end(), in_whole.begin(), in_whole.end());
+    }
   }
   return ranges;
 }
@@ -118,7 +110,7 @@ ValueRanges own_values(const Division& division, const std::vector<ParameterRow>
 // The first process looks for a checkpoint that is whole.
 StateNeeds needed_state(const distributed::Mesh& mesh, const DistributedConfig& config) {
   const Division asked(mesh, config);
-  if (!asked.divides_reads()) return {};
+  if (!asked.divides_checkpoints()) return {};
   const auto of_process = [mesh, config](auto values) {
     return [mesh, config, values](const Config& saved) {
       const Division division(mesh, config, saved.training.optimizer);
@@ -134,43 +126,59 @@ StateNeeds needed_state(const distributed::Mesh& mesh, const DistributedConfig& 
 
 namespace {
 
-// The parts of one stage's parameters, of which this process may have some.
+// What a checkpoint says of the parameters of one stage, of which this process may have some.
 class StageParts {
  public:
-  // The parameters of this process's stage, and what it remembers of them.
+  // What this process has of its own stage.
   struct Own {
     const Parameters& parameters;
     const std::vector<StateStretch>& state;
+    const RoundedMoments& rounded;
     int64_t rank;
   };
-  StageParts(const StageState& stage, const Own& own) : stage_(stage), own_(own) {}
+
+  StageParts(const Config& config, const Division& division, int64_t stage, const Own& own)
+      : config_(config.training.optimizer), division_(division), own_(own) {
+    part_ = division.part();
+    part_.stage = stage;
+    const std::vector<ParameterRow> all = parameter_table(config.model, config.training.freeze);
+    whole_ = cut(all, config.model, {.stage = stage, .stages = part_.stages});
+    for (part_.rank = 0; part_.rank < part_.size; ++part_.rank)
+      parts_.push_back(state_of_part(division, cut(all, config.model, part_), part_));
+  }
+
+  const std::vector<ParameterRow>& rows() const { return whole_; }
 
   void add_values(size_t row, Checkpoint& checkpoint) const {
-    const ParameterRow& of_row = stage_.rows[row];
-    const std::string& name = of_row.name;
-    const auto type = kept_type(of_row, own_.parameters);
-    checkpoint.model.emplace_back(name, at::empty(of_row.shape, at::TensorOptions(at::kMeta).dtype(type)));
-    std::vector<TensorPart>& parts = checkpoint.parts["model/" + name];
-    for_spans_of(row, [&](const OwnedSpan& span, int64_t begin, int64_t end) {
+    const std::string& name = whole_[row].name;
+    const auto type = kept_type(whole_[row], own_.parameters);
+    checkpoint.model.emplace_back(name, at::empty(whole_[row].shape, at::TensorOptions(at::kMeta).dtype(type)));
+    for_spans_of(row, checkpoint.parts["model/" + name], [&](const OwnedSpan& span, int64_t begin, int64_t end) {
       const FlatSpan common{std::max(begin, span.begin), std::min(end, span.end)};
-      TensorPart& part = parts.emplace_back(TensorPart{common.begin - begin, common.end - begin, span.rank});
-      if (!is_own(span)) return;
-      part.values = of_row.is_trained ? own_.parameters.values_of(common)
-                                      : own_.parameters[row].value().detach().flatten().slice(0, part.begin, part.end);
+      TensorPart part{common.begin - begin, common.end - begin, span.rank};
+      if (is_own(span))
+        part.values = whole_[row].is_trained
+                          ? own_.parameters.values_of(common)
+                          : own_.parameters[row].value().detach().flatten().slice(0, part.begin, part.end);
+      return part;
     });
   }
 
-  void add_state(size_t row, const OptimizerConfig& config, Checkpoint& checkpoint) const {
-    const ParameterRow& of_row = stage_.rows[row];
-    const std::vector<OptimizerSlot> slots = optimizer_slots(state_form(of_row, config));
+  void add_state(size_t row, Checkpoint& checkpoint) const {
+    const std::vector<OptimizerSlot> slots = optimizer_slots(state_form(whole_[row], config_));
     for (size_t number = 0; number < slots.size(); ++number) {
       const OptimizerSlot& slot = slots[number];
-      checkpoint.optimizer.slot(slot.name).emplace_back(of_row.name,
-                                                        at::empty(slot.shape(of_row),
+      checkpoint.optimizer.slot(slot.name).emplace_back(whole_[row].name,
+                                                        at::empty(slot.shape(whole_[row]),
                                                                   at::TensorOptions(at::kMeta).dtype(slot.dtype)));
-      std::vector<TensorPart>& parts = checkpoint.parts[fmt::format("{}/{}", slot.name, of_row.name)];
-      for_spans_of(row, [&](const OwnedSpan& span, int64_t begin, int64_t end) {
-        parts.push_back(part_in(span, {begin, end, number, slot.values}, own_.state, is_own(span)));
+      const std::string record = fmt::format("{}/{}", slot.name, whole_[row].name);
+      std::vector<TensorPart>& parts = checkpoint.parts[record];
+      if (is_rounded_anew(parts_[0].rows[row], config_)) {
+        add_rounded(record, {whole_[row].count(), slot.values}, parts);
+        continue;
+      }
+      for_spans_of(row, parts, [&](const OwnedSpan& span, int64_t begin, int64_t end) {
+        return part_in(span, {begin, end, number, slot.values}, own_.state, is_own(span));
       });
     }
   }
@@ -178,38 +186,57 @@ class StageParts {
  private:
   bool is_own(const OwnedSpan& span) const { return span.rank == own_.rank; }
 
-  // Calls work(span, begin, end) for the spans that have something of a parameter, which is [begin, end) in the flat buffer.
-  template <class Work>
-  void for_spans_of(size_t row, const Work& work) const {
-    const int64_t begin = stage_.layout.offsets[row], end = begin + stage_.rows[row].count();
-    auto span = std::partition_point(stage_.spans.begin(), stage_.spans.end(),
-                                     [begin](const OwnedSpan& each) { return each.end <= begin; });
-    for (; span != stage_.spans.end() && span->begin < end; ++span) work(*span, begin, end);
+  // Appends what get(span, begin, end) makes of each span that has something of a parameter, which is [begin, end) in the flat buffer of a
+  // part. What is not cut is in all of them alike, and the first one's.
+  template <class Get>
+  void for_spans_of(size_t row, std::vector<TensorPart>& parts, const Get& get) const {
+    for (const PartState& part : parts_) {
+      const ParameterRow& of_part = part.rows[row];
+      const auto cut = of_part.cut ? std::make_shared<const RowCut>(*of_part.cut) : nullptr;
+      const int64_t begin = part.layout.offsets[row], end = begin + of_part.count();
+      auto span = std::partition_point(part.spans.begin(), part.spans.end(),
+                                       [begin](const OwnedSpan& each) { return each.end <= begin; });
+      for (; span != part.spans.end() && span->begin < end; ++span) {
+        parts.push_back(get(*span, begin, end));
+        parts.back().cut = cut;
+      }
+      if (!cut) break;
+    }
   }
 
-  const StageState& stage_;
+  void add_rounded(const std::string& record, const RoundedSize& size, std::vector<TensorPart>& parts) const {
+    const int64_t processes = division_.ranks->size() * part_.size;
+    for (int64_t process = 0; process < processes; ++process) {
+      const FlatSpan share = rounded_by(process, processes, size);
+      if (share.begin == share.end) continue;
+      TensorPart& part = parts.emplace_back(TensorPart{share.begin, share.end, part_.stage * processes + process});
+      if (part.rank == own_.rank) part.values = own_.rounded.at(record);
+    }
+  }
+
+  const OptimizerConfig& config_;
+  const Division& division_;
   const Own& own_;
+  ModelPart part_;
+  std::vector<ParameterRow> whole_;
+  std::vector<PartState> parts_;
 };
 
 }  // namespace
 
 void capture_parts(const Optimizer& optimizer, const Parameters& parameters, const Config& config,
-                   const Division& division, Checkpoint& checkpoint) {
-  const bool has_values = division.divides_weights || division.has_stages();
+                   const Division& division, const RoundedMoments& rounded, Checkpoint& checkpoint) {
+  const bool has_values = division.divides_weights || division.divides_layers() || division.has_stages();
   if (has_values) checkpoint.model.clear();
   checkpoint.optimizer = {};
   checkpoint.optimizer.step_count = optimizer.step_count();
-  const StageParts::Own own{parameters, optimizer.stretches(), division.all->rank()};
-  ModelPart part = division.part();
-  for (int64_t stage = 0; stage < part.stages; ++stage) {
-    part.stage = stage;
-    const StageState state =
-        state_of_stage(division, cut(parameter_table(config.model, config.training.freeze), config.model, part), stage);
-    const StageParts parts(state, own);
-    for (size_t row = 0; row < state.rows.size(); ++row) {
-      if (stage > 0 && state.rows[row].layer < 0) continue;  // the table of a tied head is the first stage's
+  const StageParts::Own own{parameters, optimizer.stretches(), rounded, division.all->rank()};
+  for (int64_t stage = 0; stage < division.part().stages; ++stage) {
+    const StageParts parts(config, division, stage, own);
+    for (size_t row = 0; row < parts.rows().size(); ++row) {
+      if (stage > 0 && parts.rows()[row].layer < 0) continue;  // the table of a tied head is the first stage's
       if (has_values) parts.add_values(row, checkpoint);
-      if (state.rows[row].is_trained) parts.add_state(row, config.training.optimizer, checkpoint);
+      if (parts.rows()[row].is_trained) parts.add_state(row, checkpoint);
     }
   }
 }

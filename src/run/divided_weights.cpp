@@ -1,7 +1,9 @@
 #include "gpt/run/divided_weights.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <exception>
@@ -9,6 +11,22 @@
 #include <utility>
 
 namespace gpt::run {
+
+// Nothing is rounded: to each number of one process the others add zeros, as integers.
+at::Tensor undivided_value(const Parameters& parameters, size_t row, distributed::Communicator& ranks) {
+  const at::ScalarType type = parameters[row].value().scalar_type();
+  const int64_t begin = parameters.layout().offsets[row], count = parameters.rows()[row].count(),
+                size = count * static_cast<int64_t>(c10::elementSize(type));
+  const at::Tensor numbers = at::zeros({at::divup(size, int64_t{sizeof(int64_t)})}, at::kLong),
+                   value = numbers.view(at::kByte).narrow(0, 0, size).view(type);
+  for (const auto& [span, own] : parameters.divided_values()->own()) {
+    const int64_t first = std::max(begin, span.begin), last = std::min(begin + count, span.end);
+    if (first < last)
+      value.slice(0, first - begin, last - begin).copy_(own.slice(0, first - span.begin, last - span.begin));
+  }
+  ranks.sum(numbers);
+  return value.view(parameters.rows()[row].shape);
+}
 
 DividedWeights::DividedWeights(Parameters parameters, const Division& division)
     : parameters_(std::move(parameters)),

@@ -1,7 +1,6 @@
 #include "gpt/run/run.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <fmt/format.h>
 
@@ -17,6 +16,7 @@
 #include "gpt/ops/aten.h"
 #include "gpt/optim/lr_schedule.h"
 #include "gpt/optim/newton_schulz.h"
+#include "gpt/run/divided_weights.h"
 
 namespace gpt::run {
 namespace {
@@ -81,12 +81,8 @@ void make_equal_parts(const distributed::Mesh& mesh, const Parameters& parameter
   const at::NoGradGuard no_gradients;
   for (size_t i = 0; i < parameters.rows().size(); ++i) {
     if (parameters.rows()[i].cut) continue;
-    at::Tensor value = undivided_value(parameters, i, *mesh.data);
-    if (value.defined())
-      mesh.tensor->broadcast(value);
-    else
-      value = at::empty(parameters.rows()[i].shape, parameters[i].value().scalar_type());
-    mesh.data->broadcast(value);
+    const at::Tensor value = undivided_value(parameters, i, *mesh.data);
+    mesh.tensor->broadcast(value);
     parameters.divided_values()->set(i, value);
   }
 }

@@ -160,24 +160,22 @@ void State::await_weights() const {
   if (model.layer_weights()) model.layer_weights()->await_all();
 }
 
-void State::gather() {
+void State::prepare() {
   await_weights();
-  if (division_.divides_layers() && !gathered_)
-    gathered_ = gathered_state(*optimizer, model.parameters(), config_.training.optimizer, division_);
+  if (division_.divides_layers() && !rounded_)
+    rounded_ = rounded_moments(*optimizer, model.parameters(), config_.training.optimizer, division_);
 }
 
 Checkpoint State::capture() const {
-  TORCH_CHECK(can_capture(), "State: capture() without gather()");
+  TORCH_CHECK(can_capture(), "State: capture() without prepare()");
   await_weights();
   Checkpoint saved;
   saved.step = step;
-  const Parameters& parameters = model.parameters();
-  if (gathered_) {
-    capture_gathered(*gathered_, parameters, config_, division_, saved);
+  saved.model = model.parameters().values();
+  if (division_.divides_checkpoints()) {
+    capture_parts(*optimizer, model.parameters(), config_, division_, rounded_.value_or(RoundedMoments()), saved);
   } else {
-    saved.model = parameters.values();
-    division_.divides_saves() ? capture_parts(*optimizer, parameters, config_, division_, saved)
-                              : static_cast<void>(saved.optimizer = optimizer->state());
+    saved.optimizer = optimizer->state();
   }
   if (scaler.enabled()) {
     saved.scaler_scale = scaler.scale_value();

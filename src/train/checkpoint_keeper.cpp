@@ -56,7 +56,7 @@ CheckpointKeeper::CheckpointKeeper(run::State& state, const run::Folder& folder,
     const bool is_there = *step && std::filesystem::exists(folder.rollback_path(**step), ignored);
     if (!cadence.divergence.goes_back() || !is_there) step->reset();
   }
-  if (const run::Division& division = state.division(); division.divides_saves()) {
+  if (const run::Division& division = state.division(); division.divides_checkpoints()) {
     together_ = Together{division.all->another(), find_writers(folder.path(), *division.all)};
     if (together_->writers == Writers::first)
       log::info(
@@ -103,16 +103,14 @@ bool CheckpointKeeper::time_has_passed() const {
              plan_.checkpoint_seconds;
 }
 
-bool CheckpointKeeper::is_divided() const { return together_ || state_.division().divides_layers(); }
-
 bool CheckpointKeeper::take_time() {
-  if (!is_first_ || !is_divided() || !time_has_passed()) return false;
+  if (!is_first_ || !together_ || !time_has_passed()) return false;
   saved_at_ = std::chrono::steady_clock::now();
   return true;
 }
 
 bool CheckpointKeeper::interval_has_passed() const {
-  if (plan_.checkpoint_seconds > 0) return is_first_ && !is_divided() && time_has_passed();
+  if (plan_.checkpoint_seconds > 0) return is_first_ && !together_ && time_has_passed();
   return run::due(plan_.checkpoint_every, state_.step);
 }
 
@@ -169,7 +167,7 @@ std::vector<std::string> CheckpointKeeper::paths_of(const Wanted& wanted) const 
 
 void CheckpointKeeper::begin_writing() {
   if (paths_of(wanted_).empty()) return;
-  state_.gather();
+  state_.prepare();
   takes_part() ? write_wanted() : (void)(wanted_ = {});
   state_.discard();
 }

@@ -27,7 +27,8 @@ std::string stop_signal_name() { return fmt::format("SIG{}", sigabbrev_np(proces
 // When the run ends before it should: the state is whole, and this process has all of it, or all processes come here.
 bool Trainer::may_save(bool all_come) {
   const bool is_to_be_saved = !checkpoints_.is_saved() && !run_.step().is_applying() && state_.can_capture();
-  return all_come ? checkpoints_.first_says(is_to_be_saved) : is_to_be_saved && !state_.division().divides_saves();
+  return all_come ? checkpoints_.first_says(is_to_be_saved)
+                  : is_to_be_saved && !state_.division().divides_checkpoints();
 }
 
 // The state is that of the last update, unless the loss came while it changed; then the last checkpoint remains.
@@ -93,7 +94,7 @@ void Trainer::leave_diverged(const std::string& why) {
   keep_loss();
   write_losses();
   checkpoints_.settle();
-  state_.gather();  // all processes come here
+  state_.prepare();  // all processes come here
   if (may_save(/*all_come=*/true)) checkpoints_.save_last(/*must=*/false);
   throw Error(
       ExitCode::numerics,

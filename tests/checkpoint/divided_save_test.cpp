@@ -15,8 +15,10 @@
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <mutex>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "checkpoint/sample_checkpoint.h"
@@ -25,6 +27,7 @@
 #include "gpt/checkpoint/checkpoint.h"
 #include "gpt/core/file.h"
 #include "gpt/layout/parameter_table.h"
+#include "gpt/parameters/named_tensors.h"
 #include "support/expect_error.h"
 
 namespace gpt {
@@ -61,6 +64,37 @@ Checkpoint with_parts(Checkpoint state, const Communicator& ranks, int64_t lengt
   return state;
 }
 
+// Each process's part of the rows, of which there are two pieces, or of the columns.
+RowCut cut_for(const Communicator& ranks, int64_t rank, const at::Tensor& tensor, size_t dim) {
+  const int64_t half = tensor.size(static_cast<int64_t>(dim)) / 2;
+  const auto [begin, end] = distributed::part_of(half, rank, ranks.size());
+  const int64_t last = std::min(end, half);
+  return {tensor.sizes().vec(), dim, {{begin, last - begin}, {half + begin, last - begin}}};
+}
+
+// How processes may have a tensor between them: each a part of it, in which it owns what is after a third, and its neighbour the rest.
+Checkpoint with_cut_parts(Checkpoint state, const Communicator& ranks, size_t dim) {
+  for (auto& [slot, tensors] : state.optimizer.slots) {
+    for (auto& [name, tensor] : tensors) {
+      if (!name.starts_with("large")) continue;
+      for (int64_t rank = 0; rank < ranks.size(); ++rank) {
+        const auto cut = std::make_shared<const RowCut>(cut_for(ranks, rank, tensor, dim));
+        ParameterRow row{
+            .name = name, .shape = tensor.sizes().vec(), .role = {}, .layer = 0, .is_bias = false, .initial = {}};
+        row.cut = *cut;
+        const at::Tensor part = part_of(row, tensor).flatten();
+        const int64_t third = part.numel() / 3;
+        for (const auto& [begin, end, owner] :
+             {std::tuple(int64_t{0}, third, (rank + 1) % ranks.size()), std::tuple(third, part.numel(), rank)})
+          state.parts[slot + "/" + name].push_back(
+              {begin, end, owner, owner == ranks.rank() ? part.slice(0, begin, end) : at::Tensor(), cut});
+      }
+      tensor = at::empty(tensor.sizes(), at::TensorOptions(at::kMeta).dtype(tensor.scalar_type()));
+    }
+  }
+  return state;
+}
+
 // All processes save what with_parts() gives them. `change`: what of a process's share is not as it should be.
 void save_in(int64_t processes, const std::string& path, const Checkpoint& state, int64_t length, Writers writers,
              const std::function<void(int64_t rank, Checkpoint& share, std::string& path)>& change = nullptr) {
@@ -73,7 +107,7 @@ void save_in(int64_t processes, const std::string& path, const Checkpoint& state
   });
 }
 
-// Parts that are pieces apart, that cross their borders, and of which one piece has several of each process.
+// Parts that are pieces apart, that cross their borders, of which one piece has several of each process, and which lie in every row.
 TEST(DividedSave, WritesTheBytesOfOneProcess) {
   const ScratchFolder folder;
   const Checkpoint state = some_state();
@@ -84,6 +118,18 @@ TEST(DividedSave, WritesTheBytesOfOneProcess) {
       for (const Writers writers : {Writers::all, Writers::first}) {
         save_in(processes, folder / "all.pt", state, length, writers);
         EXPECT_TRUE(read_file(folder / "all.pt", ExitCode::disk) == one) << processes << ' ' << length;
+      }
+    }
+  }
+  for (const int64_t processes : {2, 3}) {
+    for (const size_t dim : {0, 1}) {
+      for (const Writers writers : {Writers::all, Writers::first}) {
+        test::in_ranks(processes, [&](const distributed::Group& group) {
+          Communicator& ranks = *group.communicator();
+          save_checkpoint(folder / "all.pt", share_of(with_cut_parts(state, ranks, dim), ranks, writers), ranks,
+                          writers);
+        });
+        EXPECT_TRUE(read_file(folder / "all.pt", ExitCode::disk) == one) << processes << " along " << dim;
       }
     }
   }

@@ -12,8 +12,8 @@ LARGE = {**programs.TINY, "model.n_layer": 8, "model.n_head": 8, "model.n_embd":
          "training.gradient_accumulation_steps": 4, "training.max_steps": 2, "training.eval_interval": 0}
 SMALL = {**LARGE, "model.n_embd": 64, "training.max_steps": 1_000_000}
 FOUR = {"distributed.processes": 4}
-# Not tensor parallelism of all four: to save, the first process of a stage brings all of it together.
-MESHES = ({"distributed.zero": 3}, {"distributed.pipeline_parallel": 4}, {"distributed.tensor_parallel": 2, "distributed.pipeline_parallel": 2})
+MESHES = ({"distributed.zero": 3}, {"distributed.pipeline_parallel": 4}, {"distributed.tensor_parallel": 4},
+          {"distributed.tensor_parallel": 2, "distributed.pipeline_parallel": 2})
 NO_MEMORY = 7  # exit status
 MB = 1 << 20
 

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
+#include <vector>
 
 namespace gpt {
 namespace {
@@ -46,6 +48,44 @@ TEST(Cut, ThePiecesOfAllPartsAreTheWhole) {
       const ParameterRow part = cut(whole, model, {0, size})[i];
       EXPECT_EQ(std::ssize(covered), whole[i].shape[part.cut->dim]) << whole[i].name;
       EXPECT_EQ(std::set<int64_t>(covered.begin(), covered.end()).size(), covered.size()) << whole[i].name;
+    }
+  }
+}
+
+// The places of the whole tensor whose index in the dimension that is cut lies in a piece; a part has their values in this order.
+std::vector<int64_t> places_of(const ParameterRow& row) {
+  const auto& [whole, dim, pieces] = *row.cut;
+  int64_t inner = 1;
+  for (size_t i = dim + 1; i < whole.size(); ++i) inner *= whole[i];
+  std::vector<int64_t> places;
+  for (int64_t place = 0; place < row.whole_count(); ++place) {
+    const int64_t index = place / inner % whole[dim];
+    if (std::any_of(pieces.begin(), pieces.end(), [index](const RowCut::Piece& piece) {
+          return piece.begin <= index && index < piece.begin + piece.length;
+        }))
+      places.push_back(place);
+  }
+  return places;
+}
+
+TEST(Cut, ValuesOfAPartHaveTheirPlacesInTheWhole) {
+  const ModelConfig model = grouped_model();
+  for (int64_t rank = 0; rank < 4; ++rank) {
+    for (const ParameterRow& row : cut(parameter_table(model), model, {rank, 4})) {
+      if (!row.cut) continue;
+      const std::vector<int64_t> places = places_of(row);
+      ASSERT_EQ(std::ssize(places), row.count());
+      for (const FlatSpan& span : {FlatSpan{0, row.count()}, {row.count() / 3, row.count() - 5}, {7, 7}}) {
+        std::vector<int64_t> found;
+        for (const auto& [begin, end] : stretches_in_whole(*row.cut, span))
+          for (int64_t place = begin; place < end; ++place) found.push_back(place);
+        EXPECT_EQ(found, std::vector(places.begin() + span.begin, places.begin() + span.end))
+            << row.name << ' ' << span.begin;
+      }
+      for (int64_t place = 0; place <= row.whole_count(); place += 3)
+        ASSERT_EQ(values_before(*row.cut, place),
+                  std::lower_bound(places.begin(), places.end(), place) - places.begin())
+            << row.name << ' ' << place;
     }
   }
 }

@@ -190,6 +190,18 @@ TEST(CheckMemory, TheProgramCountsToo) {
             Status::fail);
 }
 
+// Of processes that write a checkpoint between them, each copies its part.
+TEST(CheckMemory, TheCopyForCheckpointsIsAProcesssOwn) {
+  const auto copy = [](const ActivationForm& form) {
+    for (const auto& [name, value] : check_memory(gpt2_small(), {}, form, {.available = 1e10}).values)
+      if (name == "checkpoint_copy") return std::get<double>(value);
+    return 0.0;
+  };
+  const auto file = static_cast<double>(checkpoint_bytes(gpt2_small(), {}));
+  EXPECT_EQ(copy({}), file);
+  EXPECT_EQ(copy({.state_share = 0.25, .checkpoint_parts = 4}), file / 4);
+}
+
 TEST(MemoryBudget, IsAtMostTheFractionOfTheDevice) {
   const auto all = static_cast<double>(describe_device(at::kCPU).memory_bytes);
   EXPECT_EQ(memory_budget(at::kCPU, 0.02).available, 0.02 * all);

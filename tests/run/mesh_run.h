@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "distributed/local_group.h"
+#include "gpt/layout/cut.h"
 #include "gpt/run/run.h"
 #include "support/tolerance.h"
 #include "train/tiny_run.h"
@@ -68,16 +69,23 @@ inline at::Tensor whole(const at::Tensor& tensor, const std::vector<TensorPart>&
   const auto size = static_cast<int64_t>(tensor.nbytes());
   const at::Tensor bytes = at::zeros({at::divup(size, kNumber) * kNumber}, at::kByte),
                    values = bytes.narrow(0, 0, size).view(tensor.scalar_type());
-  for (const TensorPart& part : parts)
-    if (part.values.defined()) values.slice(0, part.begin, part.end).copy_(part.values);
+  for (const TensorPart& part : parts) {
+    if (!part.values.defined()) continue;
+    int64_t next = 0;
+    for (const auto& [begin, end] : part.cut ? stretches_in_whole(*part.cut, {part.begin, part.end})
+                                             : std::vector<FlatSpan>{{part.begin, part.end}}) {
+      values.slice(0, begin, end).copy_(part.values.narrow(0, next, end - begin));
+      next += end - begin;
+    }
+  }
   ranks.sum(bytes.view(at::kLong));
   return values.view(tensor.sizes());
 }
 
 // Nothing at all processes but the first.
 inline Checkpoint captured_whole(State& state, const Setup& setup) {
-  state.gather();
-  if (!state.division().divides_saves() && !setup.mesh.all->is_first()) return {};
+  state.prepare();
+  if (!state.division().divides_checkpoints() && !setup.mesh.all->is_first()) return {};
   Checkpoint checkpoint = state.capture();
   const auto make_whole = [&](const std::string& group, NamedTensors& tensors) {
     for (auto& [name, tensor] : tensors)

@@ -15,6 +15,7 @@
 #include "gpt/ops/moments.h"
 #include "gpt/plan/estimates.h"
 #include "gpt/plan/sent_bytes.h"
+#include "gpt/run/divided_weights.h"
 #include "run/mesh_run.h"
 
 namespace gpt::run {
@@ -142,8 +143,8 @@ TEST(TensorParallelParts, WhatAllHaveIsTheFirstOnes) {
     const Parameters& parameters = run.state().model.parameters();
     for (size_t i = 0; i < parameters.rows().size(); ++i) {
       const ParameterRow& row = parameters.rows()[i];
+      if (row.cut) continue;
       const at::Tensor value = undivided_value(parameters, i, *setup.mesh.data);
-      if (!value.defined() || row.cut) continue;
       const at::Tensor of_first = value.clone();
       setup.mesh.tensor->broadcast(of_first);
       EXPECT_TRUE(at::equal(value, of_first)) << row.name;
@@ -218,6 +219,33 @@ TEST(TensorParallelMemory, GradientsAndMomentsAreDivided) {
     EXPECT_LT(run.state().optimizer->bytes().device, 0.6 * 8 * static_cast<double>(values_of(1)));
     EXPECT_LE(run.model().parameters().layout().size, values_of(2));
   });
+}
+
+// What one process of two, or of two groups of two, contributes to a checkpoint: as much as each other, but for what is whole in all of them,
+// which the first of a group has.
+TEST(TensorParallelMemory, EachHasAsMuchOfACheckpoint) {
+  const Corpus corpus = corpus_with_validation();
+  Config config = divided_run(corpus);
+  for (const StateDtype dtype : {StateDtype::float32, StateDtype::int8}) {
+    config.training.optimizer.state_dtype = dtype;
+    for (const Shape& shape : {Shape{2, 2}, Shape{4, 2}}) {
+      in_mesh(shape, config, corpus, [&](const run::Setup& setup) {
+        run::Run run(setup);
+        run.state().prepare();
+        const Checkpoint captured = run.state().capture();
+        double own = 0, all = 0;
+        for (const auto& [record, parts] : captured.parts)
+          for (const TensorPart& part : parts)
+            own += part.values.defined() ? static_cast<double>(part.values.nbytes()) : 0;
+        const auto count = [&all](const NamedTensors& tensors) {
+          for (const auto& [name, tensor] : tensors) all += static_cast<double>(tensor.nbytes());
+        };
+        count(captured.model);
+        for (const auto& [slot, tensors] : captured.optimizer.slots) count(tensors);
+        EXPECT_NEAR(own / all, 1.0 / static_cast<double>(shape.processes), 0.03);
+      });
+    }
+  }
 }
 
 // With ZeRO 3 also of the blocks, but for the two for which there is memory.

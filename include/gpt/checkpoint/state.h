@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,9 +20,11 @@ namespace gpt {
 
 // What one of several processes has of a tensor that they have between them.
 struct TensorPart {
-  int64_t begin, end;      // of its elements, in their order in memory
-  int64_t rank;            // of the process
+  int64_t begin,
+      end;       // of its elements, in their order in memory; where it is cut, of those of a part, in the part's order
+  int64_t rank;  // of the process
   at::Tensor values = {};  // (end - begin), at that process; undefined at the others
+  std::shared_ptr<const RowCut> cut = {};
 };
 
 // Values of parameters, each in its own order, by the parameter's name.

@@ -32,6 +32,7 @@ struct ActivationForm {
   int64_t gradient_lanes = 1;     // of each of them
   int64_t model_parts = 1;        // among how many the model itself is divided: distributed.tensor_parallel
   int64_t stages = 1;             // or its blocks: distributed.pipeline_parallel
+  int64_t checkpoint_parts = 1;   // how many processes write a checkpoint between them
   std::optional<int64_t> micro_batches =
       {};  // of an update in each process, which are in flight between stages; nothing: any number
   // In which Muon orthogonalizes: newton_schulz_type().

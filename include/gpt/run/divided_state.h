@@ -5,14 +5,15 @@
 #include "gpt/optim/optimizer.h"
 #include "gpt/parameters/parameters.h"
 #include "gpt/run/division.h"
+#include "gpt/run/rounded_moments.h"
 
 namespace gpt::run {
 
 // Makes checkpoint.optimizer the state of all parameters, whose tensors are on the meta device, and adds to checkpoint.parts which of
-// Division::all has what of them; with Division::divides_weights, and of stages, the model too. The values of this one are views of the
-// memory that the optimizer uses.
+// Division::all has what of them; and the model too, where processes have parts of it. The values of this one are views of the memory that
+// the optimizer uses, or of `rounded`.
 void capture_parts(const Optimizer& optimizer, const Parameters& parameters, const Config& config,
-                   const Division& division, Checkpoint& checkpoint);
+                   const Division& division, const RoundedMoments& rounded, Checkpoint& checkpoint);
 
 // The type in which the values of a parameter are kept by all processes, which have parameters like these.
 at::ScalarType kept_type(const ParameterRow& row, const Parameters& parameters);

@@ -15,6 +15,9 @@
 
 namespace gpt::run {
 
+// The value of a row, whole and in the host's memory, in the type in which it is kept. All processes call it.
+at::Tensor undivided_value(const Parameters& parameters, size_t row, distributed::Communicator& ranks);
+
 // All processes make the same forward and backward passes at the same time, but in work_apart(). What has come together stays until another
 // block needs its memory, or values change. What is released is spoiled: every kParameterAlignment-th value becomes NaN, so that a use of
 // it would show; and its tensors have no data.

@@ -86,11 +86,8 @@ struct Division {
   // Processes speak to each other within forward and backward passes, which therefore are not recorded as CUDA graphs, and need the program's
   // own operators.
   bool speaks_within_passes() const { return divides_gradients || divides_layers() || has_stages(); }
-  // A checkpoint is written by several processes, each of which has some of the state in the form that it has there. Parts of layers have not:
-  // they are brought together first (gathered_state.h), in each stage for itself.
-  bool divides_saves() const { return has_stages() || (divides_state && !divides_layers()); }
-  // Each reads for itself what it needs.
-  bool divides_reads() const { return divides_state || divides_layers() || has_stages(); }
+  // A checkpoint is written by several processes, and each reads of one what it needs.
+  bool divides_checkpoints() const { return divides_state || divides_layers() || has_stages(); }
   int64_t processes() const { return all->size(); }
   int64_t own_lanes() const { return lanes_of_each(lanes, ranks->size()); }
   // Which of this process's lanes a micro-batch of its own belongs to.

@@ -22,8 +22,8 @@
 #include "gpt/optim/plateau.h"
 #include "gpt/run/division.h"
 #include "gpt/run/folder.h"
-#include "gpt/run/gathered_state.h"
 #include "gpt/run/plan.h"
+#include "gpt/run/rounded_moments.h"
 
 namespace gpt::run {
 
@@ -41,13 +41,13 @@ class State {
   State(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision,
         const StartingPoint* start = nullptr, const NamedTensors* initial = nullptr, const Division& division = {});
 
-  // Views of the memory in use. Where processes have divided the optimizer's state, or weights, or are stages of the model, their tensors are
-  // in parts (Checkpoint::parts), of which this process has its own. Where they have divided layers, gather() comes first, in all of them; it
-  // lasts until discard().
+  // Views of the memory in use. Where processes have divided the model or the optimizer's state, its tensors are in parts
+  // (Checkpoint::parts), of which this process has its own. Where they have divided layers, prepare() comes first, in all of them; it lasts
+  // until discard().
   Checkpoint capture() const;
-  bool can_capture() const { return !division_.divides_layers() || gathered_.has_value(); }
-  void gather();
-  void discard() { gathered_.reset(); }
+  bool can_capture() const { return !division_.divides_layers() || rounded_.has_value(); }
+  void prepare();
+  void discard() { rounded_.reset(); }
   const Division& division() const { return division_; }
 
   // The part of the state that an abandoned update has moved: the data position and the random state.
@@ -116,7 +116,7 @@ class State {
   at::Device device_;
   std::string started_by_;  // as Checkpoint::started_by
   ops::UpdateCounts counts_;
-  std::optional<GatheredState> gathered_;
+  std::optional<RoundedMoments> rounded_;
   ops::SpikeWatch watch_;
 };
 

@@ -1,7 +1,6 @@
 // What of a run is on disk: ckpt.pt, the best checkpoint, the numbered ones, those for a rollback and before a decay, when each is due, and
 // what they lack. They are written at once or, as training.async_checkpoint says, while training goes on: those of one step from one copy of
-// the state. Where processes have divided the state, they write each file together, and the first one says which files those are. Where they
-// have divided the model, the first one gathers it and writes.
+// the state. Where processes have divided the state or the model, they write each file together, and the first one says which files those are.
 #pragma once
 
 #include <chrono>
@@ -95,7 +94,6 @@ class CheckpointKeeper {
   bool was_due_while_skipping() const;
   bool begins_waiting();
   bool takes_part() const { return is_first_ || together_; }
-  bool is_divided() const;  // between processes, which must come here at the same steps
   Wanted agreed(Wanted wanted);
   bool all_can(bool own);
   Checkpoint captured() const;
@@ -125,7 +123,7 @@ class CheckpointKeeper {
     std::shared_ptr<distributed::Communicator> ranks;  // for what is written, as a thread of its own may do
     Writers writers;
   };
-  std::optional<Together> together_;  // where processes have divided the state, but not the model
+  std::optional<Together> together_;  // where processes have divided the state or the model
   bool is_saved_, has_saved_;
   int64_t saved_step_;
   int64_t changes_ = 0;  // of the state so far

@@ -1,0 +1,96 @@
+#include "gpt/run/rounded_moments.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "gpt/layout/cut.h"
+#include "gpt/ops/moments.h"
+
+namespace gpt::run {
+namespace {
+
+using ops::MomentKind;
+
+// Of a parameter in the flat buffer, the slot of its codes and that of their blocks' largest magnitudes.
+struct CodesOfRow {
+  int64_t begin, end;
+  size_t codes, maxima;
+};
+
+// Those of what this process has of the parameter to their places in the whole of it.
+void put_values(const std::vector<StateStretch>& own, const CodesOfRow& of_row, const RowCut& cut, MomentKind kind,
+                const at::Tensor& whole) {
+  for (const auto& [range, slots] : own) {
+    const int64_t first = std::max(of_row.begin, range.begin), last = std::min(of_row.end, range.end);
+    if (first >= last) continue;
+    const auto part_of = [&, first = first - range.begin, count = last - first](size_t slot, int64_t values) {
+      return slots[slot].narrow(0, first / values, at::divup(count, values)).cpu();
+    };
+    const at::Tensor values =
+        ops::dequantized({part_of(of_row.codes, 1), part_of(of_row.maxima, kParameterAlignment)}, kind);
+    int64_t next = 0;
+    for (const auto& [begin, end] : stretches_in_whole(cut, {first - of_row.begin, last - of_row.begin})) {
+      whole.slice(0, begin, end).copy_(values.narrow(0, next, end - begin));
+      next += end - begin;
+    }
+  }
+}
+
+// Nothing is rounded: to each number of one process the others add zeros.
+void sum_bits(const at::Tensor& values, distributed::Communicator& ranks) { ranks.sum(values.view(at::kLong)); }
+
+size_t place_of_slot(const std::string& name, const std::vector<OptimizerSlot>& slots) {
+  return static_cast<size_t>(
+      std::find_if(slots.begin(), slots.end(), [&name](const OptimizerSlot& slot) { return slot.name == name; }) -
+      slots.begin());
+}
+
+}  // namespace
+
+bool is_rounded_anew(const ParameterRow& row, const OptimizerConfig& config) {
+  return row.cut && row.is_trained && state_form(row, config).dtype == StateDtype::int8;
+}
+
+FlatSpan rounded_by(int64_t process, int64_t processes, const RoundedSize& size) {
+  const int64_t blocks = at::divup(size.count, kParameterAlignment), elements = at::divup(size.count, size.values);
+  const auto border = [&](int64_t before) {
+    return std::min(blocks * before / processes * kParameterAlignment / size.values, elements);
+  };
+  return {border(process), border(process + 1)};
+}
+
+RoundedMoments rounded_moments(const Optimizer& optimizer, const Parameters& parameters, const OptimizerConfig& config,
+                               const Division& division) {
+  const at::NoGradGuard no_gradients;
+  RoundedMoments rounded;
+  for (size_t i = 0; i < parameters.rows().size(); ++i) {
+    const ParameterRow& row = parameters.rows()[i];
+    if (!is_rounded_anew(row, config)) continue;
+    const int64_t begin = parameters.layout().offsets[i], count = row.whole_count(), tensors = division.tensor->size();
+    const FlatSpan own = rounded_by(division.ranks->rank() * tensors + division.tensor->rank(),
+                                    division.ranks->size() * tensors, {count, 1});
+    const std::vector<OptimizerSlot> slots = optimizer_slots(state_form(row, config));
+    for (size_t slot = 0; slot < slots.size(); ++slot) {
+      if (slots[slot].dtype != at::kByte) continue;
+      const std::string name(slots[slot].name), name_of_maxima = name + "_max";
+      const MomentKind kind = may_be_negative(name) ? MomentKind::first : MomentKind::second;
+      const at::Tensor whole =
+          at::zeros({at::divup(count, 2) * 2});  // so that they can be added as integers of 8 bytes
+      put_values(optimizer.stretches(), {begin, begin + row.count(), slot, place_of_slot(name_of_maxima, slots)},
+                 *row.cut, kind, whole);
+      if (division.divides_state) sum_bits(whole, *division.ranks);
+      sum_bits(whole, *division.tensor);
+      if (own.begin == own.end) continue;
+      const auto [codes, maxima] = ops::quantized(whole.slice(0, own.begin, own.end), kind);
+      rounded[fmt::format("{}/{}", name, row.name)] = codes;
+      rounded[fmt::format("{}/{}", name_of_maxima, row.name)] = maxima;
+    }
+  }
+  return rounded;
+}
+
+}  // namespace gpt::run
