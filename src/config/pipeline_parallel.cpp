@@ -42,8 +42,6 @@ std::string pipeline_parallel_obstacle(const Config& config) {
     return fmt::format(
         "pipeline_parallel {} is more than the {} of the model, and each stage needs one; set it to {} or less", stages,
         plural(config.model.n_layer, "layer"), config.model.n_layer);
-  if (config.distributed.zero > 2)
-    return "pipeline_parallel already divides the weights, and goes with zero 0 to 2; set zero to 2, or pipeline_parallel to 1";
   return obstacle_of_training(config.training);
 }
 

@@ -283,8 +283,8 @@ struct GPT::Transformer {
   }
 };
 
-GPT::GPT(const ModelConfig& config, const Parameters& parameters, ops::SharedOperators operators, const ModelPart& part)
-    : GPT(config, parameters, std::move(operators), part, parameters.rows()) {}
+GPT::GPT(const ModelConfig& config, const Parameters& parameters, ops::SharedOperators operators)
+    : GPT(config, parameters, std::move(operators), {}, parameters.rows()) {}
 
 GPT::GPT(const ModelConfig& config, Parameters parameters, ops::SharedOperators operators, const ModelPart& part,
          const std::vector<ParameterRow>& of_model)
@@ -367,16 +367,19 @@ at::Tensor GPT::hidden(const at::Tensor& in, const LossOptions& options) const {
   };
   const auto enter = [&] { return Stream{part_.is_first_stage() ? transformer_->embed(in, pass) : in, {}}; };
   const auto [begin, end] = layers_;
-  if (!at::GradMode::is_enabled() || first_trained_ < begin)
-    return transformer_->leave(through(enter(), begin, end), pass);
+  const auto leave = [&, end = end](const Stream& stream) {
+    Stream left{transformer_->leave(stream, pass), {}};
+    if (!part_.is_last_stage()) mark(left, end);  // for what it leaves with, the last block has the operator
+    return left.x;
+  };
+  if (!at::GradMode::is_enabled() || first_trained_ < begin) return leave(through(enter(), begin, end));
   Stream stream = [&] {
     const at::NoGradGuard no_gradients;
     return through(enter(), begin, first_trained_);
   }();
   // A leaf, because what is computed again has no other input that autograd knows.
   stream.x.requires_grad_();
-  stream = through(std::move(stream), first_trained_, end);
-  return transformer_->leave(stream, pass);
+  return leave(through(std::move(stream), first_trained_, end));
 }
 
 at::Tensor GPT::logits(const at::Tensor& rows) const {

@@ -19,9 +19,12 @@ std::vector<int64_t> segment_lengths(int64_t stage, const std::vector<ParameterR
 
 BlockValues block_values(const std::vector<ParameterRow>& rows, const FlatLayout& layout) {
   const std::vector<int64_t> ends = layer_ends(rows, layout);
-  BlockValues values{.blocks = ends.front() - ends.back(), .layers = std::ssize(ends) - 1};
-  for (size_t layer = 0; layer + 1 < ends.size(); ++layer)
-    values.longest = std::max(values.longest, ends[layer] - ends[layer + 1]);
+  BlockValues values{.blocks = ends.front() - ends.back()};
+  for (size_t layer = 0; layer + 1 < ends.size(); ++layer) {
+    const int64_t block = ends[layer] - ends[layer + 1];
+    values.longest = std::max(values.longest, block);
+    values.layers += block > 0 ? 1 : 0;  // a stage has not those before it
+  }
   for (const ParameterRow& row : rows) {
     using enum ParameterRole;
     if (row.role == attention_norm || row.role == mlp_norm || row.role == final_norm)

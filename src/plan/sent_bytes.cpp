@@ -12,6 +12,7 @@
 #include "gpt/ops/kept_bytes.h"
 #include "gpt/plan/estimates.h"
 #include "gpt/run/division.h"
+#include "gpt/run/pipeline_schedule.h"
 #include "sent_values.h"
 
 namespace gpt::plan {
@@ -58,15 +59,22 @@ double sent_between_stages(const Config& config, bool end_to_end, int64_t proces
          distributed::bytes_sent_by_sum(blocks * sizeof(float), stages);
 }
 
-// What a process sends of weights in an update with ZeRO 3: those of each block for each forward and backward pass, unless they are there
-// still, as the last one's between the two, and the first one's until the next forward pass; what lies outside blocks once; and vectors
-// that are read in float32, as a sum.
-double gathered_bytes(const Config& config, bool end_to_end, int64_t processes, int64_t rounds,
-                      const std::vector<ParameterRow>& rows) {
+// How often the weights of a stage's blocks come together in an update with ZeRO 3, one block as once: those of each for each forward and
+// backward pass, unless they are there still, as the last one's where a backward pass follows a forward pass, and the first one's where it is
+// the other way round.
+double gathered_blocks(const Config& config, int64_t stage, int64_t rounds, int64_t layers) {
+  if (layers == 1) return 1;
+  const int64_t ahead = run::most_in_flight(stage, config.distributed.pipeline_parallel, rounds);
+  return static_cast<double>(2 * rounds * (layers - 1) + 2 * ahead - 1);
+}
+
+// What a process sends of weights: also what lies outside blocks, once; and vectors that are read in float32, as a sum.
+double gathered_bytes(const Config& config, bool end_to_end, int64_t processes, int64_t rounds, int64_t stage) {
+  const std::vector<ParameterRow> rows = rows_of_stage(config, stage);
   const FlatLayout layout = flat_layout(rows);
   const BlockValues values = block_values(rows, layout);
-  const double times = 1 + 2.0 * static_cast<double>(rounds * (values.layers - 1)),
-               of_blocks = times * static_cast<double>(values.blocks) / static_cast<double>(values.layers),
+  const double of_blocks = gathered_blocks(config, stage, rounds, values.layers) * static_cast<double>(values.blocks) /
+                           static_cast<double>(values.layers),
                outside = static_cast<double>(layout.size - values.blocks), size = bytes_of_computing_weight(end_to_end);
   return distributed::bytes_sent_by_sum((of_blocks + outside) * size, processes) / 2 +
          (size == bytes_of_kept_weight(config)
@@ -116,17 +124,15 @@ double exchange_bytes(const Config& config, bool end_to_end, int64_t all_process
 namespace {
 
 // Of a stage, to those that have the same one.
-double sent_for_gradients(const Config& config, bool end_to_end, int64_t processes,
-                          const std::vector<ParameterRow>& rows) {
-  const double sums =
-      distributed::bytes_sent_by_sum(trained_values(rows) * bytes_of_sent_gradient(config, end_to_end), processes);
+double sent_for_gradients(const Config& config, bool end_to_end, int64_t processes, int64_t stage) {
+  const double values = trained_values(rows_of_stage(config, stage)),
+               sums = distributed::bytes_sent_by_sum(values * bytes_of_sent_gradient(config, end_to_end), processes);
   if (config.distributed.zero == 0) return sums;
   // Instead of the sums it sends values back, and norms of blocks.
-  const double values = trained_values(rows);
   const int64_t micro_batches = config.training.gradient_accumulation_steps,
                 rounds = config.distributed.zero > 1 ? at::divup(micro_batches, processes) : 1;
   const double sent_values = config.distributed.zero > 2
-                                 ? gathered_bytes(config, end_to_end, processes, rounds, rows)
+                                 ? gathered_bytes(config, end_to_end, processes, rounds, stage)
                                  : distributed::bytes_sent_by_sum(values * bytes_of_kept_weight(config), processes) / 2;
   return sums / 2 * static_cast<double>(rounds) + sent_values +
          distributed::bytes_sent_by_sum(values / kParameterAlignment * sizeof(float), processes);
@@ -140,7 +146,7 @@ double sent_bytes(const Config& config, bool end_to_end, int64_t all_processes) 
   for (int64_t stage = 0; stage < config.distributed.pipeline_parallel; ++stage)
     most = std::max(most, sent_within_stage(config, end_to_end, stage) +
                               sent_between_stages(config, end_to_end, processes, stage) +
-                              sent_for_gradients(config, end_to_end, processes, rows_of_stage(config, stage)));
+                              sent_for_gradients(config, end_to_end, processes, stage));
   return most;
 }
 

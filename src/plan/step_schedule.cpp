@@ -197,7 +197,7 @@ class Update {
 
   // A backward pass has come through this layer (LayerWeights::in_backward).
   void passed(int64_t layer, bool sends) {
-    if (zero_ > 2 && layer > 0) use(layer - 1);
+    if (zero_ > 2) use(layer - 1);
     if (sends) send_until(ends_[static_cast<size_t>(layer)]);
     if (zero_ > 2) prefetch(layer - 2);
   }
@@ -231,14 +231,17 @@ class Update {
     }
   }
 
+  bool is_here(int64_t layer) const { return work_.layers.begin <= layer && layer < work_.layers.end; }
+
   // DividedWeights: there is room for the weights of two blocks.
   void use(int64_t layer) {
+    if (!is_here(layer)) return;
     timeline_.finish();
     if (layer != here_ && layer != coming_) fetch(layer), timeline_.finish();
     here_ = layer, coming_ = kNone;
   }
   void prefetch(int64_t layer) {
-    if (layer < 0 || layer >= layers_ || layer == here_) return;
+    if (!is_here(layer) || layer == here_) return;
     fetch(layer);
     coming_ = layer;
   }

@@ -34,7 +34,11 @@ DividedWeights::DividedWeights(Parameters parameters, const Division& division)
       segments_(division.segments(parameters_.rows(), parameters_.layout())) {
   const DividedValues& values = *parameters_.divided_values();
   int64_t longest = 0;
-  for (const auto& [begin, end] : values.blocks()) longest = std::max(longest, end - begin);
+  layers_.begin = layers_.end = std::ssize(values.blocks());
+  for (const auto& [begin, end] : values.blocks()) {
+    longest = std::max(longest, end - begin);
+    if (begin < end) --layers_.begin;
+  }
   for (Room& room : rooms_)
     room.memory = at::empty({longest}, at::TensorOptions(parameters_.device()).dtype(values.compute_type()));
 }
@@ -87,9 +91,10 @@ void DividedWeights::release(Room& room) {
 }
 
 void DividedWeights::use(int64_t layer) {
+  if (!is_here(layer)) return;
   if (works_apart_) {
-    if (layer == 0) (void)division_.ranks->is_any(true);
-    is_within_pass_ = layer + 1 < std::ssize(parameters_.divided_values()->blocks());
+    if (layer == layers_.begin) (void)division_.ranks->is_any(true);
+    is_within_pass_ = layer + 1 < layers_.end;
   }
   finish();
   for (Room& room : rooms_)
@@ -100,12 +105,11 @@ void DividedWeights::use(int64_t layer) {
 }
 
 void DividedWeights::prefetch(int64_t layer) {
-  if (layer < 0 || layer >= std::ssize(parameters_.divided_values()->blocks()) || room_of(layer)) return;
-  fetch(layer);
+  if (is_here(layer) && !room_of(layer)) fetch(layer);
 }
 
 void DividedWeights::join_forward() {
-  for (int64_t layer = 0; layer < std::ssize(parameters_.divided_values()->blocks()); ++layer) before_forward(layer);
+  for (int64_t layer = layers_.begin; layer < layers_.end; ++layer) before_forward(layer);
 }
 
 void DividedWeights::work_apart(const std::function<void()>& work) {
@@ -127,7 +131,9 @@ void DividedWeights::values_changed() {
   const DividedValues& values = *parameters_.divided_values();
   const at::Tensor vectors = values.follow_own();
   for (const Segment& segment : segments_) {
-    const auto is_block = [&segment](FlatSpan block) { return block.begin == segment.front().begin; };
+    const auto is_block = [begin = segment.front().begin](FlatSpan block) {
+      return block.begin == begin && begin < block.end;
+    };
     if (std::any_of(values.blocks().begin(), values.blocks().end(), is_block)) continue;
     for (const Stretch& stretch : segment) division_.ranks->begin_gather(values.outside_of(stretch), stretch.owner);
   }

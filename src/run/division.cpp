@@ -25,6 +25,18 @@ Parameter trained_table_of_both_ends(const Parameters& parameters, const distrib
   return table.is_trained() ? table : Parameter();
 }
 
+void make_table_equal(const Parameters& parameters, const distributed::Pipeline& pipeline) {
+  const Parameter table = table_of_both_ends(parameters, pipeline);
+  if (!table.defined()) return;
+  const auto& divided = parameters.divided_values();
+  if (!divided) return pipeline.ends->broadcast(table.value().detach());
+  const int64_t begin = parameters.layout().offsets[*tied_row(parameters.rows())], end = begin + table.value().numel();
+  for (const auto& [span, values] : divided->own()) {
+    const int64_t first = std::max(begin, span.begin), last = std::min(end, span.end);
+    if (first < last) pipeline.ends->broadcast(values.slice(0, first - span.begin, last - span.begin));
+  }
+}
+
 // The gradients of a smaller model travel in several stretches too.
 int64_t stretch_values(int64_t size, int64_t processes) {
   constexpr int64_t kStretches = 8, kLongest = distributed::kStretchBytes / static_cast<int64_t>(sizeof(float));

@@ -65,8 +65,7 @@ void make_equal(const distributed::Mesh& mesh, const Parameters& parameters) {
   if (mesh.all->size() == 1) return;
   if (mesh.data->size() > 1)
     for (const at::Tensor& part : parameters.kept_values()) mesh.data->broadcast(part);
-  if (const Parameter table = table_of_both_ends(parameters, mesh.pipeline); table.defined())
-    mesh.pipeline.ends->broadcast(table.value().detach());
+  make_table_equal(parameters, mesh.pipeline);
   if (mesh.tensor->size() > 1) {
     for (size_t i = 0; i < parameters.rows().size(); ++i)
       if (!parameters.rows()[i].cut) mesh.tensor->broadcast(parameters[i].value().detach());
@@ -77,6 +76,7 @@ void make_equal(const distributed::Mesh& mesh, const Parameters& parameters) {
 // The same where values are divided. A part of a layer is its owner's; what all that divide layers have is made that of the first of these. It
 // comes together for that, because their spans of it may differ.
 void make_equal_parts(const distributed::Mesh& mesh, const Parameters& parameters) {
+  make_table_equal(parameters, mesh.pipeline);
   if (mesh.tensor->size() == 1) return;
   const at::NoGradGuard no_gradients;
   for (size_t i = 0; i < parameters.rows().size(); ++i) {

@@ -48,17 +48,15 @@ GPT make_model(const Config& config, at::Device device, const ParameterTypes& ty
                const Division& division) {
   const std::vector<std::string>& frozen = config.training.freeze;
   const uint64_t seed = stream_seed(config, kWeights);
-  if (!division.divides_weights) {
-    GPT model = weights ? GPT(config.model, device, *weights, types, frozen, division.part())
-                        : GPT(config.model, device, seed, types, frozen, division.part());
-    if (division.has_stages()) model.set_stage_link(std::make_shared<StageLink>(division.pipeline));
-    return model;
-  }
-  std::vector<ParameterRow> rows = cut(parameter_table(config.model, frozen), config.model, division.part());
+  if (!division.divides_weights)
+    return weights ? GPT(config.model, device, *weights, types, frozen, division.part())
+                   : GPT(config.model, device, seed, types, frozen, division.part());
+  const std::vector<ParameterRow> of_model = parameter_table(config.model, frozen);
+  std::vector<ParameterRow> rows = cut(of_model, config.model, division.part());
   auto values = division.values(rows, flat_layout(rows));
   Parameters parameters(std::move(rows), device, types, std::move(values));
-  weights ? parameters.copy_from(*weights) : parameters.draw(seed);
-  GPT model(config.model, parameters, ops::fused_operators(), division.part());
+  GPT model(config.model, parameters, ops::fused_operators(), division.part(), of_model);
+  weights ? model.copy_from(*weights) : parameters.draw(seed, of_model);
   model.set_layer_weights(std::make_shared<DividedWeights>(parameters, division));
   return model;
 }
@@ -120,6 +118,7 @@ State::State(const Config& config, const Corpus& corpus, at::Device device, cons
   if (const int64_t swapped = std::min(execution.swap_activations.value_or(config.model.n_layer), config.model.n_layer);
       swapped > 0)
     model.set_activation_swap(std::make_shared<ActivationSwap>(swapped, host_copies(device)));
+  if (division.has_stages()) model.set_stage_link(std::make_shared<StageLink>(division.pipeline));
   model.set_document_separator(document_separator(config.data, corpus));
   model.train(true);
   if (start) restore(*start);

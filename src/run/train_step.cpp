@@ -184,14 +184,14 @@ void TrainStep::accumulate(bool is_last) {
   if (was_replayed) model_.parameters().mark_gradients();
 }
 
-void TrainStep::accumulate_nothing() {
+void TrainStep::join(Pass turn) {
   if (!divided_) return;
+  const auto& weights = model_.layer_weights();
+  if (turn == Pass::forward) return weights->join_forward();
   if (division_.divides_weights) {
-    const auto& weights = model_.layer_weights();
-    weights->join_forward();
     const auto passed =
         weights->in_backward([this](int64_t layer) { divided_->layer_done(layer, /*has_gradients=*/false); });
-    for (int64_t layer = model_.config().n_layer; layer >= 0; --layer) passed(layer);
+    for (int64_t layer = model_.layers().end; layer >= model_.layers().begin; --layer) passed(layer);
   }
   divided_->end_round(/*has_gradients=*/false);
 }
@@ -267,8 +267,10 @@ void TrainStep::update() {
   optimizer_.step(learning_rate_, verdict_.divisor, verdict_.skipped);
   // The scaler reacts only to the overflows that its scale can cure: those in the gradients.
   scaler_.update(verdict_.grad_norm);
+  if (division_.divides_weights)
+    reducer_.make_table_equal();  // what each process keeps of it, before it comes together
   if (model_.layer_weights()) model_.layer_weights()->values_changed();
-  reducer_.make_table_equal();
+  if (!division_.divides_weights) reducer_.make_table_equal();
 }
 
 namespace {
@@ -284,7 +286,13 @@ void load_batch(TrainStep& step, DataLoader& loader, int64_t tokens, int64_t sam
   step.set_micro_batch(static_cast<double>(shape.sequences * shape.length) / static_cast<double>(tokens), samples);
 }
 
-// Stages take the turns of their schedule; while one computes, what it needs for the next one arrives.
+// How many micro-batches the process that has most of them computes.
+int64_t rounds_of(int64_t micro_batches, const distributed::Communicator& ranks) {
+  return (micro_batches + ranks.size() - 1) / ranks.size();
+}
+
+// Stages take the turns of their schedule; while one computes, what it needs for the next one arrives. Those that divide weights take turns
+// together: a process whose pipeline has no micro-batch in a turn takes part in what the others send.
 void take_turns(TrainStep& step, DataLoader& loader, int64_t micro_batches, int64_t tokens) {
   const Division& division = step.division();
   const distributed::Communicator &ranks = *division.ranks, &stages = *division.pipeline.stages;
@@ -298,17 +306,19 @@ void take_turns(TrainStep& step, DataLoader& loader, int64_t micro_batches, int6
     while (before < micro_batches && !loader.next_is_own()) (void)count_next(), loader.skip();
   };
   const auto prepare = [&](const Turn& turn) {
+    if (turn.micro_batch >= own) return;
     if (turn.pass == Pass::backward) return step.expect_gradient();
     skip_others();
     step.set_lane(division.lane_of(before));
     load_batch(step, loader, tokens, count_next());
     step.come(/*is_last=*/turn.micro_batch == own - 1);
   };
-  const std::vector<Turn> turns = pipeline_schedule(stages.rank(), stages.size(), own);
+  const std::vector<Turn> turns =
+      pipeline_schedule(stages.rank(), stages.size(), division.divides_weights ? rounds_of(micro_batches, ranks) : own);
   for (size_t i = 0; i < turns.size(); ++i) {
     if (i == 0) prepare(turns[i]);
     if (i + 1 < turns.size()) prepare(turns[i + 1]);
-    step.take(turns[i].pass);
+    turns[i].micro_batch < own ? step.take(turns[i].pass) : step.join(turns[i].pass);
   }
   skip_others();
 }
@@ -346,7 +356,8 @@ std::optional<int64_t> run_update(TrainStep& step, DataLoader& loader, int64_t m
   else if (!accumulate(step, loader, micro_batches, tokens, stop))
     return step.abandon(), std::nullopt;
   const int64_t of_last_round = (micro_batches - 1) % division.ranks->size() + 1;
-  if (division.ranks->rank() >= of_last_round) step.accumulate_nothing();
+  const bool has_joined = division.has_stages() && division.divides_weights;  // in its turn
+  if (division.ranks->rank() >= of_last_round && !has_joined) step.join(Pass::forward), step.join(Pass::backward);
   step.apply();
   return tokens;
 }

@@ -53,6 +53,13 @@ class TestPipelineParallel(ranks.DividedRun):
         self.assertIn("each has one of 2 stages of the model", done.stderr)
         self.assert_same_run("whole", "stages")
 
+    def test_stages_whose_weights_are_divided_compute_the_run_of_divided_weights(self):
+        options = {"distributed.zero": 3, "training.gradient_accumulation_steps": 5}  # one pipeline has one micro-batch less
+        self.train("weights", **mesh(2, 1), **options)
+        self.train("both", **mesh(4, 2), **options)
+        self.assert_same_run("weights", "both")
+        self.assert_same_files("weights", "both")
+
     def test_stages_whose_layers_are_divided_compute_the_run_of_divided_layers(self):
         divided = {"distributed.tensor_parallel": 2}
         self.train("layers", **mesh(2, 1, **divided))
@@ -87,7 +94,6 @@ class TestPipelineParallel(ranks.DividedRun):
                 ({**mesh(5, 5)}, "pipeline_parallel 5 is more than the 4 layers of the model, and each stage needs one; set it to 4 or less"),
                 ({**mesh(6, 2), "distributed.tensor_parallel": 2},
                  "pipeline_parallel 2 and tensor_parallel 2 give each model 4 processes, which do not divide 6; set processes to 4 or 8"),
-                ({**mesh(4, 2), "distributed.zero": 3}, "pipeline_parallel already divides the weights, and goes with zero 0 to 2"),
                 ({**mesh(2, 2), "training.use_compile": "false"}, "pipeline_parallel needs use_compile's operators"),
                 ({**mesh(2, 2), "training.use_amp": "true", "training.dtype": "bfloat16", "training.amp_mode": "autocast"},
                  "pipeline_parallel does not go with amp_mode autocast"),

@@ -1,4 +1,4 @@
-// What a process keeps of a model that several divide.
+// What a process keeps of a model that several divide, and writes.
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
@@ -64,6 +64,22 @@ TEST(EstimateMemory, TwoProcessesKeepHalfOfTheStreamEach) {
           << "level " << static_cast<int>(level) << ", " << (is_llama ? "Llama" : "GPT-2");
     }
   }
+}
+
+// A checkpoint is written by all that have parts of the state, of layers or of stages.
+TEST(Estimates, CheckpointsAreDividedWhereTheStateIs) {
+  const auto parts = [](const DistributedConfig& distributed) {
+    return activation_form({}, {}, distributed, describe_device(at::kCPU), {}).checkpoint_parts;
+  };
+  DistributedConfig distributed;
+  distributed.processes = 8;
+  EXPECT_EQ(parts(distributed), 1);
+  distributed.zero = 1;
+  EXPECT_EQ(parts(distributed), 8);
+  distributed.zero = 0, distributed.tensor_parallel = 2;
+  EXPECT_EQ(parts(distributed), 8);
+  distributed.processes = 1, distributed.tensor_parallel = 1, distributed.zero = 1;
+  EXPECT_EQ(parts(distributed), 1);
 }
 
 }  // namespace

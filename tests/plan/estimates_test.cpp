@@ -366,22 +366,6 @@ TEST(Estimates, ZeroDividesTheStateAmongTheProcesses) {
   EXPECT_EQ(activation_form(gpt2_small(), {}, distributed, describe_device(at::kCPU), {}).state_share, 1);
 }
 
-// A checkpoint is written by all that have parts of the state, of layers or of stages.
-TEST(Estimates, CheckpointsAreDividedWhereTheStateIs) {
-  const auto parts = [](const DistributedConfig& distributed) {
-    return activation_form(gpt2_small(), {}, distributed, describe_device(at::kCPU), {}).checkpoint_parts;
-  };
-  DistributedConfig distributed;
-  distributed.processes = 8;
-  EXPECT_EQ(parts(distributed), 1);
-  distributed.zero = 1;
-  EXPECT_EQ(parts(distributed), 8);
-  distributed.zero = 0, distributed.tensor_parallel = 2;
-  EXPECT_EQ(parts(distributed), 8);
-  distributed.processes = 1, distributed.tensor_parallel = 1, distributed.zero = 1;
-  EXPECT_EQ(parts(distributed), 1);
-}
-
 // Of Muon's matrices a process has whole ones, and of all else a quarter.
 TEST(Estimates, ZeroGivesEachProcessWholeMatricesOfMuon) {
   TrainingConfig training;

@@ -51,7 +51,7 @@ struct DividedModel {
     const std::vector<ParameterRow> rows = cut(parameter_table(three_blocks()), three_blocks(), division.part());
     Parameters parameters(rows, at::kCPU, types, division.values(rows, flat_layout(rows)));
     parameters.draw(seed);
-    GPT model(three_blocks(), parameters, operators_of(division), division.part());
+    GPT model(three_blocks(), parameters, operators_of(division), division.part(), rows);
     model.set_layer_weights(std::make_shared<DividedWeights>(parameters, division));
     return model;
   }

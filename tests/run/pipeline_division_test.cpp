@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gpt/layout/cut.h"
+#include "gpt/plan/estimates.h"
 #include "gpt/plan/sent_bytes.h"
 #include "run/pipeline_run.h"
 
@@ -37,15 +38,20 @@ TEST(PipelineTiedTable, IsTheSameAtBothEnds) {
   Config config = pipelined_run(corpus);
   use_bfloat16(config, AmpMode::end_to_end);
   config.training.precision.master_weights = false;
-  EXPECT_EQ(with_other_tables(config, corpus), std::vector<int64_t>());
+  for (const int64_t zero : {0, 3}) {
+    config.distributed.zero = zero;
+    EXPECT_EQ(with_other_tables(config, corpus), std::vector<int64_t>()) << zero;
+  }
 }
 
 // Each process of both ends updates a part, from the sums of both.
-TEST(PipelineZero2, ATiedTableIsTheSameAtBothEnds) {
+TEST(PipelineTiedTable, IsUpdatedAlikeAtBothEnds) {
   const Corpus corpus = corpus_with_validation();
   Config config = pipelined_run(corpus);
-  config.distributed.zero = 2;
-  EXPECT_EQ(with_other_tables(config, corpus), std::vector<int64_t>());
+  for (const int64_t zero : {2, 3}) {
+    config.distributed.zero = zero;
+    EXPECT_EQ(with_other_tables(config, corpus), std::vector<int64_t>()) << zero;
+  }
 }
 
 // Blocks of a segment each, of which a stage has two, and a table that both ends have.
@@ -132,6 +138,38 @@ TEST(PipelineZero2, GradientsOfEveryMicroBatchAreSentOnce) {
   EXPECT_NEAR(most, planned, 0.001 * planned);
 }
 
+// Each of A micro-batches needs the weights of a stage's L blocks twice. They are there still for the last block where a backward pass follows
+// a forward pass, and for the first one where it is the other way round: 1 + 2 (A - w) times, with w micro-batches ahead.
+TEST(PipelineZero3, WeightsComeTogetherForEachPassThatNeedsThem) {
+  constexpr int64_t kStages = 2, kPipelines = 2, kMicroBatches = 3, kUpdatesCounted = 2;
+  const Corpus corpus = some_corpus(400);
+  Config config = run_of_segments(corpus);
+  config.distributed.zero = 3, config.training.gradient_accumulation_steps = kPipelines * kMicroBatches;
+  config.model.n_layer = 5;
+  config.distributed.processes = kStages * kPipelines, config.distributed.pipeline_parallel = kStages;
+  std::mutex mutex;
+  double most = 0;
+  in_mesh({kStages * kPipelines, 1, kStages}, config, corpus, 1, [&](run::Run& run, int64_t stage) {
+    const distributed::Mesh& mesh = run.setup().mesh;
+    const Parameters& parameters = run.model().parameters();
+    const int64_t before = mesh.data->bytes_sent(), all_before = mesh.bytes_sent();
+    for (int64_t i = 0; i < kUpdatesCounted; ++i) EXPECT_TRUE(run.update([] { return false; }));
+    const LayerSpan layers = run.model().layers();
+    const auto& [begin, end] = parameters.divided_values()->blocks().back();
+    const int64_t ahead = kStages - stage,
+                  passes = 2 * kMicroBatches * layers.count() - (1 + 2 * (kMicroBatches - ahead)),
+                  size = parameters.layout().size, outside = size - (end - begin) * layers.count();
+    const auto halves = static_cast<double>(passes * (end - begin) + outside + kMicroBatches * size) / kPipelines,
+               norms = static_cast<double>(size) / 256, sent = static_cast<double>(mesh.data->bytes_sent() - before);
+    EXPECT_GT(layers.count(), 1);
+    EXPECT_NEAR(sent / kUpdatesCounted / sizeof(float), halves + norms, 1e-4 * halves) << stage;
+    const std::lock_guard lock(mutex);
+    most = std::max(most, static_cast<double>(mesh.bytes_sent() - all_before) / kUpdatesCounted);
+  });
+  const double planned = plan::sent_bytes(config, /*end_to_end=*/false, config.distributed.processes);
+  EXPECT_NEAR(most, planned, 0.001 * planned);
+}
+
 TEST(PipelineMemory, EachStageHasItsOwnBlocksAlone) {
   const Corpus corpus = corpus_with_validation();
   const Config config = pipelined_run(corpus);
@@ -142,6 +180,24 @@ TEST(PipelineMemory, EachStageHasItsOwnBlocksAlone) {
     EXPECT_EQ(run.model().parameters().layout().size, values);
     EXPECT_EQ(run.model().parameters().gradient_buffer(0).numel(), values);
     EXPECT_LE(run.state().optimizer->bytes().device, 8 * values);
+  });
+}
+
+// Of its blocks a half, and memory for two of them. The first stage needs most.
+TEST(PipelineMemory, WeightsOfAStageAreDividedFurther) {
+  const Corpus corpus = corpus_with_validation();
+  Config config = pipelined_run(corpus);
+  config.model.n_layer = 8, config.distributed.zero = 3;
+  config.distributed.processes = 4, config.distributed.pipeline_parallel = 2;
+  const plan::ActivationForm form =
+      plan::activation_form(config.model, config.training, config.distributed, describe_device(at::kCPU), {});
+  const double planned = plan::estimate_memory(config.model, config.training, form).weights;
+  in_mesh({4, 1, 2}, config, corpus, 1, [&](run::Run& run, int64_t stage) {
+    const Parameters& parameters = run.model().parameters();
+    const auto [begin, end] = parameters.divided_values()->blocks().back();
+    const double rooms = 2.0 * static_cast<double>((end - begin) * sizeof(float));
+    if (stage > 0) return;
+    EXPECT_NEAR(static_cast<double>(parameters.value_bytes()) + rooms, planned, 0.001 * planned);
   });
 }
 

@@ -95,6 +95,32 @@ const PipelineCase kPipelineCases[] = {
        config.distributed.zero = 2;
      },
      {{8, 2, 2}}},
+    {"zero_3",
+     [](Config& config) {
+       untie(config);
+       config.distributed.zero = 3;
+     },
+     {{4, 1, 2}}},
+    {"gpt2_recomputed_in_stages_of_a_block_with_zero_3",
+     [](Config& config) {
+       make_gpt2(config);
+       untie(config);
+       config.training.execution.gradient_checkpointing = GradientCheckpointing::selective;
+       config.distributed.zero = 3;
+     },
+     {{8, 1, 4}}},
+    {"stages_of_divided_layers_with_zero_3",
+     [](Config& config) {
+       untie(config);
+       config.distributed.zero = 3;
+     },
+     {{8, 2, 2}}},
+    {"more_pipelines_than_micro_batches_with_zero_3",
+     [](Config& config) {
+       untie(config);
+       config.distributed.zero = 3, config.training.gradient_accumulation_steps = 2;
+     },
+     {{6, 1, 2}}},
     {"muon", [](Config& config) { use_muon(config, OptimizerKind::muon); }, {{2, 1, 2}}},
     {"normuon_with_zero_1",
      [](Config& config) {
@@ -143,9 +169,24 @@ const PipelineCase kPipelineCases[] = {
      },
      {{4, 1, 2}},
      false},
+    {"gpt2_tied_with_zero_3",
+     [](Config& config) {
+       make_gpt2(config);
+       config.distributed.zero = 3;
+     },
+     {{4, 1, 2}},
+     false},
     {"bfloat16_end_to_end",
      [](Config& config) { use_bfloat16(config, AmpMode::end_to_end); },
      {{2, 1, 2}, {4, 1, 4}},
+     false,
+     at::kBFloat16},
+    {"bfloat16_with_zero_3",
+     [](Config& config) {
+       use_bfloat16(config, AmpMode::end_to_end);
+       config.distributed.zero = 3;
+     },
+     {{4, 1, 2}},
      false,
      at::kBFloat16},
 };
@@ -291,13 +332,14 @@ TEST_P(PipelineState, IsReadByAnyOtherArrangement) {
   EXPECT_EQ(resumed.norms.back(), straight.norms.back());
 }
 
-INSTANTIATE_TEST_SUITE_P(All, PipelineState, testing::Values(0, 2));
+INSTANTIATE_TEST_SUITE_P(All, PipelineState, testing::Values(0, 2, 3));
 
-// The parts of a layer are brought together in the first process of each stage, which writes them.
-TEST(MeshState, IsThatOfOneProcess) {
+class MeshState : public testing::TestWithParam<int64_t> {};
+
+TEST_P(MeshState, IsThatOfOneProcess) {
   const Corpus corpus = corpus_with_validation();
   Config config = pipelined_run(corpus);
-  config.distributed.zero = 1;
+  config.distributed.zero = GetParam();
   const Shape mesh{8, 2, 2};
   const Outcome written = outcome_on(mesh, config, corpus, 3);
   for (const Shape& shape : {Shape{1, 1}, Shape{4, 2, 2}, Shape{3, 1, 3}}) {
@@ -309,6 +351,8 @@ TEST(MeshState, IsThatOfOneProcess) {
   expect_same_state(resumed.checkpoint, straight.checkpoint);
   EXPECT_EQ(resumed.norms.back(), straight.norms.back());
 }
+
+INSTANTIATE_TEST_SUITE_P(All, MeshState, testing::Values(1, 3));
 
 // What one pipeline computes with lanes several do, to the bit; a tied table too.
 TEST(PipelineLanes, GiveAnyNumberOfPipelinesTheSameBits) {

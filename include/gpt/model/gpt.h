@@ -69,9 +69,11 @@ class GPT {
   // With these weights. Throws gpt::Error(checkpoint) naming the first missing, extra or misshapen one.
   GPT(const ModelConfig& config, at::Device device, const NamedTensors& values, const ParameterTypes& types = {},
       const std::vector<std::string>& frozen = {}, const ModelPart& part = {});
-  // With parameters in a form that these operators read: to compute with, or to train where they are divided.
-  GPT(const ModelConfig& config, const Parameters& parameters, ops::SharedOperators operators,
-      const ModelPart& part = {});
+  // With parameters in a form that these operators read: to compute with, or to train where they are divided. `of_model`: the rows of all
+  // stages.
+  GPT(const ModelConfig& config, const Parameters& parameters, ops::SharedOperators operators);
+  GPT(const ModelConfig& config, Parameters parameters, ops::SharedOperators operators, const ModelPart& part,
+      const std::vector<ParameterRow>& of_model);
   ~GPT();
   GPT(GPT&&) noexcept;  // moved, never copied: a copy would share its weights
 
@@ -135,9 +137,6 @@ class GPT {
 
  private:
   struct Transformer;
-  // `of_model`: the rows of all stages.
-  GPT(const ModelConfig& config, Parameters parameters, ops::SharedOperators operators, const ModelPart& part,
-      const std::vector<ParameterRow>& of_model);
   GPT(const ModelConfig& config, at::Device device, const ParameterTypes& types, const std::vector<std::string>& frozen,
       const ModelPart& part);
   at::Tensor logits(const at::Tensor& rows) const;  // (..., C) -> (..., V)

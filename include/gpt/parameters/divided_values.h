@@ -15,7 +15,7 @@ namespace gpt {
 
 struct ValueDivision {
   std::vector<FlatSpan>
-      blocks;  // by layer, neighbours in the flat buffer: from the last one's beginning to the first one's end
+      blocks;  // by layer, neighbours in the flat buffer: from the last one's beginning to the first one's end; empty before a stage's first
   std::vector<FlatSpan> own;  // in the order of the buffer; each lies in one block, or outside of all
 };
 

@@ -9,6 +9,7 @@
 #include <functional>
 #include <vector>
 
+#include "gpt/layout/stages.h"
 #include "gpt/model/layer_weights.h"
 #include "gpt/parameters/parameters.h"
 #include "gpt/run/division.h"
@@ -48,6 +49,7 @@ class DividedWeights : public LayerWeights {
     bool is_there = false;  // otherwise it is on its way
   };
 
+  bool is_here(int64_t layer) const { return layers_.begin <= layer && layer < layers_.end; }
   Room* room_of(int64_t layer);
   at::Tensor memory_of(const Room& room) const;  // as long as its block
   void fetch(int64_t layer);                     // begins; there is an empty room
@@ -56,6 +58,7 @@ class DividedWeights : public LayerWeights {
 
   Parameters parameters_;
   Division division_;
+  LayerSpan layers_{};             // of this process's stage
   std::vector<Segment> segments_;  // as Division::segments() has them
   std::array<Room, 2> rooms_;
   bool works_apart_ = false, is_within_pass_ = false;

@@ -37,6 +37,10 @@ std::vector<int64_t> segment_ends(int64_t stage, const std::vector<ParameterRow>
 Parameter table_of_both_ends(const Parameters& parameters, const distributed::Pipeline& pipeline);
 Parameter trained_table_of_both_ends(const Parameters& parameters, const distributed::Pipeline& pipeline);
 
+// The values of that table become those that the first stage has. Where they are divided, what each process keeps of them, which both stages
+// divide alike; they must come together after that.
+void make_table_equal(const Parameters& parameters, const distributed::Pipeline& pipeline);
+
 // What is summed at a time: in equal parts by all processes, or by its owner, which is then one process's matrix.
 struct Stretch : FlatSpan {
   int64_t owner = distributed::kEach;

@@ -58,8 +58,8 @@ class TrainStep {
   void accumulate(bool is_last = false);
   void apply();  // sum over lanes and processes, clip and optimizer, unless loss or gradients are not finite or a spike
   void abandon();  // instead of apply(): what was accumulated is dropped
-  // Where other processes have a micro-batch and this one has none: takes part in what they do.
-  void accumulate_nothing();
+  // Where other processes compute a pass of a micro-batch and this one has none: takes part in what they send.
+  void join(Pass turn);
 
   // An update has begun to change the parameters and has not ended: they are between two states.
   bool is_applying() const { return is_applying_; }
