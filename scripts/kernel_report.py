@@ -46,8 +46,8 @@ KERNELS = {
                                        "the sums for weight and bias go through memory once for each block, however many rows it has"),
     "add_parts_kernel": Kernel("1 of the parts", "0", PARTS,
                                wide="parts are read 16 bytes at a time where they are aligned, and their sums are one value to a thread"),
-    "cross_entropy_kernel": Kernel("3", "2", "a row is read twice, the second time from the L2 cache where that holds the rows in flight",
-                                   alone=3),  # the target, its logit, the loss's scale
+    "cross_entropy_kernel": Kernel("3, kept in shared memory 2", "2", "where shared memory has no place for two rows, a row is read twice, the"
+                                   " second time from the L2 cache where that holds the rows in flight", alone=3),  # the target, its logit, the loss's scale
     "distillation_kernel": Kernel("7", "3", "the rows of both models are read three times, later from the L2 cache where that holds the rows in flight",
                                   alone=3),  # the target, its logit, the loss's scale
     "embedding_kernel": Kernel("2, positions 3", "2", "each sequence reads the positions again, from the L2 cache",
@@ -138,7 +138,8 @@ def with_accesses(kernels, sass):
     """The same with the numbers of wide and of all accesses to global memory, and of those to a thread's own."""
     for body in re.split(r"Function : ", sass)[1:]:
         facts = kernels[body.split(maxsplit=1)[0]]
-        of_kind = {kind: re.findall(rf"\b{kind}\.[.\w]*", body) for kind in ("LDG", "STG", "LDL", "STL")}
+        of_kind = {kind: re.findall(rf"\b{kind}\.[.\w]*", body) for kind in ("LDG", "STG", "LDL", "STL", "LDGSTS")}
+        of_kind["LDG"] += of_kind["LDGSTS"]  # to shared memory
         for kind in ("LDG", "STG"):
             facts[kind] = sum("128" in access.split(".") for access in of_kind[kind]), len(of_kind[kind])
         facts["local"] = len(of_kind["LDL"]) + len(of_kind["STL"])

@@ -45,13 +45,21 @@ struct LaunchOfEnds {
   template <class... Parameters, class... Arguments>
   void operator()(void (*kernel)(Parameters...), int64_t blocks, unsigned threads,
                   const Arguments&... arguments) const {
+    with_shared_memory(0, kernel, blocks, threads, arguments...);
+  }
+
+  template <class... Parameters, class... Arguments>
+  void with_shared_memory(int64_t bytes, void (*kernel)(Parameters...), int64_t blocks, unsigned threads,
+                          const Arguments&... arguments) const {
     ASSERT_GT(blocks, 0);
     ASSERT_LE(blocks, INT32_MAX);
     ASSERT_LE(threads, 1024);
     ASSERT_EQ(threads % 32, 0);
+    const emulation::DynamicSharedMemory memory(bytes);
     emulation::Block runner({static_cast<unsigned>(blocks)}, {threads}, [&] { kernel(arguments...); });
     for (const int64_t block : std::set<int64_t>{(rows - 1) % blocks, blocks - 1})
       runner.run({static_cast<unsigned>(block)});
+    memory.check();
   }
 
   template <class Kernel>
@@ -59,6 +67,7 @@ struct LaunchOfEnds {
     constexpr int64_t kThreadsAtOnce = 2048;
     return kThreadsAtOnce / threads * multiprocessors();
   }
+  static cuda::BlockLimits block_limits() { return emulation::kLimitsOfH100; }
   static int64_t multiprocessors() { return 132; }
 };
 
@@ -184,6 +193,76 @@ TEST(LaunchSizesOfAll, CrossEntropy) {
     const auto of_target = [&](const at::Tensor& x) { return x.view(-1)[x.numel() - 1 - padding].item<double>(); };
     EXPECT_NEAR(of_target(logits), of_target(logits_row), 1e-2) << vocabulary;
     EXPECT_LT(of_target(logits), -0.5) << vocabulary;
+  }
+}
+
+TEST(KeptRows, FitTwiceOnAMultiprocessor) {
+  using cuda::BlockLimits, cuda::may_keep;
+  const BlockLimits h100 = emulation::kLimitsOfH100, a100{2048, 164 << 10, 163 << 10, 1 << 10},
+                    rtx4090{1536, 100 << 10, 99 << 10, 1 << 10}, t4{1024, 64 << 10, 64 << 10, 0},
+                    small_blocks{2048, 228 << 10, 48 << 10, 0};
+  constexpr int64_t k16Bits = 2, k32Bits = 4, kFew = 128, kMost = 1024;
+  EXPECT_TRUE(may_keep(50'304 * k16Bits, kMost, h100)) << "GPT-2's logits";
+  EXPECT_FALSE(may_keep(50'304 * k32Bits, kMost, h100));
+  EXPECT_FALSE(may_keep(50'304 * k16Bits, kMost, a100));
+  EXPECT_TRUE(may_keep(32'000 * k16Bits, kMost, a100));
+  EXPECT_FALSE(may_keep(8'192 * k16Bits, kMost, rtx4090)) << "one block has more than half of the threads";
+  EXPECT_TRUE(may_keep(128 * k32Bits, kFew, t4)) << "characters";
+  EXPECT_FALSE(may_keep(48 << 10, kMost, small_blocks)) << "no more than a block may have";
+  for (const BlockLimits& limits : {h100, a100, rtx4090, t4}) {
+    int64_t most = 0;
+    while (may_keep(most + 16, kFew, limits)) most += 16;
+    constexpr int64_t kSums = sizeof(cuda::Sums) * 32 + sizeof(float) * 32, kUnit = 128;  // allocated in units
+    const int64_t of_block = (most + kSums + kUnit - 1) / kUnit * kUnit + limits.reserved;
+    EXPECT_LE(2 * of_block, limits.shared_memory);
+    EXPECT_GT(2 * (of_block + 512), limits.shared_memory) << "hardly less than there is";
+  }
+}
+
+// Has no shared memory to keep a row in, or says how much a kernel asked for.
+struct LaunchOfRows : emulation::Launch {
+  cuda::BlockLimits limits;
+  int64_t* asked;
+
+  template <class... Arguments>
+  void with_shared_memory(int64_t bytes, const Arguments&... arguments) const {
+    *asked = bytes;
+    emulation::Launch::with_shared_memory(bytes, arguments...);
+  }
+  cuda::BlockLimits block_limits() const { return limits; }
+};
+
+at::Tensor bits_of(const at::Tensor& x) { return x.view(x.scalar_type() == at::kFloat ? at::kInt : at::kShort); }
+
+// Vocabularies below, of and beside whole groups, with and without padding; more groups than a block has threads; a row that is not finite.
+TEST(KeptRows, GiveTheSameBitsAsRowsInPlace) {
+  struct Case {
+    int64_t vocabulary, padded;
+  };
+  for (const auto& [vocabulary, padded] :
+       std::vector<Case>{{1, 8}, {64, 64}, {65, 128}, {1003, 1024}, {20'001, 20'032}}) {
+    for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+      for (const double smoothing : {0.0, 0.1}) {
+        for (const at::Tensor& scale : {at::full({}, 0.375), at::Tensor()}) {
+          SCOPED_TRACE(testing::Message() << vocabulary << c10::toString(type) << smoothing << scale.defined());
+          const ClassifierOptions options{.vocabulary = vocabulary, .label_smoothing = smoothing};
+          const at::Tensor logits = (3 * at::randn({3, padded})).to(type),
+                           targets = at::randint(vocabulary, {3}, at::kLong);
+          logits[1][vocabulary - 1].fill_(-INFINITY);
+          logits[2].fill_(NAN);
+          const auto run = [&](const cuda::BlockLimits& limits, int64_t bytes) {
+            const at::Tensor of = logits.clone(), losses = at::empty({3});
+            int64_t asked = 0;
+            cuda::cross_entropy(LaunchOfRows{{}, limits, &asked}, options, of, targets, losses, scale);
+            EXPECT_EQ(asked, bytes);
+            return std::pair(bits_of(losses), bits_of(of));
+          };
+          const auto kept = run(emulation::kLimitsOfH100, logits.nbytes() / 3), in_place = run({}, 0);
+          EXPECT_TRUE(kept.first.equal(in_place.first));
+          EXPECT_TRUE(kept.second.equal(in_place.second));
+        }
+      }
+    }
   }
 }
 

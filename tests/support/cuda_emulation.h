@@ -5,12 +5,15 @@
 //
 // Stricter than a GPU: a shuffle that reads a lane that takes no part, threads that wait for each other for ever, and
 // races (race_detector.h) throw std::logic_error. Threads are resumed in rising and falling order by turns. Shared memory
-// keeps the last block's values, as uninitialised memory may. Not thread-safe.
+// keeps the last block's values, as uninitialised memory may. Asynchronous copies are made when they are waited for.
+// Not thread-safe.
 #pragma once
 
 #include <ucontext.h>
 #include <csetjmp>
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -23,6 +26,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/ops/cuda/block_limits.h"
 #include "support/race_detector.h"
 
 namespace gpt::emulation {
@@ -30,6 +34,32 @@ namespace gpt::emulation {
 struct Dim3 {
   unsigned x = 1, y = 1, z = 1;
   unsigned volume() const { return x * y * z; }
+};
+
+inline constexpr ops::cuda::BlockLimits kLimitsOfH100{.threads = 2048,
+                                                      .shared_memory = 228 << 10,
+                                                      .shared_memory_of_block = 227 << 10,
+                                                      .reserved = 1 << 10};
+
+// A static variable, as other shared memory is here. What a launch asks for of it holds NaN before; what is beyond must stay as it is.
+class DynamicSharedMemory {
+ public:
+  static constexpr size_t kMost = kLimitsOfH100.shared_memory_of_block;
+
+  explicit DynamicSharedMemory(size_t bytes) : bytes_(bytes) {
+    if (bytes > kMost) throw std::logic_error("a launch asks for more shared memory than a GPU has");
+    if (bytes > 0) std::fill(memory_.begin(), memory_.end(), kBefore);
+  }
+  void check() const {
+    if (bytes_ > 0 && std::any_of(memory_.begin() + bytes_, memory_.end(), [](auto byte) { return byte != kBefore; }))
+      throw std::logic_error("a kernel writes beyond the shared memory that it asked for");
+  }
+  static void* begin() { return memory_.data(); }
+
+ private:
+  static constexpr std::byte kBefore{0xFF};
+  alignas(16) static inline std::array<std::byte, kMost> memory_;
+  size_t bytes_;
 };
 
 struct Thread {
@@ -42,6 +72,12 @@ struct Thread {
   State state = State::ready;
   uint32_t mask = 0;       // lanes awaited at a warp barrier
   uint64_t exchanged = 0;  // what this lane offers to a shuffle
+  struct Copy {
+    void* to;
+    const void* from;
+    size_t bytes;
+  };
+  std::vector<Copy> copies;  // that it has not waited for
   unsigned lane() const { return number % 32; }
 };
 
@@ -102,6 +138,23 @@ class Block {
     const Unwatched unwatched;
     races_.access(thread->number, reinterpret_cast<uintptr_t>(address), sizeof(T), /*writes=*/true, /*is_atomic=*/true);
     return std::exchange(*address, *address + value);
+  }
+
+  void copy_later(const Thread::Copy& copy) {
+    const Unwatched unwatched;
+    thread->copies.push_back(copy);
+  }
+
+  void wait_for_copies() {
+    const Unwatched unwatched;
+    for (const auto& [to, from, bytes] : thread->copies) {
+      if (shows_races_) {
+        races_.access(thread->number, reinterpret_cast<uintptr_t>(from), bytes, /*writes=*/false);
+        races_.access(thread->number, reinterpret_cast<uintptr_t>(to), bytes, /*writes=*/true);
+      }
+      std::memcpy(to, from, bytes);
+    }
+    thread->copies.clear();
   }
 
   void note_access(const void* memory, size_t size, bool writes) {
@@ -238,6 +291,12 @@ struct Launch {
   template <class... Parameters, class... Arguments>
   void operator()(void (*kernel)(Parameters...), int64_t blocks, unsigned threads,
                   const Arguments&... arguments) const {
+    with_shared_memory(0, kernel, blocks, threads, arguments...);
+  }
+
+  template <class... Parameters, class... Arguments>
+  void with_shared_memory(int64_t bytes, void (*kernel)(Parameters...), int64_t blocks, unsigned threads,
+                          const Arguments&... arguments) const {
     if (blocks == 0) return;
     if (blocks < 0 || blocks > INT32_MAX || threads == 0 || threads > 1024 || threads % 32 != 0) {
       throw std::logic_error("a launch that a GPU refuses, or an incomplete warp");
@@ -246,13 +305,16 @@ struct Launch {
     constexpr int kWatched = 4;
     static std::map<std::tuple<void (*)(Parameters...), int64_t, unsigned>, int> launches;
     const bool shows_races = ++launches[{kernel, blocks, threads}] <= kWatched;
+    const DynamicSharedMemory memory(bytes);
     launch({static_cast<unsigned>(blocks)}, {threads}, [&] { kernel(arguments...); }, shows_races);
+    memory.check();
   }
 
   template <class Kernel>
   static int64_t blocks_at_once(const Kernel& /*unused*/, unsigned /*threads*/) {
     return multiprocessors();
   }
+  static ops::cuda::BlockLimits block_limits() { return kLimitsOfH100; }
   static int64_t multiprocessors() { return 2; }  // so few that a block of a backward pass goes through several rows
 };
 
@@ -276,6 +338,12 @@ struct Launch {
 #define blockIdx (::gpt::emulation::Block::running->index)
 #define threadIdx (::gpt::emulation::Block::running->thread->index)
 
+inline void* dynamic_shared_memory() { return ::gpt::emulation::DynamicSharedMemory::begin(); }
+inline void __pipeline_memcpy_async(void* to, const void* from, size_t bytes) {
+  gpt::emulation::Block::running->copy_later({to, from, bytes});
+}
+inline void __pipeline_commit() {}
+inline void __pipeline_wait_prior(size_t /*of all*/) { gpt::emulation::Block::running->wait_for_copies(); }
 inline void __syncthreads() { gpt::emulation::Block::running->wait_for_block(); }
 inline void __syncwarp(uint32_t mask = 0xFFFFFFFF) { gpt::emulation::Block::running->wait_for_warp(mask); }
 template <class T>

@@ -132,6 +132,33 @@ TEST(CudaEmulation, ConcurrentAdditionsAreNoRace) {
 }
 #endif
 
+// Of `asked` bytes. A thread finds its copy where it has waited for it, and before that what no value is.
+void copy_kernel(const uint32_t* from, uint32_t* before, uint32_t* after, unsigned first) {
+  auto* const copies = static_cast<uint32_t*>(dynamic_shared_memory());
+  const unsigned place = first + threadIdx.x;
+  __pipeline_memcpy_async(copies + place, from + threadIdx.x, sizeof *copies);
+  __pipeline_commit();
+  before[threadIdx.x] = copies[place];
+  __pipeline_wait_prior(0);
+  after[threadIdx.x] = copies[place];
+}
+
+TEST(CudaEmulation, CopiesToSharedMemoryArriveWhenTheyAreWaitedFor) {
+  constexpr unsigned kThreads = 32;
+  constexpr size_t kBytes = kThreads * sizeof(uint32_t);
+  std::vector<uint32_t> from(kThreads), before(kThreads), after(kThreads);
+  std::iota(from.begin(), from.end(), 1);
+  const auto run = [&](size_t bytes, unsigned first) {
+    emulation::Launch().with_shared_memory(bytes, copy_kernel, 1, kThreads, from.data(), before.data(), after.data(),
+                                           first);
+  };
+  run(kBytes, 0);
+  EXPECT_EQ(before, std::vector<uint32_t>(kThreads, UINT32_MAX));
+  EXPECT_EQ(after, from);
+  EXPECT_THROW(run(kBytes, 1), std::logic_error) << "beyond what it asked for";
+  EXPECT_THROW(run(256 << 10, 0), std::logic_error) << "more than there is";
+}
+
 TEST(CudaEmulation, ShufflesWithinAWidthAndAcrossAnXor) {
   std::vector<unsigned> down(64), across(64);
   launch({1}, {64}, [&] {

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cfloat>
+#include <type_traits>
 
 #include "launch.cuh"
 
@@ -31,18 +32,62 @@ struct PowerSum {
 
 inline constexpr unsigned kMostLogitThreads = 1024;
 
-// One block computes a row, reading it twice: the second time from the second-level cache, where that holds the rows in flight.
+// A row whose groups are read where they lie.
 template <bool is_whole, class T>
+class RowInPlace {
+ public:
+  __device__ RowInPlace(const T* row, int64_t /*columns*/) : row_(row) {}
+  __device__ Group group(int64_t begin, int64_t count) const { return load<is_whole>(row_ + begin, count); }
+
+ private:
+  const T* row_;
+};
+
+// A row of whole groups in the dynamic shared memory of a block, so that each is read from global memory once. A thread takes the
+// groups that it has put there itself, and so need not wait for others. Packs with the same number in their groups lie side by side, so
+// that the threads of a warp access neighbouring words.
+template <class T>
+class KeptRow {
+ public:
+  __device__ KeptRow(const T* row, int64_t columns)
+      : packs_(static_cast<Words*>(dynamic_shared_memory())), groups_(static_cast<int>(columns) / kGroup) {
+    const auto* const from = reinterpret_cast<const Words*>(row);
+    for (int group = static_cast<int>(threadIdx.x); group < groups_; group += static_cast<int>(blockDim.x)) {
+      for (int pack = 0; pack < kPacks; ++pack) {
+        __pipeline_memcpy_async(packs_ + pack * groups_ + group, from + group * kPacks + pack, sizeof(Words));
+      }
+    }
+    __pipeline_commit();
+    __pipeline_wait_prior(0);
+  }
+
+  __device__ Group group(int64_t begin, int64_t /*count*/) const {
+    const int number = static_cast<int>(begin) / kGroup;
+    StoredGroup<T> stored;
+    for (int pack = 0; pack < kPacks; ++pack) stored.packs[pack] = packs_[pack * groups_ + number];
+    return stored.values();
+  }
+
+ private:
+  static constexpr int kPacks = StoredGroup<T>::kPacks;
+  Words* packs_;
+  int groups_;
+};
+
+// One block computes a row, which it needs twice: a row that is not kept comes the second time from the second-level cache, where that
+// holds the rows in flight. A kept row is whole.
+template <bool is_whole, bool keeps, class T>
 __global__ void __launch_bounds__(kMostLogitThreads) cross_entropy_kernel(CrossEntropyRows<T> of) {
   const int64_t row = blockIdx.x, V = of.vocabulary, target = of.targets[row];
   CUDA_KERNEL_ASSERT(target >= 0 && target < V);
   T* const logits = of.logits + row * of.stride;
+  const std::conditional_t<keeps, KeptRow<T>, RowInPlace<is_whole, T>> of_row(logits, of.stride);
   const auto target_logit = static_cast<float>(logits[target]);
   PowerSum own;
   float total = 0;
   for (int64_t begin = int64_t{threadIdx.x} * kGroup; begin < V; begin += int64_t{blockDim.x} * kGroup) {
     const int64_t count = V - begin;
-    Group z = load<is_whole>(logits + begin, count);
+    Group z = of_row.group(begin, count);
     if (of.smoothing > 0) {
       for (int i = 0; i < kGroup; ++i) total += i < count ? z.values[i] : 0.0f;
     }
@@ -62,7 +107,7 @@ __global__ void __launch_bounds__(kMostLogitThreads) cross_entropy_kernel(CrossE
   if (!of.scale) return;
   const float scale = *of.scale;
   for (int64_t begin = int64_t{threadIdx.x} * kGroup; begin < of.stride; begin += int64_t{blockDim.x} * kGroup) {
-    Group z = load<is_whole>(logits + begin, of.stride - begin);
+    Group z = of_row.group(begin, of.stride - begin);
     for (float& value : z.values) value = (power<T>(value - maximum - log_sum) - uniform) * scale;
     if (target >= begin && target - begin < kGroup) {
       for (int i = 0; i < kGroup; ++i) z.values[i] -= begin + i == target ? (1 - of.smoothing) * scale : 0.0f;
@@ -70,7 +115,7 @@ __global__ void __launch_bounds__(kMostLogitThreads) cross_entropy_kernel(CrossE
     if (V - begin < kGroup) {
       for (int i = 0; i < kGroup; ++i) z.values[i] = begin + i < V ? z.values[i] : 0.0f;
     }
-    store<is_whole>(z, logits + begin, of.stride - begin);
+    store<is_whole, keeps>(z, logits + begin, of.stride - begin);
   }
 }
 
@@ -83,7 +128,13 @@ void cross_entropy(const Launch& launch, const ClassifierOptions& options, const
     const auto threads =
         static_cast<unsigned>(std::min<int64_t>(kMostLogitThreads, (groups_of(of.stride) + 31) / 32 * 32));
     const bool whole = of.stride % kGroup == 0 && are_aligned(of.logits);
-    launch(whole ? cross_entropy_kernel<true, T> : cross_entropy_kernel<false, T>, logits.size(0), threads, of);
+    const int64_t bytes = of.stride * static_cast<int64_t>(sizeof(T));
+    if (whole && may_keep(bytes, threads, launch.block_limits())) {
+      launch.with_shared_memory(bytes, cross_entropy_kernel<true, true, T>, logits.size(0), threads, of);
+    } else {
+      launch(whole ? cross_entropy_kernel<true, false, T> : cross_entropy_kernel<false, false, T>, logits.size(0),
+             threads, of);
+    }
   });
 }
 

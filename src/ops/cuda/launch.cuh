@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "block_limits.h"
 #include "ops/dropout.h"
 #include "ops/row_arguments.h"
 #include "vectors.cuh"
@@ -55,6 +56,9 @@ void with_types(at::ScalarType wide, at::ScalarType narrow, const Work& work) {
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include <set>
+#include <utility>
+
 namespace gpt::ops::cuda {
 
 // On the current stream; nothing for no blocks.
@@ -62,9 +66,27 @@ struct StreamLaunch {
   template <class... Parameters, class... Arguments>
   void operator()(void (*kernel)(Parameters...), int64_t blocks, unsigned threads,
                   const Arguments&... arguments) const {
+    with_shared_memory(0, kernel, blocks, threads, arguments...);
+  }
+
+  // Each block has so many bytes of dynamic shared memory.
+  template <class... Parameters, class... Arguments>
+  void with_shared_memory(int64_t bytes, void (*kernel)(Parameters...), int64_t blocks, unsigned threads,
+                          const Arguments&... arguments) const {
     if (blocks == 0) return;
-    kernel<<<static_cast<unsigned>(blocks), threads, 0, c10::cuda::getCurrentCUDAStream()>>>(arguments...);
+    constexpr int64_t kForAnyKernel = 40 << 10;  // of 48 KB, of which a kernel's own variables take some
+    if (bytes > kForAnyKernel) allow_all_shared_memory(reinterpret_cast<const void*>(kernel));
+    kernel<<<static_cast<unsigned>(blocks), threads, static_cast<size_t>(bytes), c10::cuda::getCurrentCUDAStream()>>>(
+        arguments...);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
+  }
+
+  static BlockLimits block_limits() {
+    const cudaDeviceProp& device = *at::cuda::getCurrentDeviceProperties();
+    return {.threads = device.maxThreadsPerMultiProcessor,
+            .shared_memory = static_cast<int64_t>(device.sharedMemPerMultiprocessor),
+            .shared_memory_of_block = static_cast<int64_t>(device.sharedMemPerBlockOptin),
+            .reserved = static_cast<int64_t>(device.reservedSharedMemPerBlock)};
   }
 
   static int64_t multiprocessors() { return at::cuda::getCurrentDeviceProperties()->multiProcessorCount; }
@@ -75,6 +97,21 @@ struct StreamLaunch {
     int of_one = 0;
     C10_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&of_one, kernel, static_cast<int>(threads), 0));
     return of_one * multiprocessors();
+  }
+
+ private:
+  // Once on each device, so that no run that is recorded as a graph does more than launch.
+  static void allow_all_shared_memory(const void* kernel) {
+    thread_local std::set<std::pair<const void*, int>> allowed;
+    int device = 0;
+    C10_CUDA_CHECK(cudaGetDevice(&device));
+    if (!allowed.emplace(kernel, device).second) return;
+    cudaFuncAttributes own{};
+    C10_CUDA_CHECK(cudaFuncGetAttributes(&own, kernel));
+    C10_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                        static_cast<int>(block_limits().shared_memory_of_block - own.sharedSizeBytes)));
+    C10_CUDA_CHECK(
+        cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared));
   }
 };
 

@@ -2,6 +2,10 @@
 // drawn anew. Compiled by nvcc and, under tests/support/cuda_emulation.h, by the host compiler.
 #pragma once
 
+#ifdef __CUDACC__
+#include <cuda_pipeline.h>
+#endif
+
 #include <cmath>
 #include <cstdint>
 #include <type_traits>
@@ -82,14 +86,29 @@ __device__ Group load(const T* from, int64_t count) {
   return group;
 }
 
-template <bool is_whole, class T>
+// What the caches need not keep.
+template <class T>
+__device__ void store_streaming(Pack<T>* to, const Pack<T>& pack) {
+#ifdef __CUDACC__
+  __stcs(reinterpret_cast<uint4*>(to), __builtin_bit_cast(uint4, pack));
+#else
+  *to = pack;
+#endif
+}
+
+template <bool is_whole, bool is_streaming = false, class T>
 __device__ void store(const Group& group, T* to, int64_t count) {
   if constexpr (is_whole) {
     constexpr int kWidth = 16 / sizeof(T);
     for (int pack = 0; pack < kGroup / kWidth; ++pack) {
       Pack<T> stored;
       for (int i = 0; i < kWidth; ++i) stored.values[i] = static_cast<T>(group.values[pack * kWidth + i]);
-      reinterpret_cast<Pack<T>*>(to)[pack] = stored;
+      Pack<T>* const place = reinterpret_cast<Pack<T>*>(to) + pack;
+      if constexpr (is_streaming) {
+        store_streaming(place, stored);
+      } else {
+        *place = stored;
+      }
     }
   } else {
     for (int i = 0; i < kGroup; ++i) {
@@ -97,6 +116,14 @@ __device__ void store(const Group& group, T* to, int64_t count) {
     }
   }
 }
+
+#ifdef __CUDACC__
+// What a launch asks for besides the variables of the kernel.
+__device__ inline void* dynamic_shared_memory() {
+  extern __shared__ Words of_block[];
+  return of_block;
+}
+#endif
 
 // e^x and 1 / x. Where values are float32 they are accurate to the last digits; where values have 16 bits they are the hardware's
 // approximations, whose relative errors, some millionths, are far below the rounding of those values. Subnormal numbers are 0 there:
