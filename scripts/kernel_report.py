@@ -59,6 +59,7 @@ KERNELS = {
                                        alone=4),  # tokens at the borders of chunks
     "add_positions_kernel": Kernel("1, each position's row 2", "each position's row 2",
                                    "add_runs_kernel reads the same rows, in the order of their tokens, in which positions cannot be summed"),
+    "sort_tokens_kernel": Kernel("2, writes 1", "1, writes 1", "a token is read twice, the second time from a cache", wide="one block sorts few tokens"),
     "join_heads_kernel": Kernel("2, with sums 2 + 1/32", "2", PARTS + "; each head reads cos and sin again, from the caches"),
     "sum_squares_kernel": Kernel("1", wide="loads"),
     "judge_kernel": Kernel("9 scalars, and for spikes a window", wide="scalars, by one thread, and a window of a thousand values at most"),

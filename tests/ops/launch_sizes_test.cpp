@@ -1,6 +1,7 @@
 // Our CUDA kernels at the sizes of real runs: 524,288 tokens, up to 17 billion values and 132 multiprocessors. The first and the last of
 // their blocks run under emulation, on memory of which a page is there once it is touched. A grid that a GPU refuses, or an index that
-// does not fit into 32 bits, shows there; what the last block writes is compared with the CPU's kernel.
+// does not fit into 32 bits, shows there; what the last block writes is compared with the CPU's kernel. And kernels that are used where
+// the sizes and the device suit them, against those for all others.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -9,6 +10,7 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/sort.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -264,6 +266,28 @@ TEST(KeptRows, GiveTheSameBitsAsRowsInPlace) {
       }
     }
   }
+}
+
+// As many tokens as one block sorts, a single one, and vocabularies for which it has as many warps as there are and few.
+TEST(SortedTokens, AreThoseOfAStableSort) {
+  struct Case {
+    int64_t rows, vocabulary, warps;
+  };
+  const Case cases[] = {{1, 1, 1}, {33, 65, 2}, {65'536, 128, 32}, {5'000, 1024, 10}, {20'480, 1024, 10}};
+  for (const auto& [rows, vocabulary, warps] : cases) {
+    SCOPED_TRACE(testing::Message() << rows << " of " << vocabulary);
+    EXPECT_EQ(cuda::sorting_warps(rows, vocabulary), warps);
+    const at::Tensor ids = at::randint(vocabulary, {rows}, at::kLong);
+    ids.slice(0, rows / 4, rows / 2).fill_(vocabulary - 1);
+    const auto [sorted, order] = cuda::sort_tokens(emulation::Launch(), ids, vocabulary);
+    const auto [expected, expected_order] = at::sort(ids, /*stable=*/true, /*dim=*/0, /*descending=*/false);
+    EXPECT_EQ(sorted.scalar_type(), at::kInt);
+    EXPECT_TRUE(sorted.equal(expected.to(at::kInt)));
+    EXPECT_TRUE(order.equal(expected_order));
+  }
+  EXPECT_EQ(cuda::sorting_warps(65'537, 128), 0) << "more than one block sorts soon";
+  EXPECT_EQ(cuda::sorting_warps(20'481, 1024), 0);
+  EXPECT_EQ(cuda::sorting_warps(1, 1025), 0);
 }
 
 TEST(LaunchSizesOfAll, AdamW) {

@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -131,6 +132,23 @@ class Block {
     std::memcpy(&value, &threads_[warp + source].exchanged, sizeof value);
     wait_for_warp(mask);  // before a slot is used again
     return value;
+  }
+
+  // The lanes of `mask` that passed the same value to the same call; every lane of it makes it.
+  template <class T>
+  uint32_t match(uint32_t mask, T value) {
+    const Unwatched unwatched;
+    static_assert(sizeof(T) <= sizeof(uint64_t));
+    thread->exchanged = 0;
+    std::memcpy(&thread->exchanged, &value, sizeof value);
+    wait_for_warp(mask);
+    const unsigned warp = thread->number - thread->lane();
+    uint32_t same = 0;
+    for (unsigned lane = 0; lane < 32; ++lane) {
+      if (mask >> lane & 1 && threads_[warp + lane].exchanged == thread->exchanged) same |= 1u << lane;
+    }
+    wait_for_warp(mask);
+    return same;
   }
 
   template <class T>
@@ -356,6 +374,11 @@ T __shfl_xor_sync(uint32_t mask, T value, unsigned lanes) {
   const unsigned lane = gpt::emulation::Block::running->thread->lane();
   return gpt::emulation::Block::running->shuffle(mask, value, lane ^ lanes);
 }
+template <class T>
+uint32_t __match_any_sync(uint32_t mask, T value) {
+  return gpt::emulation::Block::running->match(mask, value);
+}
+inline int __popc(uint32_t bits) { return std::popcount(bits); }
 template <class T>
 T atomicAdd(T* address, T value) {
   return gpt::emulation::Block::running->add_atomically(address, value);

@@ -8,13 +8,13 @@
 #pragma once
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/sort.h>
 #include <c10/macros/Macros.h>
 
 #include <algorithm>
 
 #include "launch.cuh"
 #include "row_sums.cuh"
+#include "token_sort.cuh"
 
 namespace gpt::ops::cuda {
 
@@ -32,7 +32,8 @@ __global__ void __launch_bounds__(kRowThreads) embedding_kernel(EmbeddingRows<T>
     const int64_t begin = group * kGroup, count = C - begin;
     Group sum = load<is_whole>(of.table + id * C + begin, count);
     if (of.positions) {
-      const Group position = load<is_whole>(of.positions + row % of.length * C + begin, count);
+      const Group position =
+          load<is_whole>(of.positions + blockIdx.x % static_cast<unsigned>(of.length) * C + begin, count);
       for (int i = 0; i < kGroup; ++i) sum.values[i] += position.values[i];
     }
     if (of.dropout.place) {
@@ -77,7 +78,7 @@ struct SortedTokens {
   const int* id;
   const int64_t* row;
   float* parts;
-  int64_t column_blocks;
+  unsigned column_blocks;
 };
 
 template <bool is_whole, class G, class T>
@@ -126,7 +127,7 @@ __global__ void __launch_bounds__(32 * kWarps)
 // A block does a position and 32 groups of columns: `gradient` (positions, C) += the sum over the batch.
 template <bool is_whole, class G, class T>
 __global__ void __launch_bounds__(32 * kWarps)
-    add_positions_kernel(RowGradients<T> of, int64_t positions, int64_t column_blocks, G* gradient) {
+    add_positions_kernel(RowGradients<T> of, int64_t positions, unsigned column_blocks, G* gradient) {
   const int64_t position = blockIdx.x / column_blocks,
                 column = (blockIdx.x % column_blocks * 32 + threadIdx.x % 32) * kGroup;
   Group sum{};
@@ -160,12 +161,12 @@ void add_to_table(const Launch& launch, const RowGradients<T>& of, const at::Ten
                   G* to) {
   const int64_t C = of.C, chunks = (of.rows + kChunk - 1) / kChunk, narrow_blocks = column_blocks(C, 32);
   const unsigned threads = threads_of_row(C);
-  // 32 bits, which halve the passes of the sort.
-  const auto [sorted, order] = at::sort(ids.flatten().to(at::kInt), /*stable=*/true, /*dim=*/0, /*descending=*/false);
+  const auto [sorted, order] = sort_tokens(launch, ids, gradient.size(0));
   const at::Tensor parts = at::empty({chunks, 2, C}, gradient.options().dtype(at::kFloat));
-  const SortedTokens tokens{read<int>(sorted), read<int64_t>(order), write<float>(parts), column_blocks(C, threads)};
+  const SortedTokens tokens{read<int>(sorted), read<int64_t>(order), write<float>(parts),
+                            static_cast<unsigned>(column_blocks(C, threads))};
   SortedTokens narrow = tokens;
-  narrow.column_blocks = narrow_blocks;
+  narrow.column_blocks = static_cast<unsigned>(narrow_blocks);
   const auto with = [&]<bool is_whole>() {
     launch(add_runs_kernel<is_whole, G, T>, chunks * tokens.column_blocks, threads, of, tokens, to);
     launch(add_parts_of_runs_kernel<is_whole, G>, chunks * narrow_blocks, 32 * kWarps, narrow, of.rows, C, to);
@@ -179,7 +180,7 @@ void add_to_positions(const Launch& launch, const RowGradients<T>& of, int64_t p
   const int64_t blocks = column_blocks(of.C, 32);
   const bool whole = of.C % kGroup == 0 && are_aligned(of.data, to);
   launch(whole ? add_positions_kernel<true, G, T> : add_positions_kernel<false, G, T>, positions * blocks, 32 * kWarps,
-         of, positions, blocks, to);
+         of, positions, static_cast<unsigned>(blocks), to);
 }
 
 template <class Launch>

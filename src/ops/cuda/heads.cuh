@@ -19,9 +19,10 @@ struct StridedHeads {
 
 template <class T>
 struct JoinedHeads {
-  int64_t tokens, positions, D, stride;  // the stride of `packed` is from token to token
-  float direction;                       // 1 rotates forward, -1 back
-  const float *cos, *sin;                // (positions, D / 2); null: nothing is rotated
+  unsigned tokens, positions;  // of which no GPU holds 2^31, and 64 bits take a thread many more instructions to divide
+  int64_t D, stride;           // the stride of `packed` is from token to token
+  float direction;             // 1 rotates forward, -1 back
+  const float *cos, *sin;      // (positions, D / 2); null: nothing is rotated
   StridedHeads<T> q, k, v;
   T* packed;
   unsigned blocks_of_token, parts;  // a part is every `parts`-th token, and has as many blocks as one
@@ -46,15 +47,15 @@ __global__ void __launch_bounds__(kHeadThreads) join_heads_kernel(JoinedHeads<T>
   const int first = head < first_k ? 0 : head < first_v ? first_k : first_v;
   const int64_t column = int64_t{head} * D + begin;
   Group sum_of_one{}, sum_of_two{};
-  int64_t token = part;
+  unsigned token = part;
   do {
-    const int64_t batch = token / of.positions, position = token - batch * of.positions;
+    const unsigned batch = token / of.positions, position = token - batch * of.positions;
     const T* const x =
         from.data + batch * from.of_batch + position * from.of_position + (head - first) * from.of_head + begin;
     Group one = load<is_whole>(x, count), two = load<is_whole>(x + half, count_of_second);
     if (of.cos && head < first_v) {
-      const Group cos = load<is_whole>(of.cos + position * half + begin, count),
-                  sin = load<is_whole>(of.sin + position * half + begin, count);
+      const int64_t angles = int64_t{position} * half + begin;
+      const Group cos = load<is_whole>(of.cos + angles, count), sin = load<is_whole>(of.sin + angles, count);
       for (int k = 0; k < kGroup; ++k) {
         const float before = one.values[k], turn = of.direction * sin.values[k];
         one.values[k] = before * cos.values[k] - two.values[k] * turn;
@@ -94,8 +95,8 @@ at::Tensor join_heads(const Launch& launch, const RotaryTables& rotary, int dire
                 warps = (groups + 32 * blocks - 1) / (32 * blocks);
   at::Tensor sums;
   with_type(packed.scalar_type(), [&]<class T>() {
-    JoinedHeads<T> of{.tokens = tokens,
-                      .positions = packed.size(1),
+    JoinedHeads<T> of{.tokens = static_cast<unsigned>(tokens),
+                      .positions = static_cast<unsigned>(packed.size(1)),
                       .D = D,
                       .stride = packed.stride(1),
                       .direction = static_cast<float>(direction),
