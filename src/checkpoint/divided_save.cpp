@@ -116,9 +116,7 @@ struct Held {
   int64_t rank() const { return part->rank; }
   int64_t bytes() const { return (end - begin) * size; }
   // In the order of the tensor.
-  std::vector<FlatSpan> stretches() const {
-    return part->cut ? stretches_in_whole(*part->cut, {begin, end}) : std::vector<FlatSpan>{{begin, end}};
-  }
+  std::vector<FlatSpan> stretches() const { return stretches_in_whole(part->cut.get(), {begin, end}); }
 };
 
 // The records of a file, of which the first process has the texts.
@@ -147,7 +145,7 @@ std::vector<Held> Records::held(const RecordPiece& piece) const {
              end = static_cast<int64_t>(piece.end) / size;
   std::vector<Held> held;
   for (const TensorPart& part : parts[tensor]) {
-    const auto before = [&part](int64_t place) { return part.cut ? values_before(*part.cut, place) : place; };
+    const auto before = [&part](int64_t place) { return values_before(part.cut.get(), place); };
     const Held own{&part, std::max(part.begin, before(begin)), std::min(part.end, before(end)), size};
     if (own.begin < own.end) held.push_back(own);
   }

@@ -43,10 +43,6 @@ std::vector<ParameterRow> rows_of_stage(std::vector<ParameterRow> rows, const Mo
   return rows;
 }
 
-}  // namespace
-
-namespace {
-
 // A tensor lies in memory as one block of values after the other, each of which has all indices of the dimension that is cut.
 struct Blocks {
   explicit Blocks(const RowCut& cut) {
@@ -60,12 +56,13 @@ struct Blocks {
 
 }  // namespace
 
-std::vector<FlatSpan> stretches_in_whole(const RowCut& cut, FlatSpan of_part) {
-  const Blocks blocks(cut);
+std::vector<FlatSpan> stretches_in_whole(const RowCut* cut, FlatSpan of_part) {
+  if (!cut) return {of_part};
+  const Blocks blocks(*cut);
   std::vector<FlatSpan> stretches;
   for (int64_t block = of_part.begin / blocks.of_part; block * blocks.of_part < of_part.end; ++block) {
     int64_t from = block * blocks.of_part;
-    for (const auto& [begin, length] : cut.pieces) {
+    for (const auto& [begin, length] : cut->pieces) {
       const int64_t to = from + length * blocks.of_index, first = std::max(of_part.begin, from),
                     last = std::min(of_part.end, to), shift = block * blocks.of_whole + begin * blocks.of_index - from;
       if (first < last) stretches.push_back({first + shift, last + shift});
@@ -75,11 +72,12 @@ std::vector<FlatSpan> stretches_in_whole(const RowCut& cut, FlatSpan of_part) {
   return stretches;
 }
 
-int64_t values_before(const RowCut& cut, int64_t in_whole) {
-  const Blocks blocks(cut);
+int64_t values_before(const RowCut* cut, int64_t in_whole) {
+  if (!cut) return in_whole;
+  const Blocks blocks(*cut);
   const int64_t block = in_whole / blocks.of_whole, within = in_whole % blocks.of_whole;
   int64_t before = block * blocks.of_part;
-  for (const auto& [begin, length] : cut.pieces)
+  for (const auto& [begin, length] : cut->pieces)
     before += std::clamp(within - begin * blocks.of_index, int64_t{0}, length * blocks.of_index);
   return before;
 }

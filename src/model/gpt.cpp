@@ -369,7 +369,8 @@ at::Tensor GPT::hidden(const at::Tensor& in, const LossOptions& options) const {
   const auto [begin, end] = layers_;
   const auto leave = [&, end = end](const Stream& stream) {
     Stream left{transformer_->leave(stream, pass), {}};
-    if (!part_.is_last_stage()) mark(left, end);  // for what it leaves with, the last block has the operator
+    if (!part_.is_last_stage())
+      mark(left, end);  // the last block's norm adds up what leaves, and is the first to be passed
     return left.x;
   };
   if (!at::GradMode::is_enabled() || first_trained_ < begin) return leave(through(enter(), begin, end));

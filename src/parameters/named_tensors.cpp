@@ -19,16 +19,6 @@ at::Tensor part_of(const ParameterRow& row, const at::Tensor& whole) {
   return at::cat(pieces, static_cast<int64_t>(row.cut->dim));
 }
 
-void put_part(const ParameterRow& row, const at::Tensor& part, const at::Tensor& whole) {
-  if (!row.cut) return void(whole.copy_(part));
-  const auto dim = static_cast<int64_t>(row.cut->dim);
-  int64_t from = 0;
-  for (const auto& [begin, length] : row.cut->pieces) {
-    whole.narrow(dim, begin, length).copy_(part.narrow(dim, from, length));
-    from += length;
-  }
-}
-
 std::vector<at::Tensor> tensors_of_rows(const std::vector<ParameterRow>& rows, const NamedTensors& tensors,
                                         std::string_view group) {
   const auto refuse = [&](const std::string& name, const std::string& why) {

@@ -346,17 +346,21 @@ double travelling_activations(const ModelPart& part, const Kept& kept) {
   return behind + before;
 }
 
-// Of the matrices of parts of layers: what a process has rounded anew of their moments (run/rounded_moments.h), and the largest one in float32.
+// Of the matrices of parts of layers: what a process has rounded anew of their moments (run/rounded_moments.h), and of the largest one the
+// values of its part and of the whole in float32.
 double bytes_of_rounded_moments(const std::vector<ParameterRow>& rows, const OptimizerConfig& optimizer,
                                 const ActivationForm& form) {
-  double rounded = 0, largest = 0;
   if (form.model_parts == 1) return 0;
+  const auto parts = static_cast<double>(form.model_parts);
+  double values = 0, largest = 0;  // of a part
   for (const ParameterRow& row : rows) {
     if (!row.is_trained || state_form(row, optimizer).dtype != StateDtype::int8) continue;
-    rounded += form.state_share * 2 * static_cast<double>(row.count());
-    largest = std::max(largest, static_cast<double>(row.count() * form.model_parts) * kFloatBytes);
+    values += static_cast<double>(row.count());
+    largest = std::max(largest, static_cast<double>(row.count()));
   }
-  return rounded + largest;
+  const double rounded =
+      2 * values * parts * static_cast<double>(form.stages) / static_cast<double>(form.checkpoint_parts);
+  return rounded + largest * (form.state_share + parts) * kFloatBytes;
 }
 
 MemoryUse estimate_part(const ModelConfig& whole, const TrainingConfig& training, const ActivationForm& form,

@@ -168,7 +168,8 @@ class Update {
       if (zero_ > 2) use(layer), prefetch(layer + 1);
       compute_layer(times_.forward);
     }
-    if (work_.has_head) timeline_.compute(times_.head), passed(work_.layers.end, sends);
+    if (work_.has_head) timeline_.compute(times_.head);
+    passed(work_.layers.end, sends);
     for (int64_t layer = work_.layers.end; layer-- > work_.layers.begin;) {
       compute_layer(times_.backward);
       passed(layer, sends);

@@ -29,7 +29,7 @@ struct PartState {
 
 // The rank, among all processes, of one of those that have the same part.
 int64_t rank_of(const Division& division, const ModelPart& part, int64_t rank) {
-  return (part.stage * division.ranks->size() + rank) * part.size + part.rank;
+  return part.stage * division.processes_of_stage() + division.place_in_stage(rank, part.rank);
 }
 
 // Each process writes an equal part, also where all that have it remember all of its state.
@@ -81,7 +81,7 @@ ValueRanges values_in(const std::vector<FlatSpan>& spans, const std::vector<Para
         std::partition_point(spans.begin(), spans.end(), [begin](const FlatSpan& each) { return each.end <= begin; });
     for (; span != spans.end() && span->begin < end; ++span) {
       const FlatSpan of_row{std::max(begin, span->begin) - begin, std::min(end, span->end) - begin};
-      const auto in_whole = rows[i].cut ? stretches_in_whole(*rows[i].cut, of_row) : std::vector<FlatSpan>{of_row};
+      const std::vector<FlatSpan> in_whole = stretches_in_whole(rows[i].cut ? &*rows[i].cut : nullptr, of_row);
       std::vector<FlatSpan>& of_name = ranges[rows[i].name];
       of_name.insert(of_name.end(), in_whole.begin(), in_whole.end());
     }
@@ -205,7 +205,7 @@ class StageParts {
   }
 
   void add_rounded(const std::string& record, const RoundedSize& size, std::vector<TensorPart>& parts) const {
-    const int64_t processes = division_.ranks->size() * part_.size;
+    const int64_t processes = division_.processes_of_stage();
     for (int64_t process = 0; process < processes; ++process) {
       const FlatSpan share = rounded_by(process, processes, size);
       if (share.begin == share.end) continue;

@@ -1,5 +1,6 @@
 #include "gpt/run/rounded_moments.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
@@ -33,7 +34,7 @@ void put_values(const std::vector<StateStretch>& own, const CodesOfRow& of_row, 
     const at::Tensor values =
         ops::dequantized({part_of(of_row.codes, 1), part_of(of_row.maxima, kParameterAlignment)}, kind);
     int64_t next = 0;
-    for (const auto& [begin, end] : stretches_in_whole(cut, {first - of_row.begin, last - of_row.begin})) {
+    for (const auto& [begin, end] : stretches_in_whole(&cut, {first - of_row.begin, last - of_row.begin})) {
       whole.slice(0, begin, end).copy_(values.narrow(0, next, end - begin));
       next += end - begin;
     }
@@ -69,10 +70,11 @@ RoundedMoments rounded_moments(const Optimizer& optimizer, const Parameters& par
   RoundedMoments rounded;
   for (size_t i = 0; i < parameters.rows().size(); ++i) {
     const ParameterRow& row = parameters.rows()[i];
-    if (!is_rounded_anew(row, config)) continue;
-    const int64_t begin = parameters.layout().offsets[i], count = row.whole_count(), tensors = division.tensor->size();
-    const FlatSpan own = rounded_by(division.ranks->rank() * tensors + division.tensor->rank(),
-                                    division.ranks->size() * tensors, {count, 1});
+    const bool is_of_first_stage = row.layer < 0 && division.part().stage > 0;  // a tied table, which that one writes
+    if (is_of_first_stage || !is_rounded_anew(row, config)) continue;
+    const int64_t begin = parameters.layout().offsets[i], count = row.whole_count();
+    const FlatSpan own = rounded_by(division.place_in_stage(division.ranks->rank(), division.tensor->rank()),
+                                    division.processes_of_stage(), {count, 1});
     const std::vector<OptimizerSlot> slots = optimizer_slots(state_form(row, config));
     for (size_t slot = 0; slot < slots.size(); ++slot) {
       if (slots[slot].dtype != at::kByte) continue;

@@ -159,14 +159,14 @@ void State::await_weights() const {
   if (model.layer_weights()) model.layer_weights()->await_all();
 }
 
-void State::prepare() {
+void State::prepare_capture() {
   await_weights();
   if (division_.divides_layers() && !rounded_)
     rounded_ = rounded_moments(*optimizer, model.parameters(), config_.training.optimizer, division_);
 }
 
 Checkpoint State::capture() const {
-  TORCH_CHECK(can_capture(), "State: capture() without prepare()");
+  TORCH_CHECK(can_capture(), "State: capture() without prepare_capture()");
   await_weights();
   Checkpoint saved;
   saved.step = step;

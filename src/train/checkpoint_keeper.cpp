@@ -167,7 +167,7 @@ std::vector<std::string> CheckpointKeeper::paths_of(const Wanted& wanted) const 
 
 void CheckpointKeeper::begin_writing() {
   if (paths_of(wanted_).empty()) return;
-  state_.prepare();
+  state_.prepare_capture();
   takes_part() ? write_wanted() : (void)(wanted_ = {});
   state_.discard();
 }
@@ -327,6 +327,7 @@ void CheckpointKeeper::require_folder(bool is_alone) {
   const bool is_in_place = folder_.is_in_place();
   if (is_alone ? is_in_place : first_says(is_in_place)) return;
   leave_background();
+  if (!is_alone) state_.prepare_capture();
   if (const Wanted left = std::exchange(wanted_, {}); left.best) give_up_best(left, state_.step);
   if (!is_first_) {  // which writes alone: nobody else can reach its folder
     save_checkpoint(folder_.checkpoint_path(), share_of(state_.capture(), *together_->ranks, Writers::first),
@@ -334,7 +335,7 @@ void CheckpointKeeper::require_folder(bool is_alone) {
     end_with_first();
   }
   const run::Folder::Refuge refuge = folder_.refuge();
-  if (!state_.can_capture() || (together_ && is_alone)) {
+  if (together_ && is_alone) {
     throw Error(
         ExitCode::disk,
         fmt::format(

@@ -68,7 +68,7 @@ ExitCode Trainer::run() {
       listeners_.stop({state_.step, fmt::format("by an error ({})", first_line(error.what()))});
     throw;
   }
-  state_.prepare();  // all processes come here
+  state_.prepare_capture();  // all processes come here
   leave_out_of_memory({.is_taken_by_others = true});
 }
 
@@ -97,7 +97,7 @@ void Trainer::train() {
 
 ExitCode Trainer::conclude() {
   activity_ = "checkpoint";
-  state_.prepare();
+  state_.prepare_capture();
   if (process::stop_signal() != 0) return stop();
   finish();
   return ExitCode::ok;
@@ -259,7 +259,7 @@ void Trainer::periodic_work() {
   if (setup_.mesh.all->size() == 1) saves_ = process::take_save_request() || saves_;
   if (std::exchange(saves_, false)) {
     write_losses();
-    state_.prepare();
+    state_.prepare_capture();
     checkpoints_.save_last(/*must=*/false);
     state_.discard();
     log::info(fmt::format("SIGUSR1 at step {}: saved {}", state_.step, folder_.checkpoint_path()));

@@ -94,7 +94,7 @@ void Trainer::leave_diverged(const std::string& why) {
   keep_loss();
   write_losses();
   checkpoints_.settle();
-  state_.prepare();  // all processes come here
+  state_.prepare_capture();  // all processes come here
   if (may_save(/*all_come=*/true)) checkpoints_.save_last(/*must=*/false);
   throw Error(
       ExitCode::numerics,

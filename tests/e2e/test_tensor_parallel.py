@@ -1,7 +1,10 @@
 """Processes that divide the model: the run, the folder and the checkpoint of one process, on any mesh; and what cannot be divided."""
 
+import pathlib
 import re
 import unittest
+
+import torch
 
 import programs
 import ranks
@@ -53,6 +56,18 @@ class TestTensorParallel(ranks.DividedRun):
     def test_a_mesh_goes_on_to_the_bit_after_a_signal(self):
         self.stop_and_go_on("run", 3, **mesh(4, 2, zero=3))
         self.assert_same_weights("undisturbed run", "run")
+
+    def test_a_folder_that_is_moved_away_loses_nothing(self):
+        for name, options in (("float32", {}), ("codes", {"training.use_8bit": "true"})):
+            run = ranks.begin(self, self.folder / name, self.text, **{**self.RUN, **mesh(2, 2), **options, "training.max_steps": 1_000_000,
+                                                                      "training.checkpoint_interval": 5, "training.eval_interval": 0})
+            ranks.await_checkpoint(self, self.folder / name, run)
+            (self.folder / name).rename(self.folder / f"{name} moved")
+            _, errors = run.communicate(timeout=programs.HANGS)
+            self.assertEqual(run.returncode, 8, errors)
+            saved = re.search(r"step (\d+) is saved in (.+?); the same command with --output_dir", errors)
+            self.assertTrue(saved, errors)
+            self.assertEqual(torch.load(pathlib.Path(saved[2]) / "ckpt.pt", weights_only=True)["step"], int(saved[1]))
 
     def test_a_killed_process_ends_the_run_with_its_name(self):
         self.assert_a_killed_process_is_named(**mesh(2, 2))

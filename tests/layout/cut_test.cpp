@@ -77,13 +77,13 @@ TEST(Cut, ValuesOfAPartHaveTheirPlacesInTheWhole) {
       ASSERT_EQ(std::ssize(places), row.count());
       for (const FlatSpan& span : {FlatSpan{0, row.count()}, {row.count() / 3, row.count() - 5}, {7, 7}}) {
         std::vector<int64_t> found;
-        for (const auto& [begin, end] : stretches_in_whole(*row.cut, span))
+        for (const auto& [begin, end] : stretches_in_whole(&*row.cut, span))
           for (int64_t place = begin; place < end; ++place) found.push_back(place);
         EXPECT_EQ(found, std::vector(places.begin() + span.begin, places.begin() + span.end))
             << row.name << ' ' << span.begin;
       }
       for (int64_t place = 0; place <= row.whole_count(); place += 3)
-        ASSERT_EQ(values_before(*row.cut, place),
+        ASSERT_EQ(values_before(&*row.cut, place),
                   std::lower_bound(places.begin(), places.end(), place) - places.begin())
             << row.name << ' ' << place;
     }

@@ -95,7 +95,7 @@ TEST(FindSavers, ProcessesMayDivideMoreAmongThem) {
   config.distributed.pipeline_parallel = 2;
   EXPECT_GT(saved(1), 0);
   EXPECT_GT(saved(2), 0);
-  EXPECT_EQ(saved(3), 0);
+  EXPECT_GT(saved(3), saved(2));
   config.distributed.pipeline_parallel = 1;
   config.training.freeze = {"h.0.attn"};
   EXPECT_EQ(saved(3), 0);

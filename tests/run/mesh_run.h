@@ -72,8 +72,7 @@ inline at::Tensor whole(const at::Tensor& tensor, const std::vector<TensorPart>&
   for (const TensorPart& part : parts) {
     if (!part.values.defined()) continue;
     int64_t next = 0;
-    for (const auto& [begin, end] : part.cut ? stretches_in_whole(*part.cut, {part.begin, part.end})
-                                             : std::vector<FlatSpan>{{part.begin, part.end}}) {
+    for (const auto& [begin, end] : stretches_in_whole(part.cut.get(), {part.begin, part.end})) {
       values.slice(0, begin, end).copy_(part.values.narrow(0, next, end - begin));
       next += end - begin;
     }
@@ -84,7 +83,7 @@ inline at::Tensor whole(const at::Tensor& tensor, const std::vector<TensorPart>&
 
 // Nothing at all processes but the first.
 inline Checkpoint captured_whole(State& state, const Setup& setup) {
-  state.prepare();
+  state.prepare_capture();
   if (!state.division().divides_checkpoints() && !setup.mesh.all->is_first()) return {};
   Checkpoint checkpoint = state.capture();
   const auto make_whole = [&](const std::string& group, NamedTensors& tensors) {

@@ -197,7 +197,9 @@ TEST(PipelineMemory, WeightsOfAStageAreDividedFurther) {
     const auto [begin, end] = parameters.divided_values()->blocks().back();
     const double rooms = 2.0 * static_cast<double>((end - begin) * sizeof(float));
     if (stage > 0) return;
-    EXPECT_NEAR(static_cast<double>(parameters.value_bytes()) + rooms, planned, 0.001 * planned);
+    const double of_alignment =
+        static_cast<double>(run.model().layers().count() * kParameterAlignment * sizeof(float)) / 2;
+    EXPECT_NEAR(static_cast<double>(parameters.value_bytes()) + rooms, planned, of_alignment);
   });
 }
 

@@ -231,7 +231,7 @@ TEST(TensorParallelMemory, EachHasAsMuchOfACheckpoint) {
     for (const Shape& shape : {Shape{2, 2}, Shape{4, 2}}) {
       in_mesh(shape, config, corpus, [&](const run::Setup& setup) {
         run::Run run(setup);
-        run.state().prepare();
+        run.state().prepare_capture();
         const Checkpoint captured = run.state().capture();
         double own = 0, all = 0;
         for (const auto& [record, parts] : captured.parts)

@@ -18,11 +18,11 @@
 
 namespace gpt {
 
-// What one of several processes has of a tensor that they have between them.
+// What one of several processes has of a tensor that they have between them: elements [begin, end), in their order in memory. With `cut` these
+// are elements of the part of the tensor that it describes, in that part's order.
 struct TensorPart {
-  int64_t begin,
-      end;       // of its elements, in their order in memory; where it is cut, of those of a part, in the part's order
-  int64_t rank;  // of the process
+  int64_t begin, end;
+  int64_t rank;            // of the process
   at::Tensor values = {};  // (end - begin), at that process; undefined at the others
   std::shared_ptr<const RowCut> cut = {};
 };

@@ -30,9 +30,9 @@ inline int64_t rows_of_part(int64_t rows, const ModelPart& part) { return (rows 
 FlatSpan vocabulary_rows(int64_t padded, const ModelPart& part);
 
 // Where the values of a part lie in the whole tensor, both in their order in memory: the stretches that [begin, end) of the part are, which
-// ascend; and how many values of the part lie before a place in the whole one.
-std::vector<FlatSpan> stretches_in_whole(const RowCut& cut, FlatSpan of_part);
-int64_t values_before(const RowCut& cut, int64_t in_whole);
+// ascend; and how many values of the part lie before a place in the whole one. Null: the part is the whole.
+std::vector<FlatSpan> stretches_in_whole(const RowCut* cut, FlatSpan of_part);
+int64_t values_before(const RowCut* cut, int64_t in_whole);
 
 // The table of a part, from that of the whole model; the order and the names stay. The token embedding of a tied head is also the last
 // stage's.

@@ -16,8 +16,6 @@ using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
 // Of a whole tensor what a row is: the tensor itself, or where the row is cut a copy of its pieces.
 at::Tensor part_of(const ParameterRow& row, const at::Tensor& whole);
-void put_part(const ParameterRow& row, const at::Tensor& part,
-              const at::Tensor& whole);  // into its place in the whole one
 
 // The whole tensor of each row, found by its name. Throws gpt::Error(checkpoint) naming the first that is missing, misshapen or no
 // row's, with `group` ("model", "exp_avg") before its name.

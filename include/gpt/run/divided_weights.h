@@ -16,7 +16,8 @@
 
 namespace gpt::run {
 
-// The value of a row, whole and in the host's memory, in the type in which it is kept. All processes call it.
+// The value of a row, or of the part of it that this process and the others of `ranks` have: in the host's memory, in the type in which it is
+// kept. All of `ranks` call it.
 at::Tensor undivided_value(const Parameters& parameters, size_t row, distributed::Communicator& ranks);
 
 // All processes make the same forward and backward passes at the same time, but in work_apart(). What has come together stays until another

@@ -93,6 +93,9 @@ struct Division {
   // A checkpoint is written by several processes, and each reads of one what it needs.
   bool divides_checkpoints() const { return divides_state || divides_layers() || has_stages(); }
   int64_t processes() const { return all->size(); }
+  // Those of a stage, which is all of them where there are no stages, and which of these has this rank among those that have the same part.
+  int64_t processes_of_stage() const { return ranks->size() * tensor->size(); }
+  int64_t place_in_stage(int64_t rank, int64_t part) const { return rank * tensor->size() + part; }
   int64_t own_lanes() const { return lanes_of_each(lanes, ranks->size()); }
   // Which of this process's lanes a micro-batch of its own belongs to.
   size_t lane_of(int64_t micro_batch) const { return static_cast<size_t>(micro_batch % lanes / ranks->size()); }

@@ -42,11 +42,11 @@ class State {
         const StartingPoint* start = nullptr, const NamedTensors* initial = nullptr, const Division& division = {});
 
   // Views of the memory in use. Where processes have divided the model or the optimizer's state, its tensors are in parts
-  // (Checkpoint::parts), of which this process has its own. Where they have divided layers, prepare() comes first, in all of them; it lasts
+  // (Checkpoint::parts), of which this process has its own. Where they have divided layers, prepare_capture() comes first, in all of them; it lasts
   // until discard().
   Checkpoint capture() const;
   bool can_capture() const { return !division_.divides_layers() || rounded_.has_value(); }
-  void prepare();
+  void prepare_capture();
   void discard() { rounded_.reset(); }
   const Division& division() const { return division_; }
 

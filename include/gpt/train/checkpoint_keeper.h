@@ -31,7 +31,7 @@ class CheckpointKeeper {
 
   void state_changed();  // by an update or an evaluation: ckpt.pt does not hold it yet
   bool is_due();         // a checkpoint is, and the last update was applied
-  // Where processes have divided the state, all must save at the same step: whether this one's clock says, once, that it is time, and that
+  // Where processes have divided state or model, all must save at the same step: whether this one's clock says, once, that it is time, and that
   // all have agreed on that.
   bool take_time();
   void agree_on_time() { waits_ = true; }
@@ -62,11 +62,11 @@ class CheckpointKeeper {
   std::optional<Checkpoint> before_spike(distributed::Communicator& ranks);
 
   // Before anything is written to the run's folder: where that is not in place any more, ckpt.pt is saved in its refuge, and the
-  // run ends with gpt::Error(disk). Where processes have divided the state, all come here; but the first one may come alone with
+  // run ends with gpt::Error(disk). Where processes have divided state or model, all come here; but the first one may come alone with
   // `is_alone`, and then what ckpt.pt lacks is lost.
   void require_folder(bool is_alone = false);
 
-  // What the first process says, where processes have divided the state and all come here; otherwise this one's own.
+  // What the first process says, where processes have divided state or model and all come here; otherwise this one's own.
   bool first_says(bool own);
 
   bool is_saved() const { return is_saved_; }         // ckpt.pt holds the current state

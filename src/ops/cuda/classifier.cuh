@@ -77,7 +77,7 @@ class KeptRow {
 // One block computes a row, which it needs twice: a row that is not kept comes the second time from the second-level cache, where that
 // holds the rows in flight. A kept row is whole.
 template <bool is_whole, bool keeps, class T>
-__global__ void __launch_bounds__(kMostLogitThreads) cross_entropy_kernel(CrossEntropyRows<T> of) {
+__global__ void __launch_bounds__(kMostLogitThreads, keeps ? 2 : 1) cross_entropy_kernel(CrossEntropyRows<T> of) {
   const int64_t row = blockIdx.x, V = of.vocabulary, target = of.targets[row];
   CUDA_KERNEL_ASSERT(target >= 0 && target < V);
   T* const logits = of.logits + row * of.stride;
