@@ -1,5 +1,6 @@
 """What the documents say of the configuration is what the program says, and so are their examples of what is planned without the data."""
 
+import json
 import re
 import shlex
 import unittest
@@ -34,6 +35,20 @@ class Readme(unittest.TestCase):
                 for line in filter(lambda line: line.strip() not in ("", "..."), clock.sub("", shown).splitlines()):
                     self.assertIn(line, printed[at:])
                     at += printed[at:].index(line) + 1
+
+    def test_the_table_of_divided_models_is_what_is_planned(self):
+        """The first column has the settings, as `zero: 1`; the others gigabytes that a process needs and sends, and the gain."""
+        readme = (programs.SOURCE / "src/distributed/README.md").read_text().split("\n## Which to use\n")[1]
+        command = shlex.split(re.search(r"^gpt-diagnose (?:\\\n|.)*", readme, re.M).group().replace("\\\n", " "))
+        rows = re.findall(r"^\| (\S.*) \| ([\d.]+) GB \| ([\d.]+) GB \| ([\d.]+) \|$", readme, re.M)
+        self.assertEqual(len(rows), 8)
+        for settings, *shown in rows:
+            with self.subTest(settings):
+                flags = [word for key, value in re.findall(r"`(\w+): (\d+)`", settings) for word in (f"--{key}", value)]
+                checks = json.loads(programs.run(*command, *flags, "--json").stdout)["checks"]
+                planned = next(check["values"] for check in checks if check["name"] == "processes")
+                numbers = planned["bytes_of_each"] / 1e9, planned["bytes_sent_per_update"] / 1e9, planned["gain"]
+                self.assertEqual([f"{number:.1f}" for number in numbers], shown)
 
     def test_every_config_is_named(self):
         readme = (CONFIGS / "README.md").read_text()
