@@ -83,37 +83,28 @@ class MemoryEstimate(unittest.TestCase):
         self.assertGreaterEqual(estimate, 0.9 * peak, name)
         self.assertLessEqual(estimate, 1.1 * peak, name)
 
+    def check_save(self, name, **options):
+        """Of two processes that divide something: neither has more while they save than in an update. The estimate, the peak of an update, and
+        what was saved."""
+        output = self.folder / name
+        words = programs.flags({**self.common, **SEVERAL, **options, "output_dir": output})
+        estimate = self.estimate(words)
+        programs.run("gpt-train", *words, check_code=0, timeout=programs.HANGS)
+        peaks = {line["step"]: 1e6 * line["peak_memory_mb"] for line in programs.metrics(output) if "loss" in line}
+        self.check_peak(f"{name}, updates", estimate, peaks[2])
+        self.check_peak(f"{name}, with a checkpoint", estimate, peaks[3])
+        return estimate, peaks[2], torch.load(output / "ckpt.pt", weights_only=True)
+
     def test_two_processes(self):
-        """While they save a divided state, neither has more than in an update."""
-        trained = []
-        for zero in (0, 1, 2, 3):
-            output = self.folder / f"zero_{zero}"
-            words = programs.flags({**self.common, **SEVERAL, "distributed.zero": zero, "output_dir": output})
-            estimate = self.estimate(words)
-            programs.run("gpt-train", *words, check_code=0, timeout=programs.HANGS)
-            peaks = {line["step"]: 1e6 * line["peak_memory_mb"] for line in programs.metrics(output) if "loss" in line}
-            self.check_peak(f"zero {zero}, updates", estimate, peaks[2])
-            self.check_peak(f"zero {zero}, with a checkpoint", estimate, peaks[3])
-            trained.append((estimate, peaks[2]))
-        (before, whole), (after, divided), (_, least) = trained[1:]
+        (_, _, _), (before, whole, _), (after, divided, _), (_, least, saved) = (
+            self.check_save(f"zero {zero}", **{"distributed.zero": zero}) for zero in (0, 1, 2, 3))
         self.assertGreater(whole - divided, 0.8 * (before - after), "gradients are divided, and never there all at once")
-        saved = torch.load(output / "ckpt.pt", weights_only=True)
         blocks = sum(weight.nbytes for name, weight in saved["model"].items() if ".h." in name)
         saving = blocks / 2 - 2 * blocks / SEVERAL["model.n_layer"]
         self.assertGreater(divided - least, 0.8 * saving, "so are the weights, of which two blocks are there at a time")
 
     def test_two_processes_that_divide_the_model(self):
-        """While it saves, the first one has whole weights and moments besides its own half."""
-        output = self.folder / "divided"
-        words = programs.flags({**self.common, **SEVERAL, "distributed.tensor_parallel": 2, "output_dir": output})
-        estimate = self.estimate(words)
-        programs.run("gpt-train", *words, check_code=0, timeout=programs.HANGS)
-        saved = torch.load(output / "ckpt.pt", weights_only=True)
-        moments = sum(of_one[slot].nbytes for of_one in saved["optimizer"]["state"].values() for slot in ("exp_avg", "exp_avg_sq"))
-        gathered = moments + sum(value.nbytes for name, value in saved["model"].items() if name != "lm_head.weight")
-        peaks = {line["step"]: 1e6 * line["peak_memory_mb"] for line in programs.metrics(output) if "loss" in line}
-        self.check_peak("divided model, updates", estimate - gathered / 2, peaks[2])
-        self.check_peak("divided model, with a checkpoint", estimate + gathered / 2, peaks[3])
+        self.check_save("parts of layers", **{"distributed.tensor_parallel": 2})
 
     def test_a_teacher(self):
         """29 million weights, whose model is far larger than the one that learns."""
