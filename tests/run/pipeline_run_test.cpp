@@ -193,15 +193,16 @@ const PipelineCase kPipelineCases[] = {
 
 class PipelineRun : public testing::TestWithParam<PipelineCase> {};
 
-// The processes that divide the sequences add gradients in an order of their own, which is that of as many processes without stages.
-TEST_P(PipelineRun, TwentyUpdatesAreThoseOfWholeModels) {
-  constexpr int64_t kAll = 20;
+// The processes that divide the sequences add gradients in an order of their own, which is that of as many processes without stages. Roundings
+// grow with every update; where there are none, fewer updates show as much.
+TEST_P(PipelineRun, UpdatesAreThoseOfWholeModels) {
+  const int64_t updates = GetParam().is_exact ? 8 : 20;
   const Corpus corpus = corpus_with_validation();
   Config config = pipelined_run(corpus);
   GetParam().set(config);
   for (const Shape& shape : GetParam().shapes) {
-    const Outcome whole = outcome_on({shape.processes / shape.stages, shape.tensor}, config, corpus, kAll),
-                  piped = outcome_on(shape, config, corpus, kAll);
+    const Outcome whole = outcome_on({shape.processes / shape.stages, shape.tensor}, config, corpus, updates),
+                  piped = outcome_on(shape, config, corpus, updates);
     EXPECT_LT(whole.losses.back(), whole.losses.front() - 0.1) << "or nothing is shown";
     if (!GetParam().is_exact) {
       expect_close(piped, whole, config, GetParam().type);
