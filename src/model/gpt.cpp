@@ -370,7 +370,7 @@ at::Tensor GPT::hidden(const at::Tensor& in, const LossOptions& options) const {
   const auto leave = [&, end = end](const Stream& stream) {
     Stream left{transformer_->leave(stream, pass), {}};
     if (!part_.is_last_stage())
-      mark(left, end);  // the last block's norm adds up what leaves, and is the first to be passed
+      mark(left, end);  // the last block's norm has added it up, and a backward pass comes to that first
     return left.x;
   };
   if (!at::GradMode::is_enabled() || first_trained_ < begin) return leave(through(enter(), begin, end));
