@@ -194,16 +194,16 @@ class DividedFile {
 // fewest of them.
 void DividedFile::deal_out(Writers writers) {
   for (size_t i = 0; i < pieces_.size(); ++i) {
-    std::vector<uint64_t> bytes(static_cast<size_t>(ranks_.size()));
+    std::vector<int64_t> bytes(static_cast<size_t>(ranks_.size()));
     if (!records_.is_text(pieces_[i]))
-      for (const Held& held : records_.held(pieces_[i]))
-        bytes[static_cast<size_t>(held.rank())] += static_cast<uint64_t>(held.bytes());
+      for (const Held& held : records_.held(pieces_[i])) bytes[static_cast<size_t>(held.rank())] += held.bytes();
     size_t writer = 0;
     for (size_t rank = 1; writers == Writers::all && rank < bytes.size(); ++rank) {
       const bool has_more = bytes[rank] > bytes[writer], has_as_much = bytes[rank] == bytes[writer] && bytes[rank] > 0;
       if (has_more || (has_as_much && travelling_[rank].size() < travelling_[writer].size())) writer = rank;
     }
-    const bool is_whole = records_.is_text(pieces_[i]) || bytes[writer] == pieces_[i].end - pieces_[i].begin;
+    const bool is_whole =
+        records_.is_text(pieces_[i]) || bytes[writer] == static_cast<int64_t>(pieces_[i].end - pieces_[i].begin);
     if (!is_whole) travelling_[writer].push_back(i);
     if (is_whole && static_cast<int64_t>(writer) == ranks_.rank()) own_.push_back(i);
   }

@@ -9,12 +9,6 @@
 namespace gpt {
 namespace {
 
-std::optional<size_t> place_of(std::string_view name, const std::vector<OptimizerSlot>& slots) {
-  for (size_t i = 0; i < slots.size(); ++i)
-    if (slots[i].name == name) return i;
-  return std::nullopt;
-}
-
 // The trained parameters that have a slot, with the shapes of its tensors.
 struct RowsOfSlot {
   std::vector<ParameterRow> rows;
@@ -27,7 +21,7 @@ RowsOfSlot rows_of_slot(std::string_view name, const std::vector<ParameterRow>& 
   for (size_t row = 0; row < rows.size(); ++row) {
     if (!rows[row].is_trained) continue;
     const std::vector<OptimizerSlot> slots = optimizer_slots(state_form(rows[row], config));
-    const std::optional<size_t> place = place_of(name, slots);
+    const std::optional<size_t> place = place_of_slot(name, slots);
     if (!place) continue;
     ParameterRow whole = rows[row];
     whole.shape = rows[row].whole_shape(), whole.cut.reset();
@@ -58,7 +52,7 @@ void load_row(std::string_view name, int64_t begin, int64_t end, const ops::Quan
     if (first >= last) continue;
     const std::vector<OptimizerSlot> slots = optimizer_slots(range.form);
     const auto copy = [&](const at::Tensor& of_row, std::string_view slot) {
-      const size_t place = place_of(slot, slots).value();
+      const size_t place = place_of_slot(slot, slots).value();
       const int64_t values = slots[place].values, count = at::divup(last - first, values);
       tensors[place]
           .narrow(0, (first - range.begin) / values, count)
@@ -76,7 +70,7 @@ bool load_state(const OptimizerState& from, const std::vector<ParameterRow>& row
   bool is_converted = false;
   for (const std::string_view name : kOptimizerSlots) {
     if (name.ends_with("_max")) continue;  // comes with its codes
-    const ops::MomentKind kind = may_be_negative(name) ? ops::MomentKind::first : ops::MomentKind::second;
+    const ops::MomentKind kind = moment_kind(name);
     const std::string name_of_maxima = fmt::format("{}_max", name);
     const RowsOfSlot wanted = rows_of_slot(name, rows, config);
     const std::vector<at::Tensor> tensors = tensors_of_rows(wanted.rows, from.slot(name), name),

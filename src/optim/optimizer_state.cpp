@@ -33,10 +33,6 @@ StateDtype state_dtype(const ParameterRow& row, const OptimizerConfig& config) {
   return is_embedding && config.float32_embedding_state ? StateDtype::float32 : config.state_dtype;
 }
 
-ops::MomentKind kind_of(std::string_view slot) {
-  return may_be_negative(slot) ? ops::MomentKind::first : ops::MomentKind::second;
-}
-
 at::ScalarType type_of(StateDtype dtype) {
   switch (dtype) {
     case StateDtype::float32: break;
@@ -52,6 +48,16 @@ StateForm state_form(const ParameterRow& row, const OptimizerConfig& config) {
   const StateDtype dtype = state_dtype(row, config);
   if (!config.has_muon() || !is_matrix_of_block(row)) return {.dtype = dtype};
   return {.kind = config.kind, .dtype = dtype, .columns = row.shape.at(1)};
+}
+
+ops::MomentKind moment_kind(std::string_view slot) {
+  return may_be_negative(slot) ? ops::MomentKind::first : ops::MomentKind::second;
+}
+
+std::optional<size_t> place_of_slot(std::string_view name, const std::vector<OptimizerSlot>& slots) {
+  for (size_t i = 0; i < slots.size(); ++i)
+    if (slots[i].name == name) return i;
+  return std::nullopt;
 }
 
 std::vector<OptimizerSlot> optimizer_slots(const StateForm& form) {
@@ -107,7 +113,7 @@ std::vector<StateStretch> new_state(const std::vector<StateRange>& ranges, const
         stretch.slots.push_back(part.is_on_host ? zeros_on_host(count, slot.dtype, device)
                                                 : at::zeros({count}, at::TensorOptions(device).dtype(slot.dtype)));
         // What pads a block must never be its largest value.
-        if (slot.dtype == at::kByte) stretch.slots.back().fill_(ops::code_of_zero(kind_of(slot.name)));
+        if (slot.dtype == at::kByte) stretch.slots.back().fill_(ops::code_of_zero(moment_kind(slot.name)));
       }
     }
   }

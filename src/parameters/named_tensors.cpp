@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "gpt/core/error.h"
+#include "gpt/layout/cut.h"
 
 namespace gpt {
 
@@ -17,6 +18,14 @@ at::Tensor part_of(const ParameterRow& row, const at::Tensor& whole) {
   for (const auto& [begin, length] : row.cut->pieces)
     pieces.push_back(whole.narrow(static_cast<int64_t>(row.cut->dim), begin, length));
   return at::cat(pieces, static_cast<int64_t>(row.cut->dim));
+}
+
+void put_in_whole(const RowCut* cut, FlatSpan of_part, const at::Tensor& values, const at::Tensor& whole) {
+  int64_t next = 0;
+  for (const auto& [begin, end] : stretches_in_whole(cut, of_part)) {
+    whole.slice(0, begin, end).copy_(values.narrow(0, next, end - begin));
+    next += end - begin;
+  }
 }
 
 std::vector<at::Tensor> tensors_of_rows(const std::vector<ParameterRow>& rows, const NamedTensors& tensors,

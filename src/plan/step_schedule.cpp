@@ -126,7 +126,6 @@ class Update {
     data_ = {config.distributed.data_processes(), std::max<int64_t>(1, network.of_machine / tensor)};
     within_layer_ = within_layer(form.end_to_end);
     if (stages_ == 1) return;
-    ends_.resize(static_cast<size_t>(config.model.n_layer) + 1);  // what a stage does not have, it does not send
     boundary_ = {2, network.of_machine >= config.distributed.processes ? 2 : 1};  // stages are as far apart as can be
     // A gather of two sends half of what both have then.
     hop_ = time_of_gather(2 * bytes_between_stages(config, form.end_to_end), boundary_, network);
@@ -304,7 +303,7 @@ class Update {
   const int64_t layers_;
   const std::vector<ParameterRow> rows_;
   const FlatLayout layout_;
-  std::vector<int64_t> ends_;
+  const std::vector<int64_t> ends_;
   const std::vector<SentSegment> segments_;
   const LayerTimes times_;
   const double update_, gradient_, kept_, computing_;  // bytes of a gradient and of a weight, the last two

@@ -138,13 +138,13 @@ class StageParts {
   };
 
   StageParts(const Config& config, const Division& division, int64_t stage, const Own& own)
-      : config_(config.training.optimizer), division_(division), own_(own) {
-    part_ = division.part();
-    part_.stage = stage;
+      : config_(config.training.optimizer), division_(division), own_(own), stage_(stage) {
+    ModelPart part = division.part();
+    part.stage = stage;
     const std::vector<ParameterRow> all = parameter_table(config.model, config.training.freeze);
-    whole_ = cut(all, config.model, {.stage = stage, .stages = part_.stages});
-    for (part_.rank = 0; part_.rank < part_.size; ++part_.rank)
-      parts_.push_back(state_of_part(division, cut(all, config.model, part_), part_));
+    whole_ = cut(all, config.model, {.stage = stage, .stages = part.stages});
+    for (part.rank = 0; part.rank < part.size; ++part.rank)
+      parts_.push_back(state_of_part(division, cut(all, config.model, part), part));
   }
 
   const std::vector<ParameterRow>& rows() const { return whole_; }
@@ -209,7 +209,7 @@ class StageParts {
     for (int64_t process = 0; process < processes; ++process) {
       const FlatSpan share = rounded_by(process, processes, size);
       if (share.begin == share.end) continue;
-      TensorPart& part = parts.emplace_back(TensorPart{share.begin, share.end, part_.stage * processes + process});
+      TensorPart& part = parts.emplace_back(TensorPart{share.begin, share.end, stage_ * processes + process});
       if (part.rank == own_.rank) part.values = own_.rounded.at(record);
     }
   }
@@ -217,7 +217,7 @@ class StageParts {
   const OptimizerConfig& config_;
   const Division& division_;
   const Own& own_;
-  ModelPart part_;
+  const int64_t stage_;
   std::vector<ParameterRow> whole_;
   std::vector<PartState> parts_;
 };

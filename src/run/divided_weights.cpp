@@ -131,10 +131,7 @@ void DividedWeights::values_changed() {
   const DividedValues& values = *parameters_.divided_values();
   const at::Tensor vectors = values.follow_own();
   for (const Segment& segment : segments_) {
-    const auto is_block = [begin = segment.front().begin](FlatSpan block) {
-      return block.begin == begin && begin < block.end;
-    };
-    if (std::any_of(values.blocks().begin(), values.blocks().end(), is_block)) continue;
+    if (!values.is_outside({segment.front().begin, segment.back().end})) continue;
     for (const Stretch& stretch : segment) division_.ranks->begin_gather(values.outside_of(stretch), stretch.owner);
   }
   division_.ranks->finish();

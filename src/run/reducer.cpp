@@ -160,7 +160,6 @@ at::Tensor Reducer::block_norms(const at::Tensor& loss) const {
 void Reducer::make_table_equal() const {
   if (!rounds_table_at_random_) return;
   run::make_table_equal(parameters_, division_.pipeline);
-  if (division_.divides_weights) return;
   const size_t row = *tied_row(parameters_.rows());
   const int64_t begin = parameters_.layout().offsets[row];
   parameters_.round_values({begin, begin + parameters_.rows()[row].count()});

@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "gpt/layout/cut.h"
 #include "gpt/ops/moments.h"
+#include "gpt/parameters/named_tensors.h"
 
 namespace gpt::run {
 namespace {
@@ -33,22 +33,12 @@ void put_values(const std::vector<StateStretch>& own, const CodesOfRow& of_row, 
     };
     const at::Tensor values =
         ops::dequantized({part_of(of_row.codes, 1), part_of(of_row.maxima, kParameterAlignment)}, kind);
-    int64_t next = 0;
-    for (const auto& [begin, end] : stretches_in_whole(&cut, {first - of_row.begin, last - of_row.begin})) {
-      whole.slice(0, begin, end).copy_(values.narrow(0, next, end - begin));
-      next += end - begin;
-    }
+    put_in_whole(&cut, {first - of_row.begin, last - of_row.begin}, values, whole);
   }
 }
 
 // Nothing is rounded: to each number of one process the others add zeros.
 void sum_bits(const at::Tensor& values, distributed::Communicator& ranks) { ranks.sum(values.view(at::kLong)); }
-
-size_t place_of_slot(const std::string& name, const std::vector<OptimizerSlot>& slots) {
-  return static_cast<size_t>(
-      std::find_if(slots.begin(), slots.end(), [&name](const OptimizerSlot& slot) { return slot.name == name; }) -
-      slots.begin());
-}
 
 }  // namespace
 
@@ -79,11 +69,12 @@ RoundedMoments rounded_moments(const Optimizer& optimizer, const Parameters& par
     for (size_t slot = 0; slot < slots.size(); ++slot) {
       if (slots[slot].dtype != at::kByte) continue;
       const std::string name(slots[slot].name), name_of_maxima = name + "_max";
-      const MomentKind kind = may_be_negative(name) ? MomentKind::first : MomentKind::second;
+      const MomentKind kind = moment_kind(name);
       const at::Tensor whole =
           at::zeros({at::divup(count, 2) * 2});  // so that they can be added as integers of 8 bytes
-      put_values(optimizer.stretches(), {begin, begin + row.count(), slot, place_of_slot(name_of_maxima, slots)},
-                 *row.cut, kind, whole);
+      put_values(optimizer.stretches(),
+                 {begin, begin + row.count(), slot, place_of_slot(name_of_maxima, slots).value()}, *row.cut, kind,
+                 whole);
       if (division.divides_state) sum_bits(whole, *division.ranks);
       sum_bits(whole, *division.tensor);
       if (own.begin == own.end) continue;

@@ -1,5 +1,6 @@
 #include "gpt/run/train_step.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
@@ -267,10 +268,8 @@ void TrainStep::update() {
   optimizer_.step(learning_rate_, verdict_.divisor, verdict_.skipped);
   // The scaler reacts only to the overflows that its scale can cure: those in the gradients.
   scaler_.update(verdict_.grad_norm);
-  if (division_.divides_weights)
-    reducer_.make_table_equal();  // what each process keeps of it, before it comes together
+  reducer_.make_table_equal();
   if (model_.layer_weights()) model_.layer_weights()->values_changed();
-  if (!division_.divides_weights) reducer_.make_table_equal();
 }
 
 namespace {
@@ -284,11 +283,6 @@ void load_batch(TrainStep& step, DataLoader& loader, int64_t tokens, int64_t sam
   }
   map_faults::require_intact();  // before anything is learned from it
   step.set_micro_batch(static_cast<double>(shape.sequences * shape.length) / static_cast<double>(tokens), samples);
-}
-
-// How many micro-batches the process that has most of them computes.
-int64_t rounds_of(int64_t micro_batches, const distributed::Communicator& ranks) {
-  return (micro_batches + ranks.size() - 1) / ranks.size();
 }
 
 // Stages take the turns of their schedule; while one computes, what it needs for the next one arrives. Those that divide weights take turns
@@ -313,8 +307,9 @@ void take_turns(TrainStep& step, DataLoader& loader, int64_t micro_batches, int6
     load_batch(step, loader, tokens, count_next());
     step.come(/*is_last=*/turn.micro_batch == own - 1);
   };
+  const int64_t of_busiest = at::divup(micro_batches, ranks.size());
   const std::vector<Turn> turns =
-      pipeline_schedule(stages.rank(), stages.size(), division.divides_weights ? rounds_of(micro_batches, ranks) : own);
+      pipeline_schedule(stages.rank(), stages.size(), division.divides_weights ? of_busiest : own);
   for (size_t i = 0; i < turns.size(); ++i) {
     if (i == 0) prepare(turns[i]);
     if (i + 1 < turns.size()) prepare(turns[i + 1]);

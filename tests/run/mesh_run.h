@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "distributed/local_group.h"
-#include "gpt/layout/cut.h"
+#include "gpt/parameters/named_tensors.h"
 #include "gpt/run/run.h"
 #include "support/tolerance.h"
 #include "train/tiny_run.h"
@@ -69,14 +69,8 @@ inline at::Tensor whole(const at::Tensor& tensor, const std::vector<TensorPart>&
   const auto size = static_cast<int64_t>(tensor.nbytes());
   const at::Tensor bytes = at::zeros({at::divup(size, kNumber) * kNumber}, at::kByte),
                    values = bytes.narrow(0, 0, size).view(tensor.scalar_type());
-  for (const TensorPart& part : parts) {
-    if (!part.values.defined()) continue;
-    int64_t next = 0;
-    for (const auto& [begin, end] : stretches_in_whole(part.cut.get(), {part.begin, part.end})) {
-      values.slice(0, begin, end).copy_(part.values.narrow(0, next, end - begin));
-      next += end - begin;
-    }
-  }
+  for (const TensorPart& part : parts)
+    if (part.values.defined()) put_in_whole(part.cut.get(), {part.begin, part.end}, part.values, values);
   ranks.sum(bytes.view(at::kLong));
   return values.view(tensor.sizes());
 }

@@ -38,7 +38,7 @@ TEST(PipelineTiedTable, IsTheSameAtBothEnds) {
   Config config = pipelined_run(corpus);
   use_bfloat16(config, AmpMode::end_to_end);
   config.training.precision.master_weights = false;
-  for (const int64_t zero : {0, 3}) {
+  for (const int64_t zero : {0, 1, 2, 3}) {
     config.distributed.zero = zero;
     EXPECT_EQ(with_other_tables(config, corpus), std::vector<int64_t>()) << zero;
   }

@@ -157,7 +157,7 @@ TEST(TensorParallelParts, WhatAllHaveIsTheFirstOnes) {
 void expect_near_moments(const Checkpoint& a, const Checkpoint& b) {
   constexpr double kOfLargest = 0.03;
   for (const std::string_view slot : {"exp_avg", "exp_avg_sq"}) {
-    const auto kind = may_be_negative(slot) ? ops::MomentKind::first : ops::MomentKind::second;
+    const ops::MomentKind kind = moment_kind(slot);
     const auto values_of = [&](const Checkpoint& checkpoint, size_t i) {
       const auto& [name, codes] = checkpoint.optimizer.slot(slot)[i];
       if (codes.scalar_type() != at::kByte) return codes;

@@ -6,6 +6,7 @@
 #include <c10/core/ScalarType.h>
 
 #include <array>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,6 +15,7 @@
 
 #include "gpt/config/training_config.h"
 #include "gpt/layout/parameter_table.h"
+#include "gpt/ops/moments.h"
 #include "gpt/parameters/named_tensors.h"
 
 namespace gpt {
@@ -47,10 +49,13 @@ inline constexpr std::array<std::string_view, 7> kOptimizerSlots = {
 // Slots of means, whose values may be negative; the others have means of squares and largest magnitudes.
 inline bool may_be_negative(std::string_view slot) { return slot == "exp_avg" || slot == "momentum_buffer"; }
 
+ops::MomentKind moment_kind(std::string_view slot);  // of a slot of codes
+
 // AdamW: exp_avg and exp_avg_sq. Muon: momentum_buffer alone; NorMuon also second_momentum_buffer, float32, of the mean squares of rows.
 // All but this are of the state's type: int8 stands for codes of ops/moments.h, and NAME_max has the largest magnitude of each block of
 // kParameterAlignment values of NAME.
 std::vector<OptimizerSlot> optimizer_slots(const StateForm& form);
+std::optional<size_t> place_of_slot(std::string_view name, const std::vector<OptimizerSlot>& slots);
 
 // Stretches of the flat buffer whose parameters' state is of one form and in one place, which together are all that is trained; each
 // matrix of Muon's is one alone. A parameter whose middle is within the first OptimizerConfig::offload of that has its state in the

@@ -49,7 +49,8 @@ class DividedValues {
   void copy_own(size_t block,
                 const at::Tensor& memory) const;  // what this process keeps of it, to its place in such memory
 
-  at::Tensor outside_of(FlatSpan span) const;  // what the model computes with, outside of blocks
+  bool is_outside(FlatSpan span) const;        // of all blocks
+  at::Tensor outside_of(FlatSpan span) const;  // what the model computes with there
   // After a change of own values: what else follows from them in this process. The result holds its part of the vectors that are read in
   // float32, and zeros; the sum over all processes is what set_float32_vectors() takes. Undefined where there are none.
   at::Tensor follow_own() const;
@@ -58,7 +59,6 @@ class DividedValues {
   int64_t bytes() const;  // of values and copies, without memory that is lent
 
  private:
-  bool is_outside(FlatSpan span) const;
   FlatSpan span_of(size_t row) const;
   // Of each vector that is read in float32: where it begins in the memory of all. Nothing: -1.
   std::vector<int64_t> places_of_float32(const std::vector<ParameterRow>& rows);

@@ -28,8 +28,8 @@ class Reducer {
   // which `loss` travels: that of each, a float32 scalar too, becomes the sum of all. Where the model is divided, what several processes have
   // counts once.
   at::Tensor norm(const at::Tensor& loss) const;
-  // After a change of a tied table, once all of it is there: where the two stages that have it may have rounded it differently, both take the
-  // first one's.
+  // After a change of a tied table, before what processes have divided of it comes together: where the two stages that have it may have
+  // rounded it differently, both take the first one's.
   void make_table_equal() const;
 
  private:

@@ -12,6 +12,9 @@ struct BlockLimits {
   int64_t threads, shared_memory, shared_memory_of_block, reserved;
 };
 
+// Bytes of dynamic shared memory that any kernel may have: of 48 KB, of which its own variables take some.
+inline constexpr int64_t kForAnyKernel = 40 << 10;
+
 // Whether a block of so many threads may keep so many bytes in shared memory. Two of them must fit, of which one computes while the other
 // fetches what it keeps.
 inline bool may_keep(int64_t bytes, int64_t threads, const BlockLimits& limits) {

@@ -74,7 +74,6 @@ struct StreamLaunch {
   void with_shared_memory(int64_t bytes, void (*kernel)(Parameters...), int64_t blocks, unsigned threads,
                           const Arguments&... arguments) const {
     if (blocks == 0) return;
-    constexpr int64_t kForAnyKernel = 40 << 10;  // of 48 KB, of which a kernel's own variables take some
     if (bytes > kForAnyKernel) allow_all_shared_memory(reinterpret_cast<const void*>(kernel));
     kernel<<<static_cast<unsigned>(blocks), threads, static_cast<size_t>(bytes), c10::cuda::getCurrentCUDAStream()>>>(
         arguments...);

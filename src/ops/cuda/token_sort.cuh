@@ -84,9 +84,9 @@ __global__ inline void __launch_bounds__(kMostSortThreads) sort_tokens_kernel(Un
 // With how many warps one block sorts so many tokens; 0: their number or their vocabulary is too large, so that it would take longer than
 // many blocks with more launches.
 inline int64_t sorting_warps(int64_t rows, int64_t vocabulary) {
-  constexpr int64_t kBytes = 40 << 10, kMostRowsOfWarp = 2048, kMostVocabulary = 1024;
+  constexpr int64_t kMostRowsOfWarp = 2048, kMostVocabulary = 1024;
   if (vocabulary > kMostVocabulary) return 0;
-  const int64_t counts = kBytes / static_cast<int64_t>(sizeof(int)),
+  const int64_t counts = kForAnyKernel / static_cast<int64_t>(sizeof(int)),
                 warps = std::min<int64_t>({kMostSortThreads / 32, counts / vocabulary, (rows + 31) / 32});
   return rows <= kMostRowsOfWarp * warps ? warps : 0;
 }
