@@ -88,6 +88,13 @@ class EngineWithHooks : public torch::autograd::Engine {
   std::unique_ptr<SavedVariableHooks> get_default_saved_variable_hooks() override {
     return current ? std::make_unique<Waiting>(current) : nullptr;
   }
+
+ private:
+  // LibTorch starts the threads of the devices for the first engine that computes in a process. That may have been another.
+  EngineWithHooks() {
+    initialize_device_threads_pool();
+    if (device_ready_queues_.empty()) start_device_threads();
+  }
 };
 
 }  // namespace

@@ -228,7 +228,8 @@ at::Tensor aten_attention(const Heads& heads, const AttentionSpec& spec) {
 
 bool skips_windows(const Heads& heads, double dropout) {
   const auto& [q, k, v] = heads;
-  if (!q.is_cuda() || !allowed_sdp_backends().flash) return false;
+  constexpr int64_t kUnitOfWidth = 8;  // of the heads that its kernels take
+  if (!q.is_cuda() || q.size(3) % kUnitOfWidth != 0 || !allowed_sdp_backends().flash) return false;
   const OnlySdpBackends flash({.flash = true, .math = true});  // one of them is chosen
   const int64_t choice =
       at::_fused_sdp_choice(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), {}, dropout,

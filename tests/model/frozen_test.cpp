@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "gpt/device/precision.h"
+#include "gpt/device/random_state.h"
 #include "gpt/layout/freeze.h"
 #include "gpt/model/compile.h"
 #include "gpt/model/gpt.h"
@@ -65,6 +66,7 @@ class FrozenTest : public testing::TestWithParam<DeviceCase> {
   };
   Result result(const ModelConfig& config, const std::vector<std::string>& frozen, GradientCheckpointing level,
                 const ops::SharedOperators& operators, at::ScalarType type) const {
+    seed_random_state(GetParam().device, 1);  // of the masks of attention, which are LibTorch's on a GPU
     GPT model(config, GetParam().device, 1, {.compute = type}, frozen);
     model.set_operators(operators);
     model.set_gradient_checkpointing(level);
