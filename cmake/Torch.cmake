@@ -46,7 +46,7 @@ if(GPT_RELOCATABLE)
     gpt_bring_library("${_library}" ${_name})
   endforeach()
 else()
-  list(APPEND CMAKE_INSTALL_RPATH "${GPT_TORCH_DIR}/lib" "${GPT_NVIDIA_DIR}/cu13/lib")
+  list(APPEND CMAKE_INSTALL_RPATH "${GPT_TORCH_DIR}/lib" "${GPT_NVIDIA_DIR}/cu13/lib" "${GPT_NVIDIA_DIR}/cudnn/lib")
 endif()
 
 find_package(Threads REQUIRED)
@@ -70,12 +70,16 @@ if(GPT_CUDA)
   add_library(torch::cublaslt INTERFACE IMPORTED)
   target_include_directories(torch::cublaslt SYSTEM INTERFACE "${GPT_CUBLASLT_INCLUDE_DIR}")
   target_link_libraries(torch::cublaslt INTERFACE "${GPT_NVIDIA_DIR}/cu13/lib/libcublasLt.so.13")
+  # The cuDNN that libtorch_cuda loads anyway, for src/ops/cudnn_attention.cpp. Its headers contain more than we use, which needs NVRTC.
+  find_path(GPT_CUDNN_FRONTEND_INCLUDE_DIR cudnn_frontend.h PATHS "${_site_packages}/include" NO_DEFAULT_PATH REQUIRED)
+  mark_as_advanced(GPT_CUDNN_FRONTEND_INCLUDE_DIR)
   add_library(torch::cuda INTERFACE IMPORTED)
   target_compile_definitions(torch::cuda INTERFACE GPT_CUDA=1)
   target_include_directories(torch::cuda SYSTEM INTERFACE ${_nvidia_include_dirs})
   # --no-as-needed: libtorch_cuda registers its kernels from static initialisers, and our code uses no symbol of it.
   target_link_libraries(torch::cuda INTERFACE torch::cpu
-    "-Wl,--no-as-needed,${GPT_TORCH_DIR}/lib/libtorch_cuda.so,${GPT_TORCH_DIR}/lib/libc10_cuda.so,--as-needed" CUDA::cudart torch::cublaslt)
+    "-Wl,--no-as-needed,${GPT_TORCH_DIR}/lib/libtorch_cuda.so,${GPT_TORCH_DIR}/lib/libc10_cuda.so,--as-needed" CUDA::cudart torch::cublaslt
+    "${GPT_NVIDIA_DIR}/cudnn/lib/libcudnn.so.9" "${GPT_NVIDIA_DIR}/cu13/lib/libnvrtc.so.13")
   set(GPT_TORCH_TARGET torch::cuda)
 else()
   set(GPT_TORCH_TARGET torch::cpu)

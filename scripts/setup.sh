@@ -38,7 +38,7 @@ packages=(g++ python3 python3-venv git ca-certificates libyaml-cpp-dev libcli11-
 check_machine() {
   [[ $(uname -sm) == "Linux x86_64" ]] || fail "this is $(uname -sm), but gpt-train runs on Linux x86_64"
   command -v apt-get >/dev/null ||
-    fail "no apt-get: this set-up supports Debian 12 and Ubuntu 22.04 or 24.04; elsewhere install the equivalents of ${packages[*]}, torch 2.11.0 with pip, and use cmake -DGPT_TORCH_DIR=.../site-packages/torch"
+    fail "no apt-get: this set-up supports Debian 12 and Ubuntu 22.04 or 24.04; elsewhere install the equivalents of ${packages[*]}, torch 2.11.0 with pip (for CUDA nvidia-cudnn-frontend too), and use cmake -DGPT_TORCH_DIR=.../site-packages/torch"
   [[ ! -L .deps ]] || fail ".deps is a link to $(readlink .deps), and set-up would replace what is there: remove the link first"
   mkdir -p .deps/log .deps/stamps .deps/tmp 2>/dev/null && [[ -w . && -w .deps/stamps ]] ||
     fail "$PWD is not writable by $(id -un): run as its owner, or chown it"

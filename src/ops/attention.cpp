@@ -1,13 +1,20 @@
 #include "gpt/ops/attention.h"
 
+#include <ATen/Context.h>
+#include <ATen/SDPBackend.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_fused_sdp_choice.h>
+#include <ATen/ops/_scaled_dot_product_cudnn_attention.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <optional>
 #include <utility>
 
 #include "attention_shape.h"
 #include "choice.h"
+#include "cudnn_attention.h"
 #include "dropout.h"
 #include "gpt/ops/aten.h"
 #include "gpt/ops/heads.h"
@@ -71,6 +78,67 @@ at::Tensor attention_on_cpu(const at::Tensor& qkv, const AttentionSpec& spec, co
   return Attention::apply(qkv, call);
 }
 
+#ifdef GPT_CUDA
+// LibTorch's forward pass by cuDNN, and a backward pass of our own that makes a packed gradient.
+struct AttentionByCudnn : torch::autograd::Function<AttentionByCudnn> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& qkv, const cuda::PackedAttention& shape) {
+    const auto [q, k, v] = heads_first(qkv, shape);
+    const auto results =
+        at::_scaled_dot_product_cudnn_attention(q, k, v, /*attn_bias=*/std::nullopt, /*compute_log_sumexp=*/true,
+                                                /*dropout_p=*/0, /*is_causal=*/true);
+    const at::Tensor output = std::get<0>(results).transpose(1, 2).flatten(2).contiguous();
+    context->save_for_backward({qkv, output, std::get<1>(results).contiguous()});
+    keep(*context, shape);
+    return output;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto saved = context->get_saved_variables();
+    const at::Tensor &qkv = saved[0], &output = saved[1], &log_sum = saved[2];
+    at::Tensor gradient = at::empty_like(qkv);
+    cuda::packed_backward(kept<cuda::PackedAttention>(*context), qkv, output, log_sum, gradients[0].contiguous(),
+                          gradient);
+    return {gradient, at::Tensor()};
+  }
+
+  // (B, heads, T, D)
+  static Heads heads_first(const at::Tensor& qkv, const cuda::PackedAttention& shape) {
+    const at::Tensor all = qkv.view({shape.B, shape.T, shape.H + 2 * shape.KV, shape.D}).transpose(1, 2);
+    return {all.narrow(1, 0, shape.H), all.narrow(1, shape.H, shape.KV), all.narrow(1, shape.H + shape.KV, shape.KV)};
+  }
+};
+
+// Where LibTorch would choose cuDNN, for attention without rotation, dropout and masks.
+std::optional<cuda::PackedAttention> packed_for_cudnn(const at::Tensor& qkv, const AttentionSpec& spec,
+                                                      const RotaryTables& rotary) {
+  const int64_t T = qkv.size(1), D = qkv.size(2) / (spec.heads + 2 * spec.kv_heads);
+  if (!at::GradMode::is_enabled() || !qkv.requires_grad() || !qkv.is_contiguous() || rotary.cos.defined() ||
+      spec.dropout.probability > 0 || (spec.window > 0 && spec.window < T) || spec.document_starts.defined() ||
+      (qkv.scalar_type() != at::kBFloat16 && qkv.scalar_type() != at::kHalf))
+    return std::nullopt;
+  const cuda::PackedAttention shape{.B = qkv.size(0),
+                                    .T = T,
+                                    .H = spec.heads,
+                                    .KV = spec.kv_heads,
+                                    .D = D,
+                                    .type = qkv.scalar_type(),
+                                    .is_deterministic = at::globalContext().deterministicAlgorithms()};
+  const auto [q, k, v] = AttentionByCudnn::heads_first(qkv, shape);
+  const int64_t choice = at::_fused_sdp_choice(q, k, v, /*attn_mask=*/{}, /*dropout_p=*/0, /*is_causal=*/true,
+                                               /*scale=*/std::nullopt, /*enable_gqa=*/spec.kv_heads < spec.heads);
+  if (choice != static_cast<int64_t>(at::SDPBackend::cudnn_attention) || !cuda::has_packed_backward(shape))
+    return std::nullopt;
+  return shape;
+}
+#endif
+
+at::Tensor attention_elsewhere(at::Tensor qkv, const AttentionSpec& spec, const RotaryTables& rotary) {
+#ifdef GPT_CUDA
+  if (const auto shape = packed_for_cudnn(qkv, spec, rotary)) return AttentionByCudnn::apply(qkv, *shape);
+#endif
+  return aten_attention(split_heads(std::move(qkv), spec, rotary), spec);
+}
+
 }  // namespace
 
 at::Tensor attention(at::Tensor qkv, const AttentionSpec& spec, const RotaryTables& rotary) {
@@ -84,8 +152,7 @@ at::Tensor attention(at::Tensor qkv, const AttentionSpec& spec, const RotaryTabl
   TORCH_CHECK(!starts.defined() || (starts.sizes() == qkv.sizes().slice(0, 2) && starts.scalar_type() == at::kInt),
               "attention: document_starts must be (B, T) int32 for qkv ", qkv.sizes(), ", got ", starts.sizes());
   check_choice(spec, qkv.is_cpu());
-  return qkv.is_cpu() ? attention_on_cpu(qkv, spec, rotary)
-                      : aten_attention(split_heads(std::move(qkv), spec, rotary), spec);
+  return qkv.is_cpu() ? attention_on_cpu(qkv, spec, rotary) : attention_elsewhere(std::move(qkv), spec, rotary);
 }
 
 }  // namespace gpt::ops

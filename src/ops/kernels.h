@@ -75,6 +75,9 @@ at::Tensor add_norm_backward(const Normalization& norm, const Dropout& dropout, 
                              const at::Tensor& normed_gradient, const at::Tensor& x_gradient,
                              const at::Tensor& branch_gradient, bool sums_branch);
 
+// The sums over the rows of x (rows, C), contiguous. On a CPU always undefined: LibTorch's are as good.
+at::Tensor sum_rows(const at::Tensor& x);
+
 // Adds to the gradients of one or two parameters (C), both of one type that kernels take, the sums over n of the parts (n, C) or
 // (n, parameters or more, C), each row of which is contiguous.
 void add_row_sums(c10::ArrayRef<Parameter> parameters, const at::Tensor& parts);
@@ -106,6 +109,7 @@ decltype(cpu::cross_entropy) cross_entropy;
 decltype(cpu::distillation) distillation;
 decltype(cpu::add_norm) add_norm;
 decltype(cpu::add_norm_backward) add_norm_backward;
+decltype(cpu::sum_rows) sum_rows;
 decltype(cpu::add_row_sums) add_row_sums;
 decltype(cpu::flat_norm) flat_norm;
 decltype(cpu::judge) judge;
@@ -127,6 +131,7 @@ struct Kernels {
   decltype(&cpu::distillation) distillation;
   decltype(&cpu::add_norm) add_norm;
   decltype(&cpu::add_norm_backward) add_norm_backward;
+  decltype(&cpu::sum_rows) sum_rows;
   decltype(&cpu::add_row_sums) add_row_sums;
   decltype(&cpu::flat_norm) flat_norm;
   decltype(&cpu::judge) judge;

@@ -106,10 +106,18 @@ struct Linear : torch::autograd::Function<Linear> {
       } else if (context->needs_input_grad(0)) {
         x_gradient = product(gradient, weight, library);
       }
-      if (layers[i].weight.is_trained())
-        eight_bits ? eight_bits->add_weight_gradient(layers[i].weight, gradient, rows)
-                   : accumulate_product(layers[i].weight, gradient, rows, library);
-      if (sums[i]) accumulate_bias(layers[i].bias, gradients[i], std::exchange(*sums[i], {}));
+      const RowSums written = sums[i] ? std::exchange(*sums[i], {}) : RowSums();
+      at::Tensor parts = written.gradient.is_same(gradients[i]) ? written.parts : at::Tensor();
+      if (layers[i].weight.is_trained()) {
+        if (eight_bits) {
+          eight_bits->add_weight_gradient(layers[i].weight, gradient, rows);
+        } else if (sums[i] && !parts.defined() && tunes_products(gradient) && gradient.scalar_type() != at::kHalf) {
+          parts = accumulate_with_sums(layers[i].weight, gradient, rows, library);
+        } else {
+          accumulate_product(layers[i].weight, gradient, rows, library);
+        }
+      }
+      if (sums[i]) accumulate_bias(layers[i].bias, gradient, parts);
     }
     variable_list result(6);
     if (x_gradient.defined()) {
@@ -135,11 +143,25 @@ struct Linear : torch::autograd::Function<Linear> {
     return result;
   }
 
-  static void accumulate_bias(const Parameter& bias, const at::Tensor& gradient, const RowSums& written) {
-    if (written.gradient.is_same(gradient)) {
-      kernels_of(gradient).add_row_sums({bias}, written.parts);
+  // Returns the sums of the gradient's rows, in one part.
+  static at::Tensor accumulate_with_sums(const Parameter& weight, const at::Tensor& gradient, const at::Tensor& rows,
+                                         MatrixLibrary library) {
+    const at::Tensor sums = at::empty({gradient.size(1)}, gradient.options().dtype(weight.gradient_type()));
+    accumulate_product(weight, gradient, rows, library, sums, [](const at::Tensor& a, const at::Tensor& to) {
+      at::Tensor result = to;
+      const at::Tensor parts = kernels_of(a).sum_rows(a.t().contiguous());
+      result.copy_(parts.defined() ? parts.sum(0) : a.sum(1, /*keepdim=*/false, at::kFloat));
+    });
+    return sums.to(at::kFloat).unsqueeze(0);
+  }
+
+  static void accumulate_bias(const Parameter& bias, const at::Tensor& gradient, const at::Tensor& sums) {
+    const Kernels& kernels = kernels_of(gradient);
+    const at::Tensor parts = sums.defined() ? sums : kernels.sum_rows(gradient.contiguous());
+    if (parts.defined()) {
+      kernels.add_row_sums({bias}, parts);
     } else {
-      bias.add_to_gradient(gradient.reshape({-1, gradient.size(-1)}).sum(0));
+      bias.add_to_gradient(gradient.sum(0));
     }
   }
 };

@@ -21,7 +21,8 @@ struct MatmulAlgorithm {
 // Both functions throw c10::Error where cuBLASLt returns an error.
 class Matmul {
  public:
-  // is_fused: computes `gelu` too, or multiplies by GELU's slope. Always adds the bias. Keeps pointers into the product's tensors.
+  // is_fused: computes `gelu` too, multiplies by GELU's slope, or sums the rows of a. Always adds the bias. Keeps pointers into the
+  // product's tensors.
   Matmul(const Product& product, const ProductKey& key, bool is_fused);
 
   // At most so many, those first that cuBLASLt takes for the fastest; none where it has no kernel for this product.

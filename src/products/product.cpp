@@ -149,9 +149,15 @@ at::Tensor product_through_gelu(const at::Tensor& a, const at::Tensor& b, const 
 }
 
 void accumulate_product(const Parameter& weight, const at::Tensor& gradient, const at::Tensor& rows,
-                        MatrixLibrary library) {
+                        MatrixLibrary library, const at::Tensor& sums, RowSumsKernel kernel) {
   const at::Tensor& result = weight.gradient();
-  compute({.a = gradient.t(), .b = rows, .result = result, .adds = weight.begin_contribution()}, library);
+  compute({.a = gradient.t(),
+           .b = rows,
+           .result = result,
+           .adds = weight.begin_contribution(),
+           .row_sums = sums,
+           .row_sums_kernel = kernel},
+          library);
 }
 
 }  // namespace gpt::ops

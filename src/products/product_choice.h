@@ -22,12 +22,12 @@ struct ProductKey {
   int64_t rows, columns, inner;  // (rows, inner) times (inner, columns)
   at::ScalarType type, result_type;
   bool a_transposed, b_transposed;  // the factor is a view of its transpose, which is contiguous
-  bool adds, has_bias, has_gelu, has_gelu_slope;
+  bool adds, has_bias, has_gelu, has_gelu_slope, has_row_sums;
   int64_t alignment;  // the alignment of every pointer, in bytes: 16 or 256
   auto operator<=>(const ProductKey&) const = default;
 
   // Whether something is computed with the product that its own kernel may leave to another.
-  bool has_epilogue() const { return has_gelu || has_gelu_slope; }
+  bool has_epilogue() const { return has_gelu || has_gelu_slope || has_row_sums; }
 };
 
 // Empty for what cuBLASLt is not asked for: an empty product, other strides or types, or pointers that are not aligned.

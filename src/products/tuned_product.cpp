@@ -16,6 +16,7 @@ std::atomic<std::optional<at::DeviceType>> tuned_device;  // the threads of auto
 void compute_epilogue(const Product& product) {
   if (product.gelu.defined()) product.gelu_kernel(product.result, product.gelu);
   if (product.gelu_input.defined()) product.gelu_backward_kernel(product.gelu_input, product.result, product.sums);
+  if (product.row_sums.defined()) product.row_sums_kernel(product.a, product.row_sums);
 }
 
 TuneProducts::TuneProducts(bool is_on, at::DeviceType device) : before_(tuned_device) {

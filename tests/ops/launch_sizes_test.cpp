@@ -32,6 +32,7 @@
 #include "src/ops/cuda/heads.cuh"
 #include "src/ops/cuda/muon.cuh"
 #include "src/ops/cuda/norm.cuh"
+#include "src/ops/cuda/row_sums.cuh"
 
 namespace gpt::ops {
 namespace {
@@ -178,6 +179,17 @@ TEST_P(LaunchSizes, Heads) {
   (void)cuda::join_heads(LaunchOfEnds(), rotary, 1, q, k, v, packed, false);
   expect_same_tail(packed, expected);
   (void)cuda::join_heads(LaunchOfEnds{kTokens}, rotary, -1, q, k, v, packed, true);
+}
+
+TEST_P(LaunchSizes, SumsOfRows) {
+  const int64_t C = 3 * GetParam(), parts = cuda::row_parts(kTokens, cuda::column_blocks(C, cuda::kSumThreads),
+                                                            LaunchOfEnds::multiprocessors());
+  const at::Tensor x = huge({kTokens, C}, at::kBFloat16),
+                   last = x.select(0, kTokens / parts * parts - 1);  // which the last block sums
+  last.copy_(at::randn({C}));
+  const at::Tensor sums = cuda::sum_rows(LaunchOfEnds(), x);
+  ASSERT_EQ(sums.size(0), parts);
+  expect_same_tail(sums, last.to(at::kFloat));
 }
 
 TEST(LaunchSizesOfAll, CrossEntropy) {

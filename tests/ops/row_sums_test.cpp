@@ -257,6 +257,27 @@ TEST_P(AddRowSums, OverwriteWhatWasThereOnceAndThenAdd) {
   }
 }
 
+// Of what no operator has summed. A row has less than a group of columns, groups and a rest, and more than a block has threads; rows are
+// fewer than parts, and many.
+TEST_P(AddRowSums, SumRowsEqualsFloat64) {
+  for (const auto type : kernel_types(GetParam())) {
+    for (const int64_t C : {3, 24, 75, 2304}) {
+      for (const int64_t rows : {1, 5, 1000}) {
+        SCOPED_TRACE(testing::Message() << type << ", " << rows << " x " << C);
+        const at::Tensor x = at::randn({rows, C}, at::dtype(type).device(GetParam().device)),
+                         parts = kernels_of(x).sum_rows(x);
+        if (GetParam().device.is_cpu() && !GetParam().is_emulated) {
+          EXPECT_FALSE(parts.defined());
+          continue;
+        }
+        const at::Tensor expected = x.cpu().to(at::kDouble).sum(0), magnitudes = x.cpu().to(at::kDouble).abs().sum(0);
+        EXPECT_LE((parts.cpu().to(at::kDouble).sum(0) - expected).abs().max().item<double>(),
+                  test::tolerance(at::kFloat, rows, magnitudes.max().item<double>()));
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, AddRowSums, testing::ValuesIn(kDevicesAndEmulation),
                          testing::PrintToStringParamName());
 

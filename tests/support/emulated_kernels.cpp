@@ -32,6 +32,7 @@ ops::Kernels emulated_kernels() {
           .distillation = [](auto... of) { return cuda::distillation(Launch(), of...); },
           .add_norm = [](auto... of) { return cuda::add_norm(Launch(), of...); },
           .add_norm_backward = [](auto... of) { return cuda::add_norm_backward(Launch(), of...); },
+          .sum_rows = [](auto... of) { return cuda::sum_rows(Launch(), of...); },
           .add_row_sums = [](auto... of) { return cuda::add_row_sums(Launch(), of...); },
           .flat_norm = [](auto... of) { return cuda::flat_norm(Launch(), of...); },
           .judge = [](auto... of) { return cuda::judge(Launch(), of...); },

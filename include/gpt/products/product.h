@@ -51,8 +51,9 @@ at::Tensor product_with_bias(const at::Tensor& rows, const at::Tensor& weight, c
 at::Tensor product_through_gelu(const at::Tensor& a, const at::Tensor& b, const at::Tensor& x, const at::Tensor& sums,
                                 GeluBackwardKernel kernel);
 
-// Adds gradient^T rows to the gradient of `weight`, from `gradient` (M, N) and `rows` (M, K).
+// Adds gradient^T rows to the gradient of `weight`, from `gradient` (M, N) and `rows` (M, K). `sums` (N), of the type of the weight's
+// gradient, become those of the rows of `gradient`, by the product's kernel or by `kernel`; or they are undefined.
 void accumulate_product(const Parameter& weight, const at::Tensor& gradient, const at::Tensor& rows,
-                        cpu::MatrixLibrary library);
+                        cpu::MatrixLibrary library, const at::Tensor& sums = {}, RowSumsKernel kernel = nullptr);
 
 }  // namespace gpt::ops

@@ -16,6 +16,9 @@ using GeluKernel = void (*)(const at::Tensor& x, const at::Tensor& y);
 // Multiplies the gradient of GELU(x), (M, N), by GELU's slope at x, and writes the sums of its columns to `sums` (N).
 using GeluBackwardKernel = void (*)(const at::Tensor& x, const at::Tensor& gradient, const at::Tensor& sums);
 
+// Writes the sums of a's rows, of a (M, K), to `sums` (M).
+using RowSumsKernel = void (*)(const at::Tensor& a, const at::Tensor& sums);
+
 // result = a b, and what is computed with it. All on one device; a and b of one type, and the others of the result's, which is the same
 // or, where those have 16 bits, float32. Sums are float32.
 struct Product {
@@ -27,6 +30,8 @@ struct Product {
   // The result is at first the gradient of GELU(gelu_input), (M, N), and becomes that of gelu_input, with the sums of its columns (N).
   at::Tensor gelu_input = {}, sums = {};              // both, or undefined
   GeluBackwardKernel gelu_backward_kernel = nullptr;  // computes them where the product's own kernel does not
+  at::Tensor row_sums = {};                           // (M), becomes the sums of a's rows; or undefined
+  RowSumsKernel row_sums_kernel = nullptr;            // computes them where the product's own kernel does not
 };
 
 using ComputeProduct = void (*)(const Product& product);

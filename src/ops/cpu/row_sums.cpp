@@ -25,6 +25,8 @@ void add_parts(T* gradient, bool is_added, const float* parts, int64_t n, int64_
 
 }  // namespace
 
+at::Tensor sum_rows(const at::Tensor& /*x*/) { return {}; }
+
 void add_row_sums(c10::ArrayRef<Parameter> parameters, const at::Tensor& parts) {
   const int64_t n = parts.size(0), stride = parts.stride(0), C = parts.size(-1);
   const float* part = read<float>(parts);

@@ -98,6 +98,11 @@ at::Tensor add_norm_backward(const Normalization& norm, const Dropout& dropout, 
                                  x_gradient, branch_gradient, sums_branch);
 }
 
+at::Tensor sum_rows(const at::Tensor& x) {
+  const c10::cuda::CUDAGuard guard(x.device());
+  return cuda::sum_rows(StreamLaunch(), x);
+}
+
 void add_row_sums(c10::ArrayRef<Parameter> parameters, const at::Tensor& parts) {
   const c10::cuda::CUDAGuard guard(parts.device());
   cuda::add_row_sums(StreamLaunch(), parameters, parts);

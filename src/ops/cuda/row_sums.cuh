@@ -2,6 +2,8 @@
 // adds the parts up in a fixed order. So nothing is atomic, and the bits are the same every time.
 #pragma once
 
+#include <ATen/ops/empty.h>
+
 #include <algorithm>
 
 #include "gpt/parameters/parameters.h"
@@ -38,6 +40,37 @@ inline int64_t row_parts(int64_t rows, int64_t blocks_of_part, int64_t multiproc
   constexpr int64_t kBlocksOfMultiprocessor = 16, kLeastRows = 32;
   return std::clamp<int64_t>(kBlocksOfMultiprocessor * multiprocessors / blocks_of_part, 1,
                              (rows + kLeastRows - 1) / kLeastRows);
+}
+
+// A thread sums one group of columns over every `parts`-th row of x (rows, C), into `sums` (parts, C).
+inline constexpr unsigned kSumThreads = 256;
+
+template <bool is_whole, class T>
+__global__ void __launch_bounds__(kSumThreads)
+    sum_rows_kernel(const T* x, float* sums, int64_t rows, int64_t C, unsigned blocks_of_row, unsigned parts) {
+  const unsigned part = blockIdx.x / blocks_of_row;
+  const int64_t begin = (int64_t{blockIdx.x - part * blocks_of_row} * blockDim.x + threadIdx.x) * kGroup;
+  if (begin >= C) return;
+  Group sum{};
+  for (int64_t row = part; row < rows; row += parts) add(sum, load<is_whole>(x + row * C + begin, C - begin));
+  store<is_whole>(sum, sums + part * C + begin, C - begin);
+}
+
+// As cpu::sum_rows().
+template <class Launch>
+at::Tensor sum_rows(const Launch& launch, const at::Tensor& x) {
+  const int64_t rows = x.size(0), C = x.size(1), groups = groups_of(C), blocks = column_blocks(C, kSumThreads),
+                warps = (groups + 32 * blocks - 1) / (32 * blocks),
+                parts = row_parts(rows, blocks, launch.multiprocessors());
+  at::Tensor sums = at::empty({parts, C}, x.options().dtype(at::kFloat));
+  with_type(x.scalar_type(), [&]<class T>() {
+    const T* const values = read<T>(x);
+    const bool whole = C % kGroup == 0 && are_aligned(values);
+    launch(whole ? sum_rows_kernel<true, T> : sum_rows_kernel<false, T>, parts * blocks,
+           static_cast<unsigned>(32 * warps), values, write<float>(sums), rows, C, static_cast<unsigned>(blocks),
+           static_cast<unsigned>(parts));
+  });
+  return sums;
 }
 
 // Gradients of C values each, to which the sums over the parts are added or, where `is_added` is false, written.
