@@ -44,6 +44,7 @@ KERNELS = {
     "add_norm_kernel": Kernel("4, without a branch 2"),
     "add_norm_backward_kernel": Kernel("4 or 5, and parts", "4 or 5",  # 5 where the branch's gradient is another
                                        "the sums for weight and bias go through memory once for each block, however many rows it has"),
+    "sum_rows_kernel": Kernel("1 + 1/32", "1", PARTS),
     "add_parts_kernel": Kernel("1 of the parts", "0", PARTS,
                                wide="parts are read 16 bytes at a time where they are aligned, and their sums are one value to a thread"),
     "cross_entropy_kernel": Kernel("3, kept in shared memory 2", "2", "where shared memory has no place for two rows, a row is read twice, the"

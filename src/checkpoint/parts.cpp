@@ -58,6 +58,8 @@ void visit_values(AnyCheckpoint& checkpoint, Visitor&& visit) {
   visit("/plateau/factor", checkpoint.plateau_factor, /*is_optional=*/true);
   visit("/plateau/without_improvement", checkpoint.plateau_without_improvement, /*is_optional=*/true);
   visit("/plateau/cooling_down", checkpoint.plateau_cooling_down, /*is_optional=*/true);
+  visit("/chosen_products", checkpoint.chosen_products, /*is_optional=*/true);
+  visit("/recording_failed", checkpoint.recording_failed, /*is_optional=*/true);
   visit("/teacher", checkpoint.teacher, /*is_optional=*/true);
   visit("/data/epoch", checkpoint.data_round);
   visit("/data/sample", checkpoint.data_sample);

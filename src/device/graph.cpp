@@ -7,6 +7,7 @@
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <c10/cuda/CUDAStream.h>
 #include <c10/util/Exception.h>
 #include <cuda_runtime_api.h>
@@ -133,6 +134,8 @@ std::unique_ptr<Graphs> graphs_of(c10::Device device) {
   return device.is_cuda() ? std::make_unique<CudaGraphs>(device) : nullptr;
 }
 
+bool is_recording() { return c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None; }
+
 void use_recordable_stream(c10::Device device) {
   if (!device.is_cuda() ||
       c10::cuda::getCurrentCUDAStream(device.index()) != c10::cuda::getDefaultCUDAStream(device.index()))
@@ -141,6 +144,8 @@ void use_recordable_stream(c10::Device device) {
 }
 #else
 std::unique_ptr<Graphs> graphs_of(c10::Device) { return nullptr; }
+
+bool is_recording() { return false; }
 
 void use_recordable_stream(c10::Device) {}
 #endif

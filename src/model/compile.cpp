@@ -3,7 +3,6 @@
 #include <ATen/Context.h>
 #include <ATen/SDPBackend.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/_fused_sdp_choice.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
@@ -70,14 +69,13 @@ std::string cuda_attention_path(const ModelConfig& config, AttentionKernel asked
   const ops::Heads heads = ops::split_heads(qkv.requires_grad_(training), {config.heads(), config.kv_heads()});
   try {
     const ops::OnlySdpBackends allowed(backends_of(asked)), exact(ops::exact_for_dropout(dropout));
-    const auto choice =
-        at::_fused_sdp_choice(heads.q.transpose(1, 2), heads.k.transpose(1, 2), heads.v.transpose(1, 2), {}, dropout,
-                              /*is_causal=*/true, std::nullopt, config.kv_heads() < config.heads());
+    const at::SDPBackend choice =
+        ops::chosen_sdp_backend(heads.q.transpose(1, 2), heads.k.transpose(1, 2), heads.v.transpose(1, 2), dropout);
     if (training && config.windowed_layers() > 0 && !ops::skips_windows(heads, dropout))
       refuse_windows(config, asked,
                      fmt::format("does not take {} with heads of width {} here", c10::toString(dtype),
                                  config.head_dim()));
-    switch (static_cast<at::SDPBackend>(choice)) {
+    switch (choice) {
       case at::SDPBackend::flash_attention: return "flash";
       case at::SDPBackend::efficient_attention: return "efficient";
       case at::SDPBackend::cudnn_attention: return "cudnn";
@@ -197,7 +195,7 @@ std::optional<std::string> disagreement(const Outcome& ours, const Outcome& refe
 std::optional<std::string> fault(GPT& model, const Precision& precision) {
   const at::ScalarType type = precision.autocast_type();
   const EvaluationMode evaluation(model);  // without dropout nothing is drawn
-  // cuDNN would plan for a number of positions that no step has, and both operators leave attention to it alike.
+  // cuDNN would plan for a number of positions that no step has. Its first gradients are compared with LibTorch's where they are made.
   const ops::OnlySdpBackends others(ops::without_cudnn());
   try {
     return disagreement(try_on(model, model.operators(), type), try_on(model, model.operators()->reference(), type),

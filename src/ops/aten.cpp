@@ -1,11 +1,9 @@
 #include "gpt/ops/aten.h"
 
-#include <ATen/SDPBackend.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Reduction.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_flash_attention_forward.h>
-#include <ATen/ops/_fused_sdp_choice.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/cross_entropy_loss.h>
@@ -156,8 +154,6 @@ class AtenOperators : public SeparateProducts<Operators> {
   Draws draws(at::Device, int64_t) const override { return {.attention = true, .others = true}; }
 };
 
-bool is_windowed(const AttentionSpec& spec, int64_t T) { return spec.window > 0 && spec.window < T; }
-
 // (B, H, T, T) bool: the keys that a query sees, which chooses blocks.
 at::Tensor chosen_positions(const Heads& heads, const BlockChoice& blocks) {
   const int64_t T = heads.q.size(1), count = (T - 1) / blocks.size;  // blocks that some query has behind it
@@ -196,7 +192,7 @@ at::Tensor mask_of(const Heads& heads, const AttentionSpec& spec) {
   const at::Device device = heads.q.device();
   if (spec.blocks.top > 0)
     return chosen_positions(heads, spec.blocks).logical_and(visible_positions(T, 0, /*window=*/0, device));
-  if (!is_windowed(spec, T) && !starts.defined()) return {};
+  if (!spec.is_windowed(T) && !starts.defined()) return {};
   const at::Tensor visible = visible_positions(T, 0, spec.window, device);
   if (!starts.defined()) return visible;
   return visible.logical_and(at::arange(T, starts.options()) >= starts.unsqueeze(-1)).unsqueeze(1);
@@ -208,7 +204,7 @@ at::Tensor aten_attention(const Heads& heads, const AttentionSpec& spec) {
   const auto& [q, k, v] = heads;
   const int64_t T = q.size(1);
   const double dropout = spec.dropout.probability;
-  if (is_windowed(spec, T) && !spec.document_starts.defined() && skips_windows(heads, dropout)) {
+  if (spec.is_windowed(T) && !spec.document_starts.defined() && skips_windows(heads, dropout)) {
     const at::Tensor output =
         std::get<0>(at::_flash_attention_forward(q, k, v, /*cum_seq_q=*/{}, /*cum_seq_k=*/{}, T, T, dropout,
                                                  /*is_causal=*/true, /*return_debug_mask=*/false,
@@ -231,10 +227,8 @@ bool skips_windows(const Heads& heads, double dropout) {
   constexpr int64_t kUnitOfWidth = 8;  // of the heads that its kernels take
   if (!q.is_cuda() || q.size(3) % kUnitOfWidth != 0 || !allowed_sdp_backends().flash) return false;
   const OnlySdpBackends flash({.flash = true, .math = true});  // one of them is chosen
-  const int64_t choice =
-      at::_fused_sdp_choice(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), {}, dropout,
-                            /*is_causal=*/true, /*scale=*/std::nullopt, /*enable_gqa=*/k.size(2) < q.size(2));
-  return choice == static_cast<int64_t>(at::SDPBackend::flash_attention);
+  return chosen_sdp_backend(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), dropout) ==
+         at::SDPBackend::flash_attention;
 }
 
 at::Tensor visible_positions(int64_t queries, int64_t past, int64_t window, at::Device device) {

@@ -1,10 +1,8 @@
 #include "gpt/ops/attention.h"
 
-#include <ATen/Context.h>
-#include <ATen/SDPBackend.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/_fused_sdp_choice.h>
 #include <ATen/ops/_scaled_dot_product_cudnn_attention.h>
+#include <ATen/ops/_scaled_dot_product_cudnn_attention_backward.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -18,6 +16,7 @@
 #include "dropout.h"
 #include "gpt/ops/aten.h"
 #include "gpt/ops/heads.h"
+#include "gpt/ops/sdp_backends.h"
 #include "kept.h"
 #include "kernels.h"
 
@@ -79,7 +78,7 @@ at::Tensor attention_on_cpu(const at::Tensor& qkv, const AttentionSpec& spec, co
 }
 
 #ifdef GPT_CUDA
-// LibTorch's forward pass by cuDNN, and a backward pass of our own that makes a packed gradient.
+// LibTorch's forward pass by cuDNN, and a backward pass that makes a packed gradient.
 struct AttentionByCudnn : torch::autograd::Function<AttentionByCudnn> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& qkv, const cuda::PackedAttention& shape) {
     const auto [q, k, v] = heads_first(qkv, shape);
@@ -87,18 +86,30 @@ struct AttentionByCudnn : torch::autograd::Function<AttentionByCudnn> {
         at::_scaled_dot_product_cudnn_attention(q, k, v, /*attn_bias=*/std::nullopt, /*compute_log_sumexp=*/true,
                                                 /*dropout_p=*/0, /*is_causal=*/true);
     const at::Tensor output = std::get<0>(results).transpose(1, 2).flatten(2).contiguous();
-    context->save_for_backward({qkv, output, std::get<1>(results).contiguous()});
+    context->save_for_backward({qkv, output, std::get<1>(results).contiguous(), /*seed=*/std::get<6>(results),
+                                /*offset=*/std::get<7>(results)});
     keep(*context, shape);
     return output;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
-    const at::Tensor &qkv = saved[0], &output = saved[1], &log_sum = saved[2];
-    at::Tensor gradient = at::empty_like(qkv);
-    cuda::packed_backward(kept<cuda::PackedAttention>(*context), qkv, output, log_sum, gradients[0].contiguous(),
-                          gradient);
-    return {gradient, at::Tensor()};
+    const cuda::PackedAttention shape = kept<cuda::PackedAttention>(*context);
+    const cuda::AttentionPass pass{saved[0], saved[1], saved[2]};
+    const at::Tensor of_output = gradients[0].contiguous();
+    const auto by_libtorch = [&]() -> Heads {
+      const auto by_head = [&](const at::Tensor& x) {
+        return x.view({shape.B, shape.T, shape.H, shape.D}).transpose(1, 2);
+      };
+      const auto [q, k, v] = heads_first(pass.qkv, shape);
+      const auto [of_q, of_k, of_v] =
+          at::_scaled_dot_product_cudnn_attention_backward(by_head(of_output), q, k, v, by_head(pass.output),
+                                                           pass.log_sum, saved[3], saved[4], /*attn_bias=*/{},
+                                                           /*cum_seq_q=*/{}, /*cum_seq_k=*/{}, shape.T, shape.T,
+                                                           /*dropout_p=*/0, /*is_causal=*/true);
+      return {of_q.transpose(1, 2), of_k.transpose(1, 2), of_v.transpose(1, 2)};
+    };
+    return {cuda::packed_backward(shape, pass, of_output, by_libtorch), at::Tensor()};
   }
 
   // (B, heads, T, D)
@@ -108,25 +119,20 @@ struct AttentionByCudnn : torch::autograd::Function<AttentionByCudnn> {
   }
 };
 
-// Where LibTorch would choose cuDNN, for attention without rotation, dropout and masks.
+// Where LibTorch would choose cuDNN, which it does not with deterministic: true, for attention without rotation, dropout and masks.
 std::optional<cuda::PackedAttention> packed_for_cudnn(const at::Tensor& qkv, const AttentionSpec& spec,
                                                       const RotaryTables& rotary) {
   const int64_t T = qkv.size(1), D = qkv.size(2) / (spec.heads + 2 * spec.kv_heads);
-  if (!at::GradMode::is_enabled() || !qkv.requires_grad() || !qkv.is_contiguous() || rotary.cos.defined() ||
-      spec.dropout.probability > 0 || (spec.window > 0 && spec.window < T) || spec.document_starts.defined() ||
-      (qkv.scalar_type() != at::kBFloat16 && qkv.scalar_type() != at::kHalf))
+  const bool is_masked = spec.is_windowed(T) || spec.document_starts.defined(),
+             has_16_bits = qkv.scalar_type() == at::kBFloat16 || qkv.scalar_type() == at::kHalf;
+  if (!at::GradMode::is_enabled() || !qkv.requires_grad() || !qkv.is_contiguous() || !has_16_bits ||
+      rotary.cos.defined() || spec.dropout.probability > 0 || is_masked)
     return std::nullopt;
-  const cuda::PackedAttention shape{.B = qkv.size(0),
-                                    .T = T,
-                                    .H = spec.heads,
-                                    .KV = spec.kv_heads,
-                                    .D = D,
-                                    .type = qkv.scalar_type(),
-                                    .is_deterministic = at::globalContext().deterministicAlgorithms()};
+  const cuda::PackedAttention shape{qkv.size(0),         T, spec.heads, spec.kv_heads, D, qkv.scalar_type(),
+                                    qkv.device().index()};
   const auto [q, k, v] = AttentionByCudnn::heads_first(qkv, shape);
-  const int64_t choice = at::_fused_sdp_choice(q, k, v, /*attn_mask=*/{}, /*dropout_p=*/0, /*is_causal=*/true,
-                                               /*scale=*/std::nullopt, /*enable_gqa=*/spec.kv_heads < spec.heads);
-  if (choice != static_cast<int64_t>(at::SDPBackend::cudnn_attention) || !cuda::has_packed_backward(shape))
+  if (chosen_sdp_backend(q, k, v, /*dropout=*/0) != at::SDPBackend::cudnn_attention ||
+      !cuda::has_packed_backward(shape))
     return std::nullopt;
   return shape;
 }

@@ -1,12 +1,17 @@
 #ifdef GPT_CUDA
 #include "cudnn_attention.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/cudnn/Handle.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
-#include <c10/cuda/CUDAGraphsC10Utils.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/norm.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <cuda_runtime_api.h>
 #include <cudnn_frontend.h>
+#include <fmt/format.h>
 
-#include <array>
 #include <cmath>
 #include <map>
 #include <memory>
@@ -16,6 +21,8 @@
 
 #include "gpt/core/error.h"
 #include "gpt/core/log.h"
+#include "gpt/core/process.h"
+#include "gpt/device/graph.h"
 
 namespace gpt::ops::cuda {
 namespace {
@@ -52,16 +59,15 @@ class BackwardPass {
     const auto options = frontend::graph::SDPA_backward_attributes()
                              .set_attn_scale(static_cast<float>(1 / std::sqrt(static_cast<double>(shape.D))))
                              .set_diagonal_alignment(frontend::DiagonalAlignment_t::TOP_LEFT)
-                             .set_diagonal_band_right_bound(0)
-                             .set_deterministic_algorithm(shape.is_deterministic);
+                             .set_diagonal_band_right_bound(0);
     const auto [of_q, of_k, of_v] = graph_.sdpa_backward(q, k, v, output, output_gradient, log_sum, options);
     return_(kOfQ, of_q, queries), return_(kOfK, of_k, keys), return_(kOfV, of_v, keys);
     check(graph_.build(at::native::getCudnnHandle(), {frontend::HeurMode_t::A}));
     check(graph_.get_workspace_size(workspace_bytes_));
   }
 
-  void run(const at::Tensor& qkv, const at::Tensor& output, const at::Tensor& log_sum,
-           const at::Tensor& output_gradient, const at::Tensor& gradient) {
+  void run(const AttentionPass& pass, const at::Tensor& output_gradient, const at::Tensor& gradient) {
+    const auto& [qkv, output, log_sum] = pass;
     const auto heads_of = [this](const at::Tensor& packed, int64_t first) {
       return static_cast<char*>(packed.data_ptr()) + first * shape_.D * packed.element_size();
     };
@@ -101,36 +107,85 @@ class BackwardPass {
   int64_t workspace_bytes_ = 0;
 };
 
-// Forward and backward pass are on different threads.
+struct Known {
+  std::unique_ptr<BackwardPass> pass;  // null: cuDNN has none, or a wrong one
+  bool is_compared = false;
+};
+
+// Guards what is known, and cuDNN's plans, which not all can be executed by two threads at once: forward and backward pass are on
+// different ones.
 std::mutex mutex;
-// Null where cuDNN has none.
-std::map<PackedAttention, std::unique_ptr<BackwardPass>>& known() {
-  static std::map<PackedAttention, std::unique_ptr<BackwardPass>> known;
-  return known;
+// Never destroyed, because CUDA may be gone by then.
+std::map<PackedAttention, Known>& known() {
+  static auto* const known = new std::map<PackedAttention, Known>;
+  return *known;
 }
 
-bool is_recording() { return c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None; }
+void give_up(const PackedAttention& shape, const std::string& why) {
+  cudaGetLastError();  // must not be reported by the next launch check
+  known()[shape].pass = nullptr;
+  log::warn(fmt::format("The gradient of attention for {} x {} tokens and {} heads of {} is packed from LibTorch's: {}",
+                        shape.B, shape.T, shape.H, shape.D, why));
+}
+
+// By the first and the last sequence.
+bool is_near(const at::Tensor& gradient, const Heads& expected) {
+  const double bound = gradient.scalar_type() == at::kHalf ? 2e-3 : 1e-2;
+  int64_t first = 0;
+  const at::Tensor heads = gradient.view({gradient.size(0), gradient.size(1), -1, expected.q.size(3)});
+  for (const at::Tensor& part : {expected.q, expected.k, expected.v}) {
+    for (const int64_t sequence : {int64_t{0}, part.size(0) - 1}) {
+      const at::Tensor wanted = part.select(0, sequence).to(at::kFloat),
+                       got = heads.narrow(2, first, part.size(2)).select(0, sequence).to(at::kFloat);
+      // sync: once for each shape
+      if (!((got - wanted).norm().item<double>() <= bound * wanted.norm().item<double>())) return false;
+    }
+    first += part.size(2);
+  }
+  return true;
+}
+
+at::Tensor packed(const Heads& heads) { return at::cat({heads.q, heads.k, heads.v}, 2).flatten(2); }
 
 }  // namespace
 
 bool has_packed_backward(const PackedAttention& shape) {
+  const c10::cuda::CUDAGuard guard(shape.device);
   const std::lock_guard lock(mutex);
   const auto found = known().find(shape);
-  if (found != known().end()) return found->second != nullptr;
+  if (found != known().end()) return found->second.pass != nullptr;
   if (is_recording()) return false;
-  auto& pass = known()[shape];
   try {
-    pass = std::make_unique<BackwardPass>(shape);
+    known()[shape].pass = std::make_unique<BackwardPass>(shape);
   } catch (const c10::Error& error) {
-    log::warn("The gradient of attention is packed by a kernel of its own: " + first_line(error.what()));
+    give_up(shape, first_line(error.what()));
+    if (!process::is_out_of_memory(error)) return false;
+    known().erase(shape);
+    throw;
   }
-  return pass != nullptr;
+  return true;
 }
 
-void packed_backward(const PackedAttention& shape, const at::Tensor& qkv, const at::Tensor& output,
-                     const at::Tensor& log_sum, const at::Tensor& output_gradient, const at::Tensor& gradient) {
+at::Tensor packed_backward(const PackedAttention& shape, const AttentionPass& pass, const at::Tensor& output_gradient,
+                           const std::function<Heads()>& by_libtorch) {
+  const c10::cuda::CUDAGuard guard(shape.device);
   const std::lock_guard lock(mutex);
-  known().at(shape)->run(qkv, output, log_sum, output_gradient, gradient);
+  Known& found = known().at(shape);
+  if (!found.pass) return packed(by_libtorch());
+  const at::Tensor gradient = at::empty_like(pass.qkv);
+  try {
+    found.pass->run(pass, output_gradient, gradient);
+  } catch (const c10::Error& error) {
+    if (process::is_out_of_memory(error)) throw;
+    give_up(shape, first_line(error.what()));
+    return packed(by_libtorch());
+  }
+  if (found.is_compared || is_recording()) return gradient;
+  const Heads expected = by_libtorch();
+  found.is_compared = true;
+  if (is_near(gradient, expected)) return gradient;
+  give_up(shape, "cuDNN's own was another");
+  return packed(expected);
 }
 
 }  // namespace gpt::ops::cuda

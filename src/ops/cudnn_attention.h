@@ -1,4 +1,4 @@
-// cuDNN's causal attention, whose backward pass writes one gradient, packed as the queries, keys and values are. LibTorch's gives three
+// A backward pass of causal attention by cuDNN that writes one gradient, packed as the queries, keys and values are. LibTorch's gives three
 // tensors, which something has to pack.
 #pragma once
 
@@ -6,6 +6,9 @@
 
 #include <compare>
 #include <cstdint>
+#include <functional>
+
+#include "gpt/ops/heads.h"
 
 namespace gpt::ops::cuda {
 
@@ -13,16 +16,22 @@ namespace gpt::ops::cuda {
 struct PackedAttention {
   int64_t B, T, H, KV, D;
   at::ScalarType type;
-  bool is_deterministic;
+  c10::DeviceIndex device;
   auto operator<=>(const PackedAttention&) const = default;
 };
 
-// Whether cuDNN has a backward pass for these on the current device. It is asked, in a second or less, when they are seen first, and not
-// while a graph is recorded.
+// What LibTorch's forward pass by cuDNN takes and gives.
+struct AttentionPass {
+  at::Tensor qkv, output, log_sum;  // log_sum (B, H, T) float32: of each query
+};
+
+// Whether cuDNN has such a backward pass. It is asked, in a second or less, when tensors of this shape are seen first, and not while a graph
+// is recorded.
 bool has_packed_backward(const PackedAttention& shape);
 
-// Where it has. log_sum (B, H, T) float32: of each query, what LibTorch's forward pass by cuDNN returns. Writes `gradient`, that of qkv.
-void packed_backward(const PackedAttention& shape, const at::Tensor& qkv, const at::Tensor& output,
-                     const at::Tensor& log_sum, const at::Tensor& output_gradient, const at::Tensor& gradient);
+// Where it has: the gradient of qkv. The first one of a shape is compared with LibTorch's, whose three parts (B, T, heads, D) `by_libtorch`
+// computes; where it differs, or cuDNN fails, a warning says so, and from then on gradients are packed from LibTorch's.
+at::Tensor packed_backward(const PackedAttention& shape, const AttentionPass& pass, const at::Tensor& output_gradient,
+                           const std::function<Heads()>& by_libtorch);
 
 }  // namespace gpt::ops::cuda

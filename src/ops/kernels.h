@@ -75,7 +75,7 @@ at::Tensor add_norm_backward(const Normalization& norm, const Dropout& dropout, 
                              const at::Tensor& normed_gradient, const at::Tensor& x_gradient,
                              const at::Tensor& branch_gradient, bool sums_branch);
 
-// The sums over the rows of x (rows, C), contiguous. On a CPU always undefined: LibTorch's are as good.
+// The sums of the columns of x (rows, C), in parts (n, C). On a CPU always undefined: LibTorch's are as good.
 at::Tensor sum_rows(const at::Tensor& x);
 
 // Adds to the gradients of one or two parameters (C), both of one type that kernels take, the sums over n of the parts (n, C) or

@@ -111,7 +111,7 @@ struct Linear : torch::autograd::Function<Linear> {
       if (layers[i].weight.is_trained()) {
         if (eight_bits) {
           eight_bits->add_weight_gradient(layers[i].weight, gradient, rows);
-        } else if (sums[i] && !parts.defined() && tunes_products(gradient) && gradient.scalar_type() != at::kHalf) {
+        } else if (sums[i] && !parts.defined() && tunes_products(gradient) && can_sum_into(layers[i].weight)) {
           parts = accumulate_with_sums(layers[i].weight, gradient, rows, library);
         } else {
           accumulate_product(layers[i].weight, gradient, rows, library);
@@ -143,13 +143,16 @@ struct Linear : torch::autograd::Function<Linear> {
     return result;
   }
 
-  // Returns the sums of the gradient's rows, in one part.
+  // The sums have the type of the weight's gradient, in which a scaled loss's, of float16, could overflow.
+  static bool can_sum_into(const Parameter& weight) { return weight.gradient_type() != at::kHalf; }
+
+  // Returns the sums of the gradient's columns, in one part.
   static at::Tensor accumulate_with_sums(const Parameter& weight, const at::Tensor& gradient, const at::Tensor& rows,
                                          MatrixLibrary library) {
     const at::Tensor sums = at::empty({gradient.size(1)}, gradient.options().dtype(weight.gradient_type()));
     accumulate_product(weight, gradient, rows, library, sums, [](const at::Tensor& a, const at::Tensor& to) {
       at::Tensor result = to;
-      const at::Tensor parts = kernels_of(a).sum_rows(a.t().contiguous());
+      const at::Tensor parts = kernels_of(a).sum_rows(a.t());
       result.copy_(parts.defined() ? parts.sum(0) : a.sum(1, /*keepdim=*/false, at::kFloat));
     });
     return sums.to(at::kFloat).unsqueeze(0);
@@ -157,7 +160,7 @@ struct Linear : torch::autograd::Function<Linear> {
 
   static void accumulate_bias(const Parameter& bias, const at::Tensor& gradient, const at::Tensor& sums) {
     const Kernels& kernels = kernels_of(gradient);
-    const at::Tensor parts = sums.defined() ? sums : kernels.sum_rows(gradient.contiguous());
+    const at::Tensor parts = sums.defined() ? sums : kernels.sum_rows(gradient);
     if (parts.defined()) {
       kernels.add_row_sums({bias}, parts);
     } else {

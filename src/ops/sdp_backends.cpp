@@ -1,6 +1,7 @@
 #include "gpt/ops/sdp_backends.h"
 
 #include <ATen/Context.h>
+#include <ATen/ops/_fused_sdp_choice.h>
 
 #include "gpt/config/training_config.h"
 
@@ -31,6 +32,12 @@ SdpBackends without_cudnn() {
 
 SdpBackends exact_for_dropout(double probability) {
   return cudnn_knows_dropout(probability) ? allowed_sdp_backends() : without_cudnn();
+}
+
+at::SDPBackend chosen_sdp_backend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double dropout) {
+  return static_cast<at::SDPBackend>(at::_fused_sdp_choice(q, k, v, /*attn_mask=*/{}, dropout, /*is_causal=*/true,
+                                                           /*scale=*/std::nullopt,
+                                                           /*enable_gqa=*/k.size(1) < q.size(1)));
 }
 
 }  // namespace gpt::ops

@@ -159,7 +159,7 @@ class ActivationBytes {
                                      model_.position == Position::rope);
   }
 
-  // The gradient of the output and that of the packed product, which ATen puts together from three.
+  // The gradient of the output and that of the packed product, which ATen puts together from three where cuDNN does not write it.
   double attention_backward() const {
     const double packed = s_ * (A_ + 2 * kv_);
     if (!form_.fused_attention) return kFloatBytes * (2 * matrix() + 3 * A_);

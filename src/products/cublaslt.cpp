@@ -48,7 +48,7 @@ cublasComputeType_t compute_type(at::ScalarType type) {
 // In cuBLASLt's columns the bias has an entry for each row of the result.
 cublasLtEpilogue_t epilogue(const ProductKey& key, bool is_fused) {
   if (is_fused && key.has_gelu_slope) return CUBLASLT_EPILOGUE_DGELU_BGRAD;
-  if (is_fused && key.has_row_sums) return CUBLASLT_EPILOGUE_BGRADB;
+  if (is_fused && key.has_sums_of_a) return CUBLASLT_EPILOGUE_BGRADB;
   if (is_fused && key.has_gelu) return key.has_bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
   return key.has_bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 }
@@ -100,8 +100,8 @@ Matmul::Matmul(const Product& product, const ProductKey& key, bool is_fused)
     set(description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, result.rows);
     set(description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, product.sums.mutable_data_ptr());
   }
-  if (is_fused && key.has_row_sums)
-    set(description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, product.row_sums.mutable_data_ptr());
+  if (is_fused && key.has_sums_of_a)
+    set(description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, product.sums_of_a.mutable_data_ptr());
 }
 
 std::vector<MatmulAlgorithm> Matmul::algorithms(int most) const {

@@ -1,4 +1,4 @@
-// cuBLASLt's matrix product as the operators need it: row-major tensors, with bias, GELU or GELU's slope in the same kernel.
+// cuBLASLt's matrix product as the operators need it: row-major tensors, with bias, GELU, GELU's slope or sums of a factor in the same kernel.
 #pragma once
 
 #include <cublasLt.h>

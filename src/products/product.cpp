@@ -149,14 +149,14 @@ at::Tensor product_through_gelu(const at::Tensor& a, const at::Tensor& b, const 
 }
 
 void accumulate_product(const Parameter& weight, const at::Tensor& gradient, const at::Tensor& rows,
-                        MatrixLibrary library, const at::Tensor& sums, RowSumsKernel kernel) {
+                        MatrixLibrary library, const at::Tensor& sums, SumsKernel kernel) {
   const at::Tensor& result = weight.gradient();
   compute({.a = gradient.t(),
            .b = rows,
            .result = result,
            .adds = weight.begin_contribution(),
-           .row_sums = sums,
-           .row_sums_kernel = kernel},
+           .sums_of_a = sums,
+           .sums_of_a_kernel = kernel},
           library);
 }
 

@@ -24,7 +24,7 @@ std::optional<ProductKey> key_of(const Product& product) {
   if (a.numel() == 0 || b.numel() == 0) return std::nullopt;
   for (const at::Tensor& factor : {a, b})
     if (!factor.is_contiguous() && !is_transposed(factor)) return std::nullopt;
-  const std::array all{result, product.bias, product.gelu, product.gelu_input, product.sums, product.row_sums, a, b};
+  const std::array all{result, product.bias, product.gelu, product.gelu_input, product.sums, product.sums_of_a, a, b};
   constexpr size_t kFactors = 2;  // the last ones
   for (const at::Tensor& x : std::span(all).first(all.size() - kFactors))
     if (x.defined() && (!x.is_contiguous() || x.scalar_type() != result_type)) return std::nullopt;
@@ -45,14 +45,14 @@ std::optional<ProductKey> key_of(const Product& product) {
                     .has_bias = product.bias.defined(),
                     .has_gelu = product.gelu.defined(),
                     .has_gelu_slope = product.gelu_input.defined(),
-                    .has_row_sums = product.row_sums.defined(),
+                    .has_sums_of_a = product.sums_of_a.defined(),
                     .alignment = alignment};
 }
 
 std::string name_of(const ProductKey& key) {
   return fmt::format("{} x {} x {}{}{}{}{}", key.rows, key.columns, key.inner, key.has_bias ? " with bias" : "",
                      key.has_gelu ? " with GELU" : "", key.has_gelu_slope ? " with GELU's slope" : "",
-                     key.has_row_sums ? " with sums of rows" : "");
+                     key.has_sums_of_a ? " with sums of a factor" : "");
 }
 
 StoredProduct stored(const ProductKey& key) {

@@ -22,12 +22,13 @@ struct ProductKey {
   int64_t rows, columns, inner;  // (rows, inner) times (inner, columns)
   at::ScalarType type, result_type;
   bool a_transposed, b_transposed;  // the factor is a view of its transpose, which is contiguous
-  bool adds, has_bias, has_gelu, has_gelu_slope, has_row_sums;
+  bool adds, has_bias, has_gelu, has_gelu_slope, has_sums_of_a;
   int64_t alignment;  // the alignment of every pointer, in bytes: 16 or 256
   auto operator<=>(const ProductKey&) const = default;
 
   // Whether something is computed with the product that its own kernel may leave to another.
-  bool has_epilogue() const { return has_gelu || has_gelu_slope || has_row_sums; }
+  bool has_epilogue() const { return has_input_of_gelu() || has_sums_of_a; }
+  bool has_input_of_gelu() const { return has_gelu || has_gelu_slope; }
 };
 
 // Empty for what cuBLASLt is not asked for: an empty product, other strides or types, or pointers that are not aligned.
@@ -93,6 +94,12 @@ class ProductChoices {
     ways_[key] = std::nullopt;
     log::warn("Product " + name_of(key) + " stays LibTorch's: " + first_line(error.what()));
   }
+
+  // Of every kind of product that has been looked for or kept: nothing is LibTorch's way.
+  const std::map<ProductKey, std::optional<Way>>& ways() const { return ways_; }
+
+  // As it was found by another process. What this one knows already stays.
+  void keep(const ProductKey& key, const std::optional<Way>& way) { ways_.emplace(key, way); }
 
   const Tuning& tuning() const { return tuning_; }
 

@@ -67,7 +67,7 @@ bool ProductTrial::is_right(const std::function<void()>& compute) const {
 std::vector<at::Tensor> ProductTrial::values_of(const std::function<void()>& compute) const {
   constexpr int64_t kMostValues = 1 << 16;
   std::vector<at::Tensor> results;
-  for (const at::Tensor& result : {product_.result, product_.gelu, product_.sums, product_.row_sums})
+  for (const at::Tensor& result : {product_.result, product_.gelu, product_.sums, product_.sums_of_a})
     if (result.defined()) results.push_back(result);
   // What is not written stays NaN; what should add twice has added twice.
   for (at::Tensor& result : results) result.fill_(std::numeric_limits<double>::quiet_NaN());

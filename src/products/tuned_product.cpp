@@ -16,7 +16,7 @@ std::atomic<std::optional<at::DeviceType>> tuned_device;  // the threads of auto
 void compute_epilogue(const Product& product) {
   if (product.gelu.defined()) product.gelu_kernel(product.result, product.gelu);
   if (product.gelu_input.defined()) product.gelu_backward_kernel(product.gelu_input, product.result, product.sums);
-  if (product.row_sums.defined()) product.row_sums_kernel(product.a, product.row_sums);
+  if (product.sums_of_a.defined()) product.sums_of_a_kernel(product.a, product.sums_of_a);
 }
 
 TuneProducts::TuneProducts(bool is_on, at::DeviceType device) : before_(tuned_device) {
@@ -29,6 +29,10 @@ bool tunes_products(const at::Tensor& x) { return tuned_device.load() == x.devic
 
 #ifndef GPT_CUDA  // tuned_product_cuda.cpp has them
 void compute_tuned(const Product& product, ComputeProduct by_libtorch) { by_libtorch(product); }
+
+std::string chosen_products() { return ""; }
+
+int64_t choose_products(const std::string& /*json*/) { return 0; }
 
 Tuning tuning_so_far() { return {}; }
 #endif

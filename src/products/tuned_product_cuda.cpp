@@ -2,16 +2,21 @@
 #include <ATen/cuda/CUDAContextLight.h>
 #include <ATen/ops/zeros.h>
 #include <c10/cuda/CUDAEvent.h>
-#include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <c10/cuda/CUDAGuard.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <mutex>
+#include <sstream>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "cublaslt.h"
+#include "gpt/device/graph.h"
 #include "gpt/products/tuned_product.h"
 #include "product_trial.h"
+#include "stored_choices.h"
 
 namespace gpt::ops {
 namespace {
@@ -26,7 +31,7 @@ int64_t bytes_of(const Product& product) {
   return bytes;
 }
 
-// cuBLASLt's algorithms, with GELU or its slope in the same kernel or in one of its own.
+// cuBLASLt's algorithms, with GELU, its slope or sums in the same kernel or in one of their own.
 struct CublasLt {
   struct Way {
     bool is_fused;
@@ -34,12 +39,17 @@ struct CublasLt {
   };
   int64_t bytes;  // bytes of the factors and the results of the product that is measured
 
+  // What an algorithm is the same for.
+  static std::string name() {
+    return fmt::format("{}, cuBLASLt {}", at::cuda::getCurrentDeviceProperties()->name, cublasLtGetVersion());
+  }
+
   static std::vector<Way> ways(const Product& product, const ProductKey& key) {
     constexpr int kMostAlgorithms = 24;
     std::vector<Way> ways;
     for (const bool is_fused : {true, false}) {
-      if (!is_fused && !key.has_epilogue()) continue;                        // the same again
-      if (is_fused && key.has_epilogue() && key.columns % 8 != 0) continue;  // cuBLASLt takes no other input of GELU
+      if (!is_fused && !key.has_epilogue()) continue;                             // the same again
+      if (is_fused && key.has_input_of_gelu() && key.columns % 8 != 0) continue;  // cuBLASLt takes no other
       for (const MatmulAlgorithm& algorithm : Matmul(product, key, is_fused).algorithms(kMostAlgorithms))
         ways.push_back({is_fused, algorithm});
     }
@@ -88,7 +98,21 @@ ProductChoices<CublasLt::Way>& choices() {
   return choices;
 }
 
-bool is_recording() { return c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None; }
+// An algorithm is eight numbers that cuBLASLt allows to be kept.
+std::string to_text(const CublasLt::Way& way) {
+  return fmt::format("{} {} {:x}", way.is_fused ? "fused" : "apart", way.algorithm.workspace_bytes,
+                     fmt::join(way.algorithm.algorithm.data, " "));
+}
+
+std::optional<CublasLt::Way> way_from_text(const std::string& text) {
+  std::istringstream from(text);
+  std::string fused;
+  CublasLt::Way way{};
+  from >> fused >> way.algorithm.workspace_bytes >> std::hex;
+  for (auto& number : way.algorithm.algorithm.data) from >> number;
+  way.is_fused = fused == "fused";
+  return from ? std::optional(way) : std::nullopt;
+}
 
 }  // namespace
 
@@ -111,6 +135,21 @@ void compute_tuned(const Product& product, ComputeProduct by_libtorch) {
     return by_libtorch(product);
   }
   if (!way->is_fused) compute_epilogue(product);
+}
+
+std::string chosen_products() {
+  const std::lock_guard lock(mutex);
+  std::vector<StoredChoice> choices_to_store;
+  for (const auto& [key, way] : choices().ways())
+    choices_to_store.push_back({key, way ? std::optional(to_text(*way)) : std::nullopt});
+  return choices_to_store.empty() ? "" : write_choices(CublasLt::name(), choices_to_store);
+}
+
+int64_t choose_products(const std::string& json) {
+  const std::lock_guard lock(mutex);
+  const std::vector<StoredChoice> stored = read_choices(CublasLt::name(), json);
+  for (const auto& [key, way] : stored) choices().keep(key, way ? way_from_text(*way) : std::nullopt);
+  return std::ssize(stored);
 }
 
 Tuning tuning_so_far() {

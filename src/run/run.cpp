@@ -123,11 +123,13 @@ Run::Run(const Setup& setup, const Beginning& begins, const MakeRecorder& make_r
     make_equal(setup.mesh, state_.model.parameters());
   }
   step_.emplace(make_step(state_, setup, training,
-                          make_recorder ? make_recorder(state_.model)
+                          state_.recording_failed ? Recorder()
+                          : make_recorder         ? make_recorder(state_.model)
                           : division_of(setup).speaks_within_passes()
                               ? Recorder()
                               : recorder_for(training, setup.config.model, setup.device.device),
                           teacher_.get()));
+  is_to_be_recorded_ = step_->is_recorded();
 }
 
 bool Run::check_operators() {
@@ -160,6 +162,7 @@ bool Run::check_operators() {
   if (teacher_) teacher_->set_operators(ops::aten_operators());
   training.execution.use_compile = false;  // and nothing is recorded
   step_.emplace(make_step(state_, setup_, training, Recorder(), teacher_.get()));
+  is_to_be_recorded_ = false;
   return false;
 }
 
@@ -180,6 +183,7 @@ std::optional<int64_t> Run::update(const std::function<bool()>& stop) {
   }
   if (tokens) {
     ++state_.step;
+    if (is_to_be_recorded_ && !step_->is_recorded()) state_.recording_failed = true;
   } else {
     state_.rewind(before);
   }

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "gpt/core/error.h"
+#include "gpt/core/format.h"
 #include "gpt/core/log.h"
 #include "gpt/core/seeds.h"
 #include "gpt/core/version.h"
@@ -21,6 +22,7 @@
 #include "gpt/model/tensor_parallel.h"
 #include "gpt/ops/fused.h"
 #include "gpt/optim/make_optimizer.h"
+#include "gpt/products/tuned_product.h"
 #include "gpt/run/divided_state.h"
 #include "gpt/run/divided_weights.h"
 #include "gpt/run/quantized_forward.h"
@@ -132,6 +134,8 @@ void State::seed_generators(uint64_t seed) const {
   if (device_.is_cuda()) seed_random_state(device_, seed);
 }
 
+bool State::tunes_products() const { return effective_mode(config_.training, config_.model, device_).tunes; }
+
 uint64_t State::dropout_seed() const { return stream_seed(config_, kDropout); }
 
 std::map<std::string, at::Tensor> State::random_state() const {
@@ -204,6 +208,9 @@ Checkpoint State::capture() const {
     saved.plateau_without_improvement = plateau.without_improvement;
     saved.plateau_cooling_down = plateau.cooling_down;
   }
+  if (tunes_products())
+    if (std::string chosen = ops::chosen_products(); !chosen.empty()) saved.chosen_products = std::move(chosen);
+  if (recording_failed) saved.recording_failed = true;
   saved.teacher = teacher;
   saved.evaluated_step = evaluated_step;
   saved.evaluations_since_best = evaluations_since_best;
@@ -262,8 +269,14 @@ void State::restore(const StartingPoint& start) {
   if (checkpoint.plateau_best)
     plateau = {*checkpoint.plateau_best, checkpoint.plateau_without_improvement.value_or(0),
                checkpoint.plateau_cooling_down.value_or(0), checkpoint.plateau_factor.value_or(1)};
-  for (const std::string& change : environment_changes(checkpoint, device_))
+  const std::vector<std::string> changes = environment_changes(checkpoint, device_);
+  for (const std::string& change : changes)
     log::warn(fmt::format("changed since the checkpoint: {}; the run resumes, but not bit for bit", change));
+  recording_failed = checkpoint.recording_failed.value_or(false) && changes.empty();
+  if (recording_failed) log::info("Recording the step as CUDA graphs failed before, and is not tried again");
+  if (checkpoint.chosen_products && tunes_products())
+    if (const int64_t kinds = ops::choose_products(*checkpoint.chosen_products); kinds > 0)
+      log::success(fmt::format("{} as before, without measuring again", plural(kinds, "matrix product")));
   if (config_.model.dropout > 0 && config_.training.execution.use_compile && !checkpoint.environment.contains(kMasks))
     log::info("This run began with an older version: from here on its dropout masks follow from its seed and the step");
 }

@@ -97,6 +97,8 @@ TEST_F(CheckpointTest, ComesBackBitForBit) {
   EXPECT_TRUE(same_bits(loaded.spike_accepted, saved.spike_accepted));
   EXPECT_EQ(loaded.spikes, saved.spikes);
   EXPECT_EQ(loaded.rollbacks, saved.rollbacks);
+  EXPECT_EQ(loaded.chosen_products, saved.chosen_products);
+  EXPECT_EQ(loaded.recording_failed, saved.recording_failed);
   EXPECT_EQ(loaded.learning_rate_factor, saved.learning_rate_factor);
   EXPECT_EQ(loaded.proven_step, saved.proven_step);
   EXPECT_EQ(loaded.waiting_step, saved.waiting_step);

@@ -51,6 +51,8 @@ inline Checkpoint sample_checkpoint() {
   sample.plateau_factor = 0.125;
   sample.plateau_without_improvement = 2;
   sample.plateau_cooling_down = 1;
+  sample.chosen_products = R"({"made_for": "a card"})";
+  sample.recording_failed = true;
   sample.evaluated_step = 40;
   sample.evaluations_since_best = 3;
   sample.eval_sequences = 512;

@@ -146,6 +146,8 @@ TEST(ProductKey, TellsApartWhatALibraryComputesInOtherWays) {
   EXPECT_NE(key_without_alignment(other), key);
   other = product, other.gelu_input = at::zeros({kM, kN}), other.sums = at::zeros({kN});
   EXPECT_NE(key_without_alignment(other), key);
+  other = product, other.sums_of_a = at::zeros({kM});
+  EXPECT_NE(key_without_alignment(other), key);
   EXPECT_NE(key_without_alignment(product_of(true, true)), key);
   EXPECT_NE(key_without_alignment(product_of(false, false)), key);
   other = product, other.a = product.a.to(at::kBFloat16), other.b = product.b.to(at::kBFloat16);
@@ -302,6 +304,15 @@ void forgets_the_sums(const Product& product) {
   other.sums = product.sums.clone();
   by_libtorch(other);
 }
+void sum_of_rows(const at::Tensor& a, const at::Tensor& sums) {
+  at::Tensor result = sums;
+  result.copy_(a.sum(1));
+}
+void forgets_the_sums_of_a(const Product& product) {
+  Product other = product;
+  other.sums_of_a = product.sums_of_a.clone();
+  by_libtorch(other);
+}
 void reads_by_columns(const Product& product) {
   Product other = product;
   other.a = product.a.contiguous().view({kK, kM}).t();
@@ -309,7 +320,7 @@ void reads_by_columns(const Product& product) {
 }
 void with_results(const Product& product, const std::function<void(at::Tensor)>& change) {
   by_libtorch(product);
-  for (const at::Tensor& result : {product.result, product.gelu, product.sums})
+  for (const at::Tensor& result : {product.result, product.gelu, product.sums, product.sums_of_a})
     if (result.defined()) change(result);
 }
 void adds_in_another_order(const Product& product) {
@@ -339,7 +350,8 @@ TEST(ProductTrial, LibTorchsStaysWhereNoneIsFasterOrKnown) {
 }
 
 TEST(ProductTrial, AWayThatComputesSomethingElseIsInvalid) {
-  Product plain = product_of(), with_gelu = plain, sum = plain, with_slope = plain;
+  Product plain = product_of(), with_gelu = plain, sum = plain, with_slope = plain, with_sums = plain;
+  with_sums.adds = true, with_sums.sums_of_a = at::zeros({kM}), with_sums.sums_of_a_kernel = sum_of_rows;
   with_slope.gelu_input = at::randn({kM, kN}), with_slope.sums = at::zeros({kN});
   with_slope.gelu_backward_kernel = gelu_backward;
   with_gelu.bias = at::zeros({kN});  // as it is when a run begins
@@ -348,7 +360,7 @@ TEST(ProductTrial, AWayThatComputesSomethingElseIsInvalid) {
   const auto is_valid = [](const Product& product, ComputeProduct compute) {
     return try_out({.libtorch_seconds = 5, .known = {{1, compute}}}, product).way.has_value();
   };
-  for (const Product& product : {plain, with_gelu, sum, with_slope}) {
+  for (const Product& product : {plain, with_gelu, sum, with_slope, with_sums}) {
     EXPECT_TRUE(is_valid(product, adds_in_another_order));
     EXPECT_FALSE(is_valid(product, rounds_to_16_bits));
     EXPECT_FALSE(is_valid(product, does_nothing));
@@ -360,6 +372,7 @@ TEST(ProductTrial, AWayThatComputesSomethingElseIsInvalid) {
   EXPECT_FALSE(is_valid(sum, forgets_to_add));
   EXPECT_FALSE(is_valid(with_slope, forgets_the_slope));
   EXPECT_FALSE(is_valid(with_slope, forgets_the_sums));
+  EXPECT_FALSE(is_valid(with_sums, forgets_the_sums_of_a));
 }
 
 TEST(ProductTrial, ASumIsLeftAsItIs) {
@@ -390,11 +403,12 @@ TEST(Matmul, CublasLtTakesEveryDescription) {
     Product plain{.a = at::zeros({16, 32}, type),
                   .b = at::zeros({8, 32}, type).t(),
                   .result = at::zeros({16, 8}, type)},
-        with_gelu = plain, sum = plain, with_slope = plain;
+        with_gelu = plain, sum = plain, with_slope = plain, with_sums = plain;
+    with_sums.sums_of_a = at::zeros({16}, type);
     with_slope.gelu_input = at::zeros({16, 8}, type), with_slope.sums = at::zeros({8}, type);
     with_gelu.bias = at::zeros({8}, type), with_gelu.gelu = at::zeros({16, 8}, type);
     sum.adds = true, sum.result = at::zeros({16, 8});
-    for (const Product& product : {plain, with_gelu, sum, with_slope})
+    for (const Product& product : {plain, with_gelu, sum, with_slope, with_sums})
       for (const bool is_fused : {false, true}) EXPECT_NO_THROW(cuda::Matmul(product, *key_of(product), is_fused));
   }
 }

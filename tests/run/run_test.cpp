@@ -6,6 +6,7 @@
 #include "gpt/core/process.h"
 #include "gpt/ops/aten.h"
 #include "gpt/optim/lr_schedule.h"
+#include "gpt/products/tuned_product.h"
 #include "support/captured_log.h"
 #include "support/device_cases.h"
 #include "train/tiny_run.h"
@@ -155,6 +156,49 @@ TEST_P(RunTest, WhereItsOperatorsAreWrongItGoesOnWithLibTorchsAndRecordsNothing)
   EXPECT_FALSE(run.step().is_recorded());
   for (int i = 0; i < Recorder::kRunsBefore + 2; ++i) ASSERT_TRUE(run.update(never_stops));
   EXPECT_EQ(replays, 0);
+}
+
+TEST_P(RunTest, OnAGpuACheckpointHasHowProductsAreComputed) {
+  config_.training.execution.compile_mode = CompileMode::max_autotune;
+  const run::Setup setup = this->setup();
+  run::Run run(setup);
+  ASSERT_TRUE(run.update(never_stops));
+  const auto chosen = run.state().capture().chosen_products;
+  ASSERT_EQ(chosen.has_value(), device().is_cuda());
+  if (chosen) { EXPECT_GT(ops::choose_products(*chosen), 0); }
+}
+
+// What cannot be recorded.
+class NoGraphs : public Graphs {
+ public:
+  std::unique_ptr<Graph> make() override {
+    class NoGraph : public Graph {
+      void record(const std::function<void()>& /*work*/) override { throw std::runtime_error("no"); }
+      void replay() override {}
+    };
+    return std::make_unique<NoGraph>();
+  }
+  void run(const std::function<void()>& work) override { work(); }
+};
+
+TEST_P(RunTest, AStepThatCouldNotBeRecordedIsNotRecordedWhereTheRunGoesOn) {
+  const run::Setup setup = this->setup();
+  run::Run first(setup, {}, [](GPT&) { return Recorder(std::make_unique<NoGraphs>()); });
+  for (int i = 0; i < Recorder::kRunsBefore; ++i) ASSERT_TRUE(first.update(never_stops));
+  EXPECT_TRUE(first.step().is_recorded());
+  EXPECT_EQ(first.state().capture().recording_failed, std::nullopt);
+  test::CapturedLog log;
+  ASSERT_TRUE(first.update(never_stops));
+  const Beginning goes_on{StartingPoint{first.state().capture(), "a"}, {}};
+  EXPECT_EQ(goes_on.start->checkpoint.recording_failed, true);
+
+  int64_t replays = 0;
+  const auto records = [&](GPT& model) { return test::counting_recorder(model, replays); };
+  EXPECT_FALSE(run::Run(setup, goes_on, records).step().is_recorded());
+  EXPECT_NE(log.text().find("is not tried again"), std::string::npos) << log.text();
+  Beginning elsewhere = goes_on;
+  elsewhere.start->checkpoint.environment["device"] = "another";
+  EXPECT_TRUE(run::Run(setup, elsewhere, records).step().is_recorded());
 }
 
 TEST_P(RunTest, AnEvaluationTakesTheSequencesThatTheRunHasSettledOn) {

@@ -49,6 +49,9 @@ struct Checkpoint {
   std::optional<int64_t> warmup_steps = {};
   std::optional<double> plateau_best = {}, plateau_factor = {};
   std::optional<int64_t> plateau_without_improvement = {}, plateau_cooling_down = {};
+  // On a GPU: how products are computed, as ops::chosen_products() has it, and whether its step could not be recorded; otherwise nothing.
+  std::optional<std::string> chosen_products = {};
+  std::optional<bool> recording_failed = {};
   std::optional<std::string> teacher = {};  // the hash of the weights of training.distill_from; nothing: there was none
   int64_t evaluated_step = 0;               // the last step whose evaluation was completed
   int64_t evaluations_since_best = 0;

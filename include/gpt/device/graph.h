@@ -32,6 +32,9 @@ class Graphs {
 // Null on a CPU. Must outlive the graphs that it makes.
 std::unique_ptr<Graphs> graphs_of(c10::Device device);
 
+// Whether what the calling thread launches on a GPU is being recorded.
+bool is_recording();
+
 // From now on the calling thread's work on a GPU goes to a stream other than the default one, which cannot be recorded; autograd
 // keeps to the stream on which it met a parameter first. Does nothing on a CPU or when called again.
 void use_recordable_stream(c10::Device device);

@@ -1,6 +1,6 @@
 // Causal self-attention on the packed product of queries, keys and values, with optional rotary positions and dropout of the
 // weights. On a CPU it is one pass of our own over blocks that stay in the cache; elsewhere it is ATen's
-// scaled_dot_product_attention between split_heads() and its backward pass, or cuDNN's with a backward pass that packs nothing.
+// scaled_dot_product_attention between split_heads() and its backward pass, or cuDNN's with a backward pass that writes the packed gradient.
 //
 //   B sequences of T positions; H query heads and KV heads of keys and values, each D wide; query head h uses key/value
 //   head h / (H / KV).

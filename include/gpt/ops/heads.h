@@ -32,6 +32,8 @@ struct AttentionSpec {
   // is seen. Undefined: a sequence is one document.
   at::Tensor document_starts = {};
   BlockChoice blocks = {};  // without windows and documents, and on a CPU
+
+  bool is_windowed(int64_t T) const { return window > 0 && window < T; }
 };
 
 struct Heads {

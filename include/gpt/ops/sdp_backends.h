@@ -1,6 +1,9 @@
 // Which of LibTorch's kernels for attention on a GPU may be used, which is a setting of the process: its "SDP backends".
 #pragma once
 
+#include <ATen/SDPBackend.h>
+#include <ATen/core/Tensor.h>
+
 namespace gpt::ops {
 
 struct SdpBackends {
@@ -31,5 +34,8 @@ SdpBackends without_cudnn();
 
 // Those that are allowed and draw dropout with exactly this probability (cudnn_knows_dropout).
 SdpBackends exact_for_dropout(double probability);
+
+// The one that LibTorch chooses, of those that are allowed, under a causal mask alone; q (B, H, T, D), k and v (B, KV, T, D).
+at::SDPBackend chosen_sdp_backend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double dropout);
 
 }  // namespace gpt::ops

@@ -1,5 +1,5 @@
-// Matrix products on a GPU, each by the fastest of LibTorch's way and what cuBLASLt's heuristics offer, with the bias, GELU and GELU's
-// slope in the same kernel or in kernels of their own: what training.compile_mode max-autotune adds. A product is measured on its own
+// Matrix products on a GPU, each by the fastest of LibTorch's way and what cuBLASLt's heuristics offer, with the bias, GELU, GELU's
+// slope and sums in the same kernel or in kernels of their own: what training.compile_mode max-autotune adds. A product is measured on its own
 // operands when one of its kind is computed first, but never while a graph is recorded; the choice lasts for the process.
 #pragma once
 
@@ -16,8 +16,8 @@ using GeluKernel = void (*)(const at::Tensor& x, const at::Tensor& y);
 // Multiplies the gradient of GELU(x), (M, N), by GELU's slope at x, and writes the sums of its columns to `sums` (N).
 using GeluBackwardKernel = void (*)(const at::Tensor& x, const at::Tensor& gradient, const at::Tensor& sums);
 
-// Writes the sums of a's rows, of a (M, K), to `sums` (M).
-using RowSumsKernel = void (*)(const at::Tensor& a, const at::Tensor& sums);
+// Writes the sum of each row of a (M, K) to `sums` (M).
+using SumsKernel = void (*)(const at::Tensor& a, const at::Tensor& sums);
 
 // result = a b, and what is computed with it. All on one device; a and b of one type, and the others of the result's, which is the same
 // or, where those have 16 bits, float32. Sums are float32.
@@ -30,8 +30,8 @@ struct Product {
   // The result is at first the gradient of GELU(gelu_input), (M, N), and becomes that of gelu_input, with the sums of its columns (N).
   at::Tensor gelu_input = {}, sums = {};              // both, or undefined
   GeluBackwardKernel gelu_backward_kernel = nullptr;  // computes them where the product's own kernel does not
-  at::Tensor row_sums = {};                           // (M), becomes the sums of a's rows; or undefined
-  RowSumsKernel row_sums_kernel = nullptr;            // computes them where the product's own kernel does not
+  at::Tensor sums_of_a = {};                          // (M), becomes the sum of each row of a; or undefined
+  SumsKernel sums_of_a_kernel = nullptr;              // computes them where the product's own kernel does not
 };
 
 using ComputeProduct = void (*)(const Product& product);
@@ -63,6 +63,12 @@ struct Tuning {
   int64_t products = 0, improved = 0;        // kinds of products; those that cuBLASLt's algorithms compute faster
   double seconds = 0, libtorch_seconds = 0;  // the time of one product of each kind
 };
+
+// How this process computes the kinds of products that it has met, for one that goes on with the same run: JSON. Empty where it has met none.
+std::string chosen_products();
+// Takes what chosen_products() gave, and measures none of these. Returns how many kinds there are: none where the text was made on another
+// card or with another version of cuBLASLt.
+int64_t choose_products(const std::string& json);
 
 Tuning tuning_so_far();
 std::string to_text(const Tuning& tuning);  // one line

@@ -90,6 +90,7 @@ class State {
   // How many sequences an evaluation has where training.eval_batches is auto, as the run's first one found out; 0: there was none
   // yet. Nothing: the run began with a program that took batches of neighbouring sequences, and goes on so.
   std::optional<int64_t> eval_sequences = 0;
+  bool recording_failed = false;    // CUDA graphs of its step, on this machine and with this program
   int64_t rollbacks = 0;            // how often the run has gone back to a checkpoint
   double learning_rate_factor = 1;  // the product of training.rollback_lr_factor over them
   Plateau plateau;                  // of lr_schedule: plateau
@@ -104,6 +105,7 @@ class State {
   void await_weights() const;                // which may still be on their way from other processes
   void load_optimizer(const OptimizerState& saved) const;
   void require_own_values(const Checkpoint& checkpoint) const;
+  bool tunes_products() const;
   void seed_generators(uint64_t seed) const;
   std::map<std::string, at::Tensor> random_state() const;
   void seek(const Checkpoint& checkpoint, const std::string& path);

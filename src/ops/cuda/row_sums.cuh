@@ -58,7 +58,8 @@ __global__ void __launch_bounds__(kSumThreads)
 
 // As cpu::sum_rows().
 template <class Launch>
-at::Tensor sum_rows(const Launch& launch, const at::Tensor& x) {
+at::Tensor sum_rows(const Launch& launch, const at::Tensor& strided) {
+  const at::Tensor x = strided.contiguous();
   const int64_t rows = x.size(0), C = x.size(1), groups = groups_of(C), blocks = column_blocks(C, kSumThreads),
                 warps = (groups + 32 * blocks - 1) / (32 * blocks),
                 parts = row_parts(rows, blocks, launch.multiprocessors());
