@@ -175,7 +175,7 @@ at::Tensor packed_backward(const PackedAttention& shape, const AttentionPass& pa
   const std::lock_guard lock(mutex);
   Known& found = known().at(shape);
   if (!found.pass) return packed(by_libtorch());
-  const at::Tensor gradient = at::empty_like(pass.qkv);
+  at::Tensor gradient = at::empty_like(pass.qkv);
   try {
     found.pass->run(pass, output_gradient, gradient);
   } catch (const c10::Error& error) {
