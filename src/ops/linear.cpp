@@ -151,9 +151,8 @@ struct Linear : torch::autograd::Function<Linear> {
                                          MatrixLibrary library) {
     const at::Tensor sums = at::empty({gradient.size(1)}, gradient.options().dtype(weight.gradient_type()));
     accumulate_product(weight, gradient, rows, library, sums, [](const at::Tensor& a, const at::Tensor& to) {
-      at::Tensor result = to;
       const at::Tensor parts = kernels_of(a).sum_rows(a.t());
-      result.copy_(parts.defined() ? parts.sum(0) : a.sum(1, /*keepdim=*/false, at::kFloat));
+      to.copy_(parts.defined() ? parts.sum(0) : a.sum(1, /*keepdim=*/false, at::kFloat));
     });
     return sums.to(at::kFloat).unsqueeze(0);
   }

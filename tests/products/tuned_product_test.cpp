@@ -304,10 +304,7 @@ void forgets_the_sums(const Product& product) {
   other.sums = product.sums.clone();
   by_libtorch(other);
 }
-void sum_of_rows(const at::Tensor& a, const at::Tensor& sums) {
-  at::Tensor result = sums;
-  result.copy_(a.sum(1));
-}
+void sum_of_rows(const at::Tensor& a, const at::Tensor& sums) { sums.copy_(a.sum(1)); }
 void forgets_the_sums_of_a(const Product& product) {
   Product other = product;
   other.sums_of_a = product.sums_of_a.clone();
