@@ -191,13 +191,13 @@ at::Tensor packed_backward(const PackedAttention& shape, const AttentionPass& pa
   } catch (const c10::Error& error) {
     if (process::is_out_of_memory(error)) throw;
     cudaGetLastError();
-    log::warn("The gradient of attention was not compared with LibTorch's: " + first_line(error.what()));
+    log::warn("The gradient of attention could not be compared with LibTorch's: " + first_line(error.what()));
     return gradient;
   }
   const std::optional<bool> near = is_near(gradient, expected);
   found.is_compared = near.has_value();
   if (near.value_or(true)) return gradient;
-  give_up(shape, "cuDNN's own was another");
+  give_up(shape, "what cuDNN packed differs from it");
   return packed(expected);
 }
 

@@ -29,6 +29,7 @@ bool Recorder::run(const Key& key, const std::function<void()>& work) {
     if (recording.graph) return true;
     recordings_.clear();
     graphs_.reset();
+    has_failed_ = true;
   }
   work();
   return false;

@@ -129,7 +129,6 @@ Run::Run(const Setup& setup, const Beginning& begins, const MakeRecorder& make_r
                               ? Recorder()
                               : recorder_for(training, setup.config.model, setup.device.device),
                           teacher_.get()));
-  is_to_be_recorded_ = step_->is_recorded();
 }
 
 bool Run::check_operators() {
@@ -162,7 +161,6 @@ bool Run::check_operators() {
   if (teacher_) teacher_->set_operators(ops::aten_operators());
   training.execution.use_compile = false;  // and nothing is recorded
   step_.emplace(make_step(state_, setup_, training, Recorder(), teacher_.get()));
-  is_to_be_recorded_ = false;
   return false;
 }
 
@@ -183,7 +181,7 @@ std::optional<int64_t> Run::update(const std::function<bool()>& stop) {
   }
   if (tokens) {
     ++state_.step;
-    if (is_to_be_recorded_ && !step_->is_recorded()) state_.recording_failed = true;
+    if (step_->recording_failed()) state_.recording_failed = true;
   } else {
     state_.rewind(before);
   }

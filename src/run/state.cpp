@@ -276,7 +276,7 @@ void State::restore(const StartingPoint& start) {
   if (recording_failed) log::info("Recording the step as CUDA graphs failed before, and is not tried again");
   if (checkpoint.chosen_products && tunes_products())
     if (const int64_t kinds = ops::choose_products(*checkpoint.chosen_products); kinds > 0)
-      log::success(fmt::format("{} as before, without measuring again", plural(kinds, "matrix product")));
+      log::success(fmt::format("Computing {} as before, without measuring again", plural(kinds, "matrix product")));
   if (config_.model.dropout > 0 && config_.training.execution.use_compile && !checkpoint.environment.contains(kMasks))
     log::info("This run began with an older version: from here on its dropout masks follow from its seed and the step");
 }

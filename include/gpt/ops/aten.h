@@ -14,8 +14,8 @@ SharedOperators aten_operators();
 // choose, (B, H, T, T).
 at::Tensor aten_attention(const Heads& heads, const AttentionSpec& spec);
 
-// Whether these are on a GPU and its flash attention, which skips what a window hides, takes them and is allowed. Heads have a width that
-// is a multiple of 8.
+// Whether these are on a GPU and its flash attention, which skips what a window hides, takes them and is allowed. It takes heads whose
+// width is a multiple of 8.
 bool skips_windows(const Heads& heads, double dropout);
 
 // (queries, past + queries) bool: which of so many positions, the last of which are the queries' own, each query sees. window: of an

@@ -39,6 +39,7 @@ class Recorder {
   // instead of calling it.
   bool run(const Key& key, const std::function<void()>& work);
   bool records() const { return static_cast<bool>(graphs_); }
+  bool has_failed() const { return has_failed_; }  // to record; from then on it does not
 
  private:
   struct Recording {
@@ -49,7 +50,7 @@ class Recorder {
 
   std::unique_ptr<Graphs> graphs_;
   std::map<Key, Recording> recordings_;
-  bool is_announced_ = false;
+  bool is_announced_ = false, has_failed_ = false;
 };
 
 // One that records where compile_mode asks for it and nothing is in the way.

@@ -67,7 +67,6 @@ class Run {
   Plan plan_;
   ScheduleConfig schedule_;
   std::optional<TrainStep> step_;
-  bool is_to_be_recorded_ = false;  // unless that fails
   std::optional<Evaluator> evaluator_;
 };
 

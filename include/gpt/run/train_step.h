@@ -70,6 +70,7 @@ class TrainStep {
   const Teacher* teacher() const { return teacher_; }
   const Division& division() const { return division_; }
   bool is_recorded() const { return recorder_.records(); }  // false once recording has failed
+  bool recording_failed() const { return recorder_.has_failed(); }
 
   // Results of the last update: float32 scalars on the device, overwritten by the next.
   const at::Tensor& loss() const { return losses_[0]; }               // mean over all its tokens
