@@ -79,8 +79,8 @@ at::Tensor cross_entropy(const at::Tensor& x, const Parameter& head, const at::T
   const at::Tensor rows = x.reshape({-1, x.size(-1)});
   const at::Tensor logits =
       at::linear(rows, head.tracked()).narrow(-1, 0, options.vocabulary).to(at::kFloat);  // (N, V)
-  const at::Tensor of_text = at::cross_entropy_loss(logits, targets.flatten(), /*weight=*/{}, reduction,
-                                                    /*ignore_index=*/-100, options.label_smoothing);
+  at::Tensor of_text = at::cross_entropy_loss(logits, targets.flatten(), /*weight=*/{}, reduction,
+                                              /*ignore_index=*/-100, options.label_smoothing);
   if (!options.teacher.rows.defined()) return of_text;
   const at::Tensor losses = divergence(logits, options);
   const double weight = options.teacher.weight;
@@ -193,7 +193,7 @@ at::Tensor mask_of(const Heads& heads, const AttentionSpec& spec) {
   if (spec.blocks.top > 0)
     return chosen_positions(heads, spec.blocks).logical_and(visible_positions(T, 0, /*window=*/0, device));
   if (!spec.is_windowed(T) && !starts.defined()) return {};
-  const at::Tensor visible = visible_positions(T, 0, spec.window, device);
+  at::Tensor visible = visible_positions(T, 0, spec.window, device);
   if (!starts.defined()) return visible;
   return visible.logical_and(at::arange(T, starts.options()) >= starts.unsqueeze(-1)).unsqueeze(1);
 }
