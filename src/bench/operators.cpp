@@ -383,20 +383,15 @@ OperatorSpeeds measure_operators(const Config& config, const DeviceInfo& device,
   OperatorSpeeds result{.type = type, .rows = {}, .threads = at::get_num_threads()};
   if (!progress(0, "the machine")) return result;
   use_recordable_stream(device.device);
-  // Before and after the operators, so that another program's moment does not pass for the machine.
-  const auto measure_peaks = [&] {
-    const plan::MachineSpeed now = plan::measure_machine(device.device, type);
-    result.speed.flops = std::max(result.speed.flops, now.flops);
-    result.speed.bytes_per_second = std::max(result.speed.bytes_per_second, now.bytes_per_second);
-  };
-  measure_peaks();
+  // Again after the operators, so that another program's moment does not pass for the machine.
+  result.speed = plan::measure_machine(device.device, type);
   const Cases cases(config, device.device, type);
   const auto count = static_cast<double>(cases.all().size());
   for (const Case& one : cases.all()) {
     if (!progress(static_cast<double>(result.rows.size()) / count, one.name)) return result;
     result.rows.push_back(measure(one, device.device, seconds / count));
   }
-  measure_peaks();
+  result.speed.keep_faster(plan::measure_machine(device.device, type));
   result.complete = true;
   return result;
 }

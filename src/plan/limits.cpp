@@ -66,6 +66,11 @@ double MachineSpeed::least_seconds(const Work& work) const {
   return std::max(work.flops / flops, work.bytes / bytes_per_second);
 }
 
+void MachineSpeed::keep_faster(const MachineSpeed& other) {
+  flops = std::max(flops, other.flops);
+  bytes_per_second = std::max(bytes_per_second, other.bytes_per_second);
+}
+
 MachineSpeed measure_machine(at::Device device, at::ScalarType type) {
   constexpr double kSeconds = 0.2;  // for each, and as much to prepare both
   release_unused_memory(device);    // there is room for the matrices, and then for what comes next

@@ -79,9 +79,12 @@ std::string loss_text(double loss, std::optional<double> standard_error) {
 
 std::string efficiency_text(const EfficiencyRecord& e) {
   return fmt::format(
-      "efficiency {:.0f} %: a large product ({}/s) and a large copy ({}/s) on this machine would allow {} a step",
+      "efficiency {:.0f} %: a large product ({}/s) and a large copy ({}/s) on this machine would allow {} a step{}",
       100 * e.share(), format_flops(e.peak_flops), format_bytes(e.copy_bytes_per_second),
-      format_short_duration(1e-3 * e.least_ms));
+      format_short_duration(1e-3 * e.least_ms),
+      e.share() > 1
+          ? "; steps were faster because another program slowed these down, or because a cache holds what they use"
+          : "");
 }
 
 std::string Console::position(int64_t step) const {

@@ -67,7 +67,7 @@
       figure("Peak memory", whole(Math.round(latest.peak_memory_mb ?? NaN)) + " MB", ...speed);
       figure("Learning rate", short(latest.learning_rate));
     }
-    if (run.efficiency) figure("Efficiency", (100 * run.efficiency).toFixed(0) + "%", "of what this machine could do at best");
+    if (run.efficiency) figure("Efficiency", (100 * run.efficiency).toFixed(0) + "%", "of what a large product and a large copy would allow");
     if (run.seconds > 0) figure("Training time", duration(run.seconds), compact(run.tokens) + " tokens");
     const epochs = rounded(run.epochs) + (run.epochs === 1 ? " epoch" : " epochs");
     figure("Parameters", compact(run.parameters), ...(run.epochs > 0 ? [epochs] : []));

@@ -6,28 +6,33 @@
 
 #include "gpt/core/error.h"
 #include "gpt/core/log.h"
-#include "gpt/plan/limits.h"
 
 namespace gpt {
 
-std::optional<EfficiencyRecord> measure_efficiency(const run::Setup& setup, const TimingRecord& steps,
-                                                   double run_seconds) {
+std::optional<EfficiencyRecord> Efficiency::measure(const TimingRecord& steps, double run_seconds) {
   constexpr double kShortest = 30;
   if (run_seconds < kShortest || steps.steps == 0) return std::nullopt;
-  const auto count = static_cast<double>(steps.steps);
-  const auto work = plan::work_of_step(setup.config.model, setup.config.training, setup.precision,
-                                       /*tokens=*/static_cast<double>(steps.tokens) / count /
-                                           static_cast<double>(setup.mesh.all->size()));
   try {
-    const plan::MachineSpeed speed = plan::measure_machine(setup.device.device, setup.precision.compute_type());
-    return EfficiencyRecord{.step_ms = 1e3 * steps.seconds / count,
-                            .least_ms = 1e3 * plan::least_seconds(work, speed),
-                            .peak_flops = speed.flops,
-                            .copy_bytes_per_second = speed.bytes_per_second};
-  } catch (const std::exception& error) {
+    const plan::MachineSpeed now = plan::measure_machine(setup_.device.device, setup_.precision.compute_type());
+    if (!speed_) speed_ = now;
+    speed_->keep_faster(now);
+  } catch (const std::exception& error) {  // the run goes on, or all that matters is saved
     log::info(fmt::format("No efficiency: measuring this machine failed ({})", first_line(error.what())));
-    return std::nullopt;  // all that matters is saved
+    return std::nullopt;
   }
+  return of(steps);
+}
+
+std::optional<EfficiencyRecord> Efficiency::of(const TimingRecord& steps) const {
+  if (!speed_ || steps.steps == 0) return std::nullopt;
+  const auto count = static_cast<double>(steps.steps);
+  const auto work = plan::work_of_step(setup_.config.model, setup_.config.training, setup_.precision,
+                                       /*tokens=*/static_cast<double>(steps.tokens) / count /
+                                           static_cast<double>(setup_.mesh.all->size()));
+  return EfficiencyRecord{.step_ms = 1e3 * steps.seconds / count,
+                          .least_ms = 1e3 * plan::least_seconds(work, *speed_),
+                          .peak_flops = speed_->flops,
+                          .copy_bytes_per_second = speed_->bytes_per_second};
 }
 
 }  // namespace gpt

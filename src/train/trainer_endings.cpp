@@ -14,7 +14,6 @@
 #include "gpt/device/memory.h"
 #include "gpt/report/console.h"
 #include "gpt/run/measured_memory.h"
-#include "gpt/train/efficiency.h"
 #include "gpt/train/trainer.h"
 
 namespace gpt {
@@ -105,6 +104,7 @@ void Trainer::leave_diverged(const std::string& why) {
 
 ExitCode Trainer::stop() {
   checkpoints_.save_the_rest();
+  write_efficiency(efficiency_.of(settled_));  // whoever stops a run does not wait until the machine is measured
   listeners_.stop({state_.step, fmt::format("by {}; the same command resumes it", stop_signal_name())});
   if (state_.step == 0) {
     log::info(fmt::format("Stopped by {} before the first update: there was nothing to save", stop_signal_name()));
@@ -119,9 +119,10 @@ ExitCode Trainer::stop() {
 void Trainer::tell_speed() {
   constexpr double kLongRun = 600, kLow = 0.5;
   if (is_speed_told_ || setup_.mesh.all->size() > 1 || forecast_.remaining_seconds(state_.step) < kLongRun) return;
-  const auto efficiency = measure_efficiency(setup_, settled_, settled_.seconds);
+  const auto efficiency = efficiency_.measure(settled_, settled_.seconds);
   if (!efficiency) return;
   is_speed_told_ = true;
+  write_efficiency(efficiency);
   const auto seconds = settled_.seconds, tokens = static_cast<double>(settled_.tokens);
   log::info(fmt::format("Speed so far: {} tokens/s, {} sequences/s; {}{}", format_count(tokens / seconds),
                         format_count(tokens / static_cast<double>(state_.model.config().block_size) / seconds),
@@ -129,8 +130,7 @@ void Trainer::tell_speed() {
                         efficiency->share() < kLow ? "; gpt-bench profile shows what takes the rest" : ""));
 }
 
-void Trainer::tell_efficiency() {
-  auto efficiency = measure_efficiency(setup_, settled_, since_start_.running_seconds());
+void Trainer::write_efficiency(std::optional<EfficiencyRecord> efficiency) {
   if (!efficiency) return;
   efficiency->step = state_.step, efficiency->at = moment();
   listeners_.efficiency(*efficiency);
@@ -142,7 +142,7 @@ void Trainer::finish() {
   const std::string why =
       fmt::format("no new best in {} (training.patience)", plural(state_.evaluations_since_best, "evaluation"));
   if (is_early) listeners_.event({state_.step, "ended: " + why});
-  tell_efficiency();
+  write_efficiency(efficiency_.measure(settled_, since_start_.running_seconds()));
   listeners_.end();
   if (is_early) {
     log::info(fmt::format("The run ends after step {} of {}: {}", with_commas(state_.step),

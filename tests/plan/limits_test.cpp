@@ -146,6 +146,13 @@ TEST(WorkOfAStep, IsNoMoreThanAnH100Did) {
   EXPECT_NEAR(1000 * least_seconds(parts, h100), 84, 2);
 }
 
+TEST(MachineSpeed, KeepsTheFasterOfEach) {
+  MachineSpeed speed{.flops = 2e12, .bytes_per_second = 1e10};
+  speed.keep_faster({.flops = 1e12, .bytes_per_second = 3e10});
+  EXPECT_EQ(speed.flops, 2e12);
+  EXPECT_EQ(speed.bytes_per_second, 3e10);
+}
+
 TEST(MachineSpeed, IsMeasuredWithoutDrawingFromTheRunsRandomState) {
   const at::Generator& generator = at::detail::getDefaultCPUGenerator();
   const at::Tensor before = generator.get_state();

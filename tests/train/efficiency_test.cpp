@@ -17,20 +17,25 @@ run::Setup tiny_setup() {
 constexpr TimingRecord kSteps{.steps = 100, .tokens = 6000, .seconds = 50};
 
 TEST(Efficiency, IsMeasuredOnlyWhereHalfASecondIsNotFelt) {
-  EXPECT_FALSE(measure_efficiency(tiny_setup(), kSteps, /*run_seconds=*/29.9));
-  EXPECT_TRUE(measure_efficiency(tiny_setup(), kSteps, 30));
-  EXPECT_FALSE(measure_efficiency(tiny_setup(), {}, 60)) << "it ended within the steps that settle";
+  const run::Setup setup = tiny_setup();
+  EXPECT_FALSE(Efficiency(setup).measure(kSteps, /*run_seconds=*/29.9));
+  EXPECT_TRUE(Efficiency(setup).measure(kSteps, 30));
+  EXPECT_FALSE(Efficiency(setup).measure({}, 60)) << "it ended within the steps that settle";
 }
 
 TEST(Efficiency, IsThatOfTheStepsAsTheyWere) {
   const run::Setup setup = tiny_setup();
-  const auto efficiency = measure_efficiency(setup, kSteps, 60);
+  Efficiency meter(setup);
+  EXPECT_FALSE(meter.of(kSteps)) << "nothing has been measured";
+  const auto efficiency = meter.measure(kSteps, 60);
   ASSERT_TRUE(efficiency);
   EXPECT_EQ(efficiency->step_ms, 500);
   const plan::MachineSpeed speed{efficiency->peak_flops, efficiency->copy_bytes_per_second};
   const auto work = plan::work_of_step(setup.config.model, setup.config.training, setup.precision, /*tokens=*/60);
   EXPECT_DOUBLE_EQ(efficiency->least_ms, 1000 * plan::least_seconds(work, speed));
   EXPECT_DOUBLE_EQ(efficiency->share(), efficiency->least_ms / 500);
+  EXPECT_EQ(meter.of(kSteps)->share(), efficiency->share());
+  EXPECT_FALSE(meter.of({}));
 }
 
 }  // namespace

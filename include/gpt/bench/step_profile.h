@@ -35,7 +35,7 @@ struct StepProfile {
   double mean_ms = 0;             // the mean of the same steps
   double cpu_ms = 0;              // CPU time of all threads in a step: a mean too
   double launched_ms = 0;         // until the host had launched a step's work
-  plan::MachineSpeed speed = {};  // measured before the steps
+  plan::MachineSpeed speed = {};  // measured before and after the steps
   int64_t updates = 0;            // updates that were timed
   bool is_resident = false;       // the tokens are on the device
   std::optional<MemoryUse> memory = {};

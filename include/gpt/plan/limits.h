@@ -27,6 +27,8 @@ struct MachineSpeed {
 
   // Computing and moving go on at the same time: the longer of the two counts.
   double least_seconds(const Work& work) const;
+  // The faster of each, because another program can slow a measurement down but not speed it up.
+  void keep_faster(const MachineSpeed& other);
 };
 
 // For products in `type`. Takes about half a second; draws from no random state.

@@ -3,15 +3,27 @@
 
 #include <optional>
 
+#include "gpt/plan/limits.h"
 #include "gpt/report/listener.h"
 #include "gpt/run/setup.h"
 
 namespace gpt {
 
-// Of so many steps of a run, from the speeds of this machine, which are measured in half a second when the steps are over: nothing of
-// the run is changed by it, and how long the run took is known. Nothing for one of less than half a minute, where half a second would
-// be felt, and where measuring fails. `step` and `at` are left to the caller.
-std::optional<EfficiencyRecord> measure_efficiency(const run::Setup& setup, const TimingRecord& steps,
-                                                   double run_seconds);
+// Measures the speeds of this machine between steps or after them, so that nothing of the run is changed by it. The highest of all that were
+// measured count. `step` and `at` of the records are left to the caller.
+class Efficiency {
+ public:
+  explicit Efficiency(const run::Setup& setup) : setup_(setup) {}
+
+  // Of so many steps, after half a second for the speeds. Nothing for a run of less than half a minute, where half a second would be felt,
+  // and where measuring fails.
+  std::optional<EfficiencyRecord> measure(const TimingRecord& steps, double run_seconds);
+  // The same from the speeds that are known already: nothing where there are none.
+  std::optional<EfficiencyRecord> of(const TimingRecord& steps) const;
+
+ private:
+  const run::Setup& setup_;
+  std::optional<plan::MachineSpeed> speed_;
+};
 
 }  // namespace gpt

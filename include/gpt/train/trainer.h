@@ -17,6 +17,7 @@
 #include "gpt/run/run.h"
 #include "gpt/train/checkpoint_keeper.h"
 #include "gpt/train/divergence.h"
+#include "gpt/train/efficiency.h"
 #include "gpt/train/memory_watch.h"
 #include "gpt/train/progress_bar.h"
 #include "gpt/train/reporting.h"
@@ -71,7 +72,7 @@ class Trainer {
   // Once, early in a long run: how close its speed comes to what the machine can do, while there is time to change something.
   void tell_speed();
   bool is_any(bool here) const;
-  void tell_efficiency();  // at the end
+  void write_efficiency(std::optional<EfficiencyRecord> efficiency);
   ExitCode stop();
   void finish();
 
@@ -100,6 +101,7 @@ class Trainer {
   std::optional<StepRecord> last_step_;  // logged
   std::optional<double> last_val_loss_;
   bool is_rise_announced_ = false, is_speed_told_ = false;
+  Efficiency efficiency_{setup_};
 
   Stopwatch stopwatch_;                  // training alone
   const Stopwatch since_start_;          // all of it
