@@ -248,7 +248,8 @@ std::vector<Option> execution(TrainingConfig& c) {
                                                 {"math", AttentionKernel::math}}),
        .help =
            "kernel of the attention; auto = the fastest that works; cudnn and efficient need a GPU, and cudnn a dropout in sixteenths; math is unfused",
-       .aliases = {{"attention_backend"}}},
+       .aliases = {{"attention_backend"}},
+       .otherwise = "for what a token sees, set model.attention"},
       {.name = "loss_chunk_rows",
        .target = &c.execution.loss_chunk_rows,
        .help =

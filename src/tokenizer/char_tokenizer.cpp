@@ -49,7 +49,7 @@ void CharTokenizer::encode(std::string_view text, std::vector<int32_t>& ids) con
           offset,
           fmt::format("{} is not in the vocabulary of {} characters of the char tokenizer", utf8::describe(value),
                       vocab_size()),
-          "use --tokenizer byte or bpe:N, which can encode any text (a run that has begun keeps its tokenizer)");
+          "leave it out of the text, or begin a run with --tokenizer byte or bpe:N, which can encode any text");
     }
     ids[count++] = id;
     offset += bytes;

@@ -243,6 +243,7 @@ std::vector<Idle> idle_settings(const run::Setup& setup, bool resident) {
   const char* const no_quantization = "training.quantized_forward is none";
   const char* const no_teacher = "training.distill_from names no teacher";
   const char* const no_rollback = "training.on_divergence is not rollback";
+  const char* const no_blocks = "model.attention is full";
   return {
       {!t.quantized.is_on(), "training.quantized_products", no_quantization},
       {!t.quantized.is_on(), "training.quantized_forward_skip", no_quantization},
@@ -269,6 +270,9 @@ std::vector<Idle> idle_settings(const run::Setup& setup, bool resident) {
       {!has_plateau, "training.plateau_patience", no_plateau},
       {!has_plateau, "training.plateau_threshold", no_plateau},
       {!has_plateau, "training.plateau_cooldown", no_plateau},
+      {config.model.attention_window == 0, "model.window_pattern", "model.attention_window is 0"},
+      {config.model.attention == AttentionForm::full, "model.attention_block", no_blocks},
+      {config.model.attention == AttentionForm::full, "model.attention_top_blocks", no_blocks},
       {config.model.position == Position::learned, "model.rope_theta", "model.position is learned"},
       {cadence.sample_interval.count == 0, "training.sample_tokens", no_samples},
       {cadence.sample_interval.count == 0, "training.sample_prompt", no_samples},

@@ -274,10 +274,11 @@ TEST_F(PrepareTest, AFileInAFolderThatIsNotUtf8IsPassedOverByTokenizersThatNeedI
   o.saved_tokenizer = make_tokenizer("char", "abcdefghix")->to_json();
   check(prepare(o));
   file("in/d.txt", "ghij");  // its characters are another matter: the tokenizer is not for this text
-  EXPECT_ERROR(prepare(o), ExitCode::data,
-               folder_ / "in/d.txt" +
-                   ": byte 3: 'j' (U+006A) is not in the vocabulary of 10 characters of "
-                   "the char tokenizer; use --tokenizer byte or bpe:N, which can encode any text");
+  EXPECT_ERROR(
+      prepare(o), ExitCode::data,
+      folder_ / "in/d.txt" +
+          ": byte 3: 'j' (U+006A) is not in the vocabulary of 10 characters of "
+          "the char tokenizer; leave it out of the text, or begin a run with --tokenizer byte or bpe:N, which can encode any text");
   o.saved_tokenizer.clear();
   o.tokenizer = "byte";
   EXPECT_EQ(prepare(o).skipped.size(), 0);

@@ -46,6 +46,11 @@ TEST(AnnounceIdleSettings, NamesThemWithTheReason) {
   config.model.position = Position::learned;
   EXPECT_EQ(idle(config, {{"model.rope_theta", "--rope_theta"}}),
             "No effect here: model.rope_theta (model.position is learned)\n");
+  EXPECT_EQ(idle(config, {{"model.window_pattern", "c.yaml:2:3"},
+                          {"model.attention_block", "c.yaml:3:3"},
+                          {"model.attention_top_blocks", "c.yaml:4:3"}}),
+            "No effect here: model.window_pattern (model.attention_window is 0)\n"
+            "No effect here: model.attention_block, model.attention_top_blocks (model.attention is full)\n");
   EXPECT_EQ(idle(config, {{"training.sample_tokens", "c.yaml:2:3"}, {"training.sample_prompt", "c.yaml:3:3"}}),
             "No effect here: training.sample_tokens, training.sample_prompt (training.sample_interval is 0)\n");
 }
