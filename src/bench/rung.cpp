@@ -101,7 +101,7 @@ std::vector<Rung> memory_rungs(const Config& wanted, const DeviceInfo& device) {
   if (wanted.training.batch_size % 2 == 0) {
     all.push_back(rung_of(plan::smaller_batch(wanted.training)));
   } else {
-    all.push_back({.name = "half_batch",
+    all.push_back({.name = "accumulation",
                    .settings = "half the batch_size",
                    .apply = [](Config&) {},
                    .obstacle = "the micro-batch has an odd number of sequences"});

@@ -39,7 +39,7 @@ std::vector<Rung> savers(const Config& wanted, const DeviceInfo& device) {
   std::vector<Rung> result;
   for (const char* names :
        {"block", "selective", "compile", "compile+activation", "compile+norm", "compile+selective", "compile+block",
-        "half_batch", "8-bit", "offload", "offload+8-bit", "compile+block+8-bit", "end_to_end",
+        "accumulation", "8-bit", "offload", "offload+8-bit", "compile+block+8-bit", "end_to_end",
         "end_to_end+no_master+bfloat16_gradients", "end_to_end+no_master+bfloat16_gradients+compile+block+8-bit"})
     result.push_back(combined(names, all));
   return result;

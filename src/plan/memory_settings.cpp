@@ -63,7 +63,7 @@ std::vector<MemorySetting> memory_settings(const DeviceInfo& device) {
 MemorySetting smaller_batch(const TrainingConfig& training) {
   const int64_t part = config::largest_divisor(training.batch_size, training.batch_size / 2),
                 steps = training.gradient_accumulation_steps * (training.batch_size / part);
-  return {.name = "half_batch",
+  return {.name = "accumulation",
           .settings = {fmt::format("batch_size: {}", part), fmt::format("gradient_accumulation_steps: {}", steps)},
           .price = "the same effective batch; slower where smaller products leave the device idle",
           .apply = [part, steps](TrainingConfig& t) { t.batch_size = part, t.gradient_accumulation_steps = steps; }};

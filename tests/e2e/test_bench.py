@@ -200,7 +200,7 @@ class Bench(unittest.TestCase):
         memory = {name: row["measurement"]["tensor_bytes"] for name, row in rows.items() if row["measurement"]}
         self.assertLess(memory["block"], memory["baseline"])
         self.assertLess(memory["compile+block"], memory["compile"])
-        for name in ("block", "selective", "compile+norm", "compile+block", "half_batch"):
+        for name in ("block", "selective", "compile+norm", "compile+block", "accumulation"):
             self.assertTrue(rows[name]["verdict"].startswith("the same loss within 1 %"), (name, rows[name]["verdict"]))
         self.assertEqual(self.files(".md")[0].read_text(), done.stdout)
 
@@ -302,7 +302,7 @@ class Bench(unittest.TestCase):
                 (["combo"], "gpt-bench combo: name the optimizations, such as compile+adamw"),
                 (["combo", "adam"], "gpt-bench combo: there is no optimization 'adam'; there are tf32, bfloat16, float16, flash, "
                                     "padding, adamw, compile, end_to_end, graph, autotune, cudnn, workers_2, workers, pinned, resident, "
-                                    "activation, norm, selective, block, 8-bit, offload, swap, no_master, bfloat16_gradients, half_batch"),
+                                    "activation, norm, selective, block, 8-bit, offload, swap, no_master, bfloat16_gradients, accumulation"),
                 (["combo", "graph", "--device", "cpu"], "gpt-bench combo: graph cannot be measured: needs a GPU"),
                 (["ladder", "--data", "nowhere.txt"], None)):
             done = programs.run("gpt-bench", *words, cwd=self.root)
