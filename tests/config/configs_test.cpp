@@ -41,9 +41,12 @@ TEST(Configs, EveryOneLoadsAndItsFirstLineIsTrue) {
     std::string first_line;
     std::ifstream file(path);
     std::getline(file, first_line);
-    EXPECT_EQ(first_line,
-              fmt::format("# Effective batch: {} x {} = {} sequences = {} tokens per update.", batch, accumulation,
-                          batch * accumulation, with_thousands(batch * accumulation * c.model.block_size)));
+    const bool is_chosen = batch == 0;
+    const int64_t sequences = is_chosen ? c.training.total_batch_size.value() : batch * accumulation;
+    EXPECT_EQ(first_line, fmt::format("# Effective batch: {}{} sequences = {} tokens per update{}.",
+                                      is_chosen ? "" : fmt::format("{} x {} = ", batch, accumulation), sequences,
+                                      with_thousands(sequences * c.model.block_size),
+                                      is_chosen ? ", as many at a time as fit into memory" : ""));
     EXPECT_EQ(c.output_dir, "models/" + std::filesystem::path(path).stem().string());
   }
 }
