@@ -1,9 +1,12 @@
-"""Reads the launches that ncu measured and prints those of one update as a table: a line for each kernel, the longest first.
+"""Reads the launches that ncu measured and prints those of one update as two tables: a line for each part of a step, beside what was
+predicted for it, and a line for each kernel, the longest first.
 
-usage: kernels_gpu.py KERNELS.csv     as kernels_gpu.sh writes it
+usage: kernels_gpu.py KERNELS.csv [FIGURES.json]     as kernels_gpu.sh writes it; and tests/figures/gpu_kernels.json, whose first
+    measurement has the predictions, where the same step was measured
 """
 import collections
 import csv
+import json
 import re
 import sys
 
@@ -53,6 +56,62 @@ def short(name):
     return base if len(base) <= WIDEST else base[: WIDEST // 2 - 1] + "…" + base[-WIDEST // 2:]
 
 
+PRODUCTS = re.compile("nvjet|splitK|gemm|cutlass.*(sm80|sm90)", re.IGNORECASE)
+# What the name of a kernel that is no product contains, and the part of the step, by its name in the figures. The first that matches counts.
+PARTS = (("cross_entropy", "cross entropy"), ("fprop", "attention, forward (cuDNN)"),
+         ("bprop|compute_dot|convert_dq", "attention, backward (cuDNN)"), ("add_norm_backward", "residual sum and norm, backward"),
+         ("add_norm", "residual sum and norm, forward"), ("activation_backward", "GELU, backward, with the sums for biases"),
+         ("activation_kernel", "GELU, forward"), ("pack_gradients", "packing of the heads' gradients"),
+         ("sum_rows", "sums for the bias of queries, keys and values"), ("add_parts_of_runs", "embedding, batch and scalars"),
+         ("add_parts", "second parts of sums over rows"), ("adamw|sum_squares|norm_of_parts|judge", "norm of the gradients and AdamW"),
+         ("", "embedding, batch and scalars"))
+
+
+def parts_of_step(names):
+    """The part of the step that each of these launches of an update belongs to. Products before those of the head are in the forward pass,
+    and later ones in the backward pass."""
+    head = [at for at, name in enumerate(names) if "cross_entropy" in name]
+    first, last = (head[0] - 1, head[-1]) if head else (len(names), len(names))
+    # The head's last chunk has its products after its cross entropy: for the rows and for the weight.
+    of_head, left = set(), 2
+    for at, name in enumerate(names):
+        if at >= first and PRODUCTS.search(name) and (at <= last or left):
+            of_head.add(at)
+            left -= at > last
+
+    def part(at, name):
+        if PRODUCTS.search(name):
+            return ("the head's products, forward and backward" if at in of_head else
+                    "the blocks' products, forward, with their biases" if at < first else "the blocks' products, backward")
+        return next(part for pattern, part in PARTS if re.search(pattern, name))
+
+    return [part(at, name) for at, name in enumerate(names)]
+
+
+def predictions(path):
+    """Milliseconds of the parts of the step, by their names."""
+    with open(path, encoding="utf-8") as file:
+        figures = json.load(file)
+    column = [name if isinstance(name, str) else name["name"] for name in figures["columns"]].index("predicted")
+    return {row[0]: row[column] for row in figures["measurements"][0]["rows"]}
+
+
+def table_of_parts(launches, predicted):
+    parts = collections.defaultdict(list)
+    for part, (_, metrics) in zip(parts_of_step([short(name) for name, _ in launches]), launches):
+        parts[part].append(metrics)
+    parts["in all"] = [metrics for _, metrics in launches]
+
+    def line(name, rows):
+        seconds, bytes_ = (sum(row[key] for row in rows for key in keys) for keys in ((TIME,), (READ, WRITTEN)))
+        busy = sum(row.get(TENSOR, 0) * row[TIME] for row in rows) / seconds
+        told = f"{predicted[name]:.2f}" if name in predicted else ""
+        return f"| {name} | {len(rows)} | {1e3 * seconds:.2f} | {told} | {bytes_ / seconds / 1e12:.2f} | {busy:.0f} % |"
+
+    return ["| part of a step | launches | ms | predicted for an H100 | TB/s | tensor cores |",
+            "| --- | ---: | ---: | ---: | ---: | ---: |", *(line(*item) for item in parts.items())]
+
+
 def table(launches):
     kernels = collections.defaultdict(list)
     for name, metrics in launches:
@@ -75,4 +134,5 @@ def table(launches):
 
 
 if __name__ == "__main__":
-    print("\n".join(table(one_update(read_launches(sys.argv[1])))))
+    update = one_update(read_launches(sys.argv[1]))
+    print("\n".join([*table_of_parts(update, predictions(sys.argv[2]) if len(sys.argv) > 2 else {}), "", *table(update)]))

@@ -3,8 +3,8 @@
 # bytes from and to memory, and use of the tensor cores. judge_kernel runs once in each update, so that what is printed is from one of its
 # launches to the next. (The kernel that gathers a batch would do less well: batches are gathered ahead, by another thread.)
 #
-# FOLDER/kernels.csv is what ncu wrote, FOLDER/kernels.md the table that kernels_gpu.py makes of it. It needs what measure_gpu.sh needs,
-# and runs from its archive too.
+# FOLDER/kernels.csv is what ncu wrote, FOLDER/kernels.md the tables that kernels_gpu.py makes of it: each part of the step beside what was
+# predicted for it, and each kernel. It needs what measure_gpu.sh needs, and runs from its archive too.
 #
 # ncu leaves out the first SKIP launches (2000), which are the start and some updates, and measures LAUNCHES (1000), which hold a whole
 # update where it has fewer than 500.
@@ -15,9 +15,11 @@ source "$(dirname "$0")/steps.sh"
 
 out=$(realpath -m "${1:?usage: scripts/kernels_gpu.sh FOLDER [FLAGS of gpt-bench measure]}") device=cuda
 source scripts/measured_parts.sh
-flags=("${@:2}")
-((${#flags[@]})) ||
+flags=("${@:2}") predicted=()
+if ((${#flags[@]} == 0)); then
   flags=("${gpt2_124m[@]}" --data data/shakespeare.txt --device "$device" --batch_size "$(sequences)" --compile_mode default)
+  predicted=(tests/figures/gpu_kernels.json)
+fi
 ncu=$(cuda_tool ncu)
 mkdir -p "$out"
 rm -f "$out/kernels.csv"
@@ -30,5 +32,5 @@ part 400 kernels "$ncu" --target-processes all --clock-control none --cache-cont
   --launch-count "${LAUNCHES:-1000}" --metrics "$metrics" --csv --page raw --print-units base --log-file "$out/kernels.csv" \
   "${with_torch[@]}" build/bin/gpt-bench measure "${flags[@]}" --warm-up 2 --updates 14
 [[ -s $out/kernels.csv ]] || fail "ncu wrote nothing: see $out/kernels.log"
-"$python" -B scripts/kernels_gpu.py "$out/kernels.csv" | tee "$out/kernels.md"
+"$python" -B scripts/kernels_gpu.py "$out/kernels.csv" "${predicted[@]}" | tee "$out/kernels.md"
 archive

@@ -156,12 +156,12 @@ class KernelsGpu(Rehearsal):
             '"","","byte","byte","ns","%"']
     JUDGE = "gpt::ops::cuda::judge_kernel(gpt::ops::VerdictScalars)"
 
-    def table(self, *launches):
+    def table(self, *launches, figures=()):
         """launches: name, bytes read and written, ns, percent"""
         path = self.root / "kernels.csv"
         rows = [",".join(f'"{value}"' for value in (i, *launch)) for i, launch in enumerate(launches)]
         path.write_text("\n".join(self.HEAD + rows) + "\n")
-        return self.run_script("python3", "-B", "scripts/kernels_gpu.py", path)
+        return self.run_script("python3", "-B", "scripts/kernels_gpu.py", path, *figures)
 
     def test_the_launches_of_one_update_are_summed_by_kernel(self):
         norm = "void gpt::ops::cuda::add_norm_kernel<float, (int){}>(gpt::ops::cuda::AddNormRows<T1>)"
@@ -171,12 +171,30 @@ class KernelsGpu(Rehearsal):
                           (fill, "0", "2,000,000,000", "1,000,000", "0"), ("nvjet_sm90_TNT", "0", "0", "4,000,000", "80"),
                           (norm.format(2), "3,000,000,000", "1,500,000,000", "3,000,000", "0"),
                           (self.JUDGE, "0", "0", "9", "0"), (norm.format(1), "7", "7", "7", "0"))
-        self.assertEqual(done.stdout.splitlines()[2:], [
+        self.assertEqual(done.stdout.split("\n\n")[1].splitlines()[2:], [
             "| add_norm_kernel | 2 | 4.000 | 4.00 | 2.00 | 1.50 | 0 % | 40.0 % |",
             "| nvjet_sm90_TNT | 1 | 4.000 | 0.00 | 0.00 | 0.00 | 80 % | 40.0 % |",
             "| judge_kernel | 1 | 1.000 | 0.00 | 0.00 | 0.00 | 0 % | 10.0 % |",
             "| vectorized_elementwise_kernel FillFunctor | 1 | 1.000 | 0.00 | 2.00 | 2.00 | 0 % | 10.0 % |",
             "| in all | 5 | 10.000 | 4.00 | 4.00 | 0.80 | 32 % | 100.0 % |"])
+
+    def test_each_part_of_the_step_is_beside_its_prediction(self):
+        def launch(name, ms=1):
+            return name, "1,000,000,000", "1,000,000,000", f"{1_000_000 * ms:,}", "50"
+        head = [launch("nvjet_rows"), launch("void gpt::ops::cuda::cross_entropy_kernel<float>(T1)"), launch("nvjet_back")]
+        step = [launch("nvjet_forward", 3), *head, *head, launch("nvjet_weight"), launch("nvjet_backward", 2), launch("nvjet_backward", 4),
+                launch("cudnn_generated_fort_native_sdpa_bprop_kernel"), launch("void at::native::CatArrayBatchedCopy(T1)")]
+        done = self.table((self.JUDGE, "0", "0", "1,000", "0"), *step, (self.JUDGE, "0", "0", "9", "0"),
+                          figures=[programs.SOURCE / "tests/figures/gpu_kernels.json"])
+        lines = {line.split(" | ")[0].removeprefix("| "): line.split(" | ")[1:] for line in done.stdout.split("\n\n")[0].splitlines()[2:]}
+        self.assertEqual(lines["the blocks' products, forward, with their biases"], ["1", "3.00", "16.95", "0.67", "50 % |"])
+        self.assertEqual(lines["the blocks' products, backward"][:3], ["2", "6.00", "35.64"])
+        self.assertEqual(lines["the head's products, forward and backward"][:3], ["5", "5.00", "22.27"])
+        self.assertEqual(lines["cross entropy"][:3], ["2", "2.00", "6.16"])
+        self.assertEqual(lines["attention, backward (cuDNN)"][:2], ["1", "1.00"])
+        self.assertEqual(lines["embedding, batch and scalars"][:2], ["1", "1.00"])
+        self.assertEqual(lines["in all"][:2], ["13", "18.00"])
+        self.assertNotRegex(self.table((self.JUDGE, "0", "0", "1,000", "0"), *step, (self.JUDGE, "0", "0", "9", "0")).stdout, "16.95")
 
     def test_launches_without_a_whole_update_are_refused(self):
         self.assertRegex(self.table((self.JUDGE, "1", "1", "1", "1")).stdout, "^1 launches hold no whole update: [^\n]*\n$")
