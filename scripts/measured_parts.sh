@@ -13,15 +13,18 @@ PATIENCE=${PATIENCE:-1}
 # A run that only trains, and the one of GPT-2 124M that is measured.
 alone=(--eval_interval 0 --checkpoint_interval 0 --sample_interval 0)
 gpt2_124m=(--config configs/gpt2_124m.yaml "${alone[@]}" --tokenizer gpt2 --gradient_accumulation_steps 1)
-# Its sequences of 1,024 tokens: 64 need 22 GB here, and more in PyTorch.
-sequences() {
+# usage: has_free GB DEFAULT   whether the card has so much free memory; DEFAULT (true or false) where nvidia-smi does not tell
+has_free() {
   local free
   free=$(nvidia-smi --query-gpu=memory.free --format=csv,noheader,nounits 2>/dev/null | head -n 1) || true  # in MiB
-  if [[ $free =~ ^[0-9]+$ ]] && ((free * 1048576 < 30 * 1000000000)); then echo 32; else echo 64; fi
+  if [[ $free =~ ^[0-9]+$ ]]; then ((free * 1048576 >= $1 * 1000000000)); else $2; fi
 }
 
+# Its sequences of 1,024 tokens: 64 need 22 GB here, and more in PyTorch.
+sequences() { if has_free 30 true; then echo 64; else echo 32; fi; }
+
 # The suites of gpt_tests with kernels of our own.
-kernel_suites='AdamW|Muon|AddNorm|RowSums|Verdict|Activation|Classifier|Embedding|FlatNorm|Heads|TokenGather'
+kernel_suites='AdamW|Muon|AddNorm|RowSums|Verdict|Activation|Classifier|Embedding|FlatNorm|Heads|Spike|TokenGather'
 
 # usage: cuda_tool NAME   where it is: on the PATH or in CUDA's folder
 cuda_tool() {
