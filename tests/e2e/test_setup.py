@@ -78,6 +78,39 @@ class SetUp(Scripts):
         self.assertIn("run ./scripts/setup.sh first", self.error_of("scripts/get_data.sh"))
 
 
+class Test(Scripts):
+    """test.sh around checks and a set-up that only say what they were asked for, and a ctest that says its arguments and fails."""
+
+    def setUp(self):
+        super().setUp()
+        for name in ("check.sh", "setup.sh", "get_data.sh"):
+            self.write(f"scripts/{name}", f'#!/bin/sh\necho "{name} $*"\n').chmod(0o755)
+        self.write(".deps/venv/bin/ctest", '#!/bin/sh\necho "ctest $*"\nexit 8\n').chmod(0o755)
+        self.write("build/Testing/Temporary/LastTest.log", "12 passed, 1 failed, 3 skipped\nskipped 3: there is no zsh\n")
+        self.write("build/.ninja_log", "# ninja log v7\n0\t2000\t7\ttests/a_test.cpp.o\tc0\n")
+
+    def lines(self, *arguments):
+        done = self.run_command("scripts/test.sh", *arguments)
+        self.assertEqual(done.returncode, 8, done.stdout)  # that of ctest, after all has been said
+        return done.stdout.splitlines()
+
+    def test_every_kind_runs_after_checks_and_set_up(self):
+        self.assertEqual(self.lines(), [
+            "check.sh --sources", "setup.sh --cuda --tests", "check.sh --format", "get_data.sh ",
+            "ctest --test-dir build --output-on-failure --no-tests=error -j 2", "unit tests: 12 passed, 1 failed",
+            "skipped 3: there is no zsh", "built: tests in 2 seconds of a core"])
+
+    def test_kinds_can_be_left_out(self):
+        self.assertIn("ctest --test-dir build --output-on-failure --no-tests=error -j 2 -LE ^(e2e|attack|fuzz)$ -R tokenizer",
+                      self.lines("--skip-e2e", "--skip-attack", "--skip-fuzz", "-R", "tokenizer"))
+        self.assertIn("setup.sh --cpu --tests", self.lines("--skip-unit", "--cpu", "--skip-bench"))
+
+    def test_an_unknown_kind_is_refused_before_anything_runs(self):
+        done = self.run_command("scripts/test.sh", "--skip-slow")
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.stdout, "error: there is no kind of tests 'slow': unit, e2e, attack, fuzz or bench\n")
+
+
 class Install(Scripts):
     """install.sh around a set-up that does nothing and a cmake that copies what is in `build`."""
 
