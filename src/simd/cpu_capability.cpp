@@ -4,7 +4,7 @@
 #include <ATen/cpu/Utils.h>
 
 #include <optional>
-#include <string>
+#include <string_view>
 
 #include "gpt/device/cpu_bfloat16.h"
 #include "gpt/device/host.h"
@@ -18,16 +18,17 @@ std::optional<Capability> instead;  // replaces known()
 bool has_tiles() { return host::cpu_has_bfloat16_matrices() && dot_product_gain() > 0 && at::cpu::init_amx(); }
 
 Capability known() {
-  static const Capability best = [] {
-    const std::string name = at::get_cpu_capability();
-    if (name == "AVX512" && has_tiles()) return Capability::AVX512_AMX;
-    if (name == "AVX512") return is_worthwhile(dot_product_gain()) ? Capability::AVX512_BF16 : Capability::AVX512;
-    return name == "AVX2" ? Capability::AVX2 : Capability::DEFAULT;
-  }();
+  static const Capability best = best_capability(at::get_cpu_capability(), dot_product_gain(), has_tiles);
   return best;
 }
 
 }  // namespace
+
+Capability best_capability(std::string_view of_libtorch, double dot_product_gain, bool (*has_tiles)()) {
+  if (of_libtorch != "AVX512") return of_libtorch == "AVX2" ? Capability::AVX2 : Capability::DEFAULT;
+  if (has_tiles()) return Capability::AVX512_AMX;
+  return is_worthwhile(dot_product_gain) ? Capability::AVX512_BF16 : Capability::AVX512;
+}
 
 Capability capability() { return instead.value_or(known()); }
 

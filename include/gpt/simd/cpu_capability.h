@@ -1,6 +1,8 @@
 // Which version of a kernel that cmake/CpuKernels.cmake compiled several times runs here.
 #pragma once
 
+#include <string_view>
+
 namespace gpt::ops::cpu {
 
 // What ATen uses itself: the best that the processor has, or what the environment variable ATEN_CPU_CAPABILITY allows. In place of
@@ -8,6 +10,9 @@ namespace gpt::ops::cpu {
 // dot products of such values gain something: there are other kernels for some operators.
 enum class Capability { DEFAULT, AVX2, AVX512, AVX512_BF16, AVX512_AMX };
 Capability capability();
+// How it is chosen: from LibTorch's own choice, from how many times as fast dot products of bfloat16 are as float32 (0: there are none), and
+// from whether tiles can be used, which is asked only where LibTorch uses AVX512: the system is asked for permission then.
+Capability best_capability(std::string_view of_libtorch, double dot_product_gain, bool (*has_tiles)());
 
 // For tests: within its life capability() is another one, which the processor must have.
 class WithCapability {
