@@ -1,5 +1,6 @@
 #include "gpt/optim/adamw.h"
 
+#include <ATen/ops/arange.h>
 #include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +10,8 @@
 #include <utility>
 
 #include "gpt/core/error.h"
+#include "gpt/core/hash.h"
+#include "gpt/simd/cpu_capability.h"
 #include "optim/adamw_fixture.h"
 #include "support/tolerance.h"
 
@@ -251,6 +254,39 @@ TEST_P(AdamWTest, PaddingStaysZero) {
   double used = 0;
   for (const auto& [name, value] : parameters.values()) used += value.detach().abs().sum(at::kDouble).item<double>();
   EXPECT_DOUBLE_EQ(parameters.flat_values().detach().abs().sum(at::kDouble).item<double>(), used);
+}
+
+// Multiples of 2^-15 from -1 to 1, the same on every machine; others for another seed.
+at::Tensor some_values(at::IntArrayRef shape, int64_t seed) {
+  constexpr int64_t kFactor = 40503, kRange = 1 << 16;
+  const at::Tensor numbers = at::arange(c10::multiply_integers(shape), at::kLong) * kFactor + seed * (kFactor + 2);
+  return (numbers.remainder(kRange).to(at::kFloat) / (kRange / 2) - 1).reshape(shape);
+}
+
+// A run that goes on with a newer version must not learn otherwise. Recorded on 2026-11-28; changing them on purpose breaks resuming to the bit.
+TEST_P(AdamWTest, FiftyUpdatesOnACpuGiveTheBytesThatTheyAlwaysGave) {
+  if (GetParam().is_emulated || !device().is_cpu()) GTEST_SKIP() << "kernels for a GPU divide and take roots otherwise";
+  const Parameters parameters = make_parameters();
+  for (const auto& [name, value] : parameters.values()) value.detach().copy_(some_values(value.sizes(), 0));
+  AdamW optimizer(parameters, kConfig);
+  for (int64_t t = 1; t <= 50; ++t) {
+    parameters.clear_gradients();
+    for (size_t i = 0; i < parameters.rows().size(); ++i)
+      parameters[i].add_to_gradient(some_values(parameters.rows()[i].shape, t));
+    step(optimizer, 0.01, /*grad_scale=*/0.5);
+  }
+  Hash128 hash;
+  const auto add = [&hash](const NamedTensors& tensors) {
+    for (const auto& [name, tensor] : tensors) {
+      const at::Tensor bytes = tensor.detach().contiguous();
+      hash.update({static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes()});
+    }
+  };
+  add(parameters.values());
+  for (const auto& [name, tensors] : optimizer.state().slots) add(tensors);
+  const bool multiplies_and_adds_at_once = ops::cpu::capability() != ops::cpu::Capability::DEFAULT;
+  EXPECT_EQ(hash.hex(),
+            multiplies_and_adds_at_once ? "4aaf5b73af469a566e8f2528e4f01a18" : "0a3dfcfd96fc1d7caa52ffd4330210f8");
 }
 
 TEST_P(AdamWTest, RefusesStateOfAnotherModelAndMissingGradients) {
