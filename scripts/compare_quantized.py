@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Models of 8 and 4 bits against float32 and llama.cpp; scripts/compare_quantized.sh says what for. No network is used."""
+"""Models of 8 and 4 bits against float32, llama.cpp and CTranslate2; scripts/compare_quantized.sh says what for. No network is used."""
 
 import json
 import os
@@ -9,16 +9,19 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 import urllib.request
 
+import ctranslate2
 import gguf
 import numpy
 import safetensors.numpy
+import transformers
 import xllamacpp
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BIN = pathlib.Path(os.environ.get("GPT_BIN", ROOT / "build" / "bin"))
-WINDOWS, ROUNDS, TOKENS = 16, 5, 128
+WINDOWS, ROUNDS, TOKENS = int(os.environ.get("WINDOWS", 16)), 5, 128
 THREADS = int(os.environ.get("GPT_THREADS", os.cpu_count()))
 GGML = gguf.GGMLQuantizationType
 PROMPT = "The"
@@ -117,6 +120,20 @@ class LlamaCpp:
             return json.load(answer)["timings"]["predicted_per_second"]
 
 
+class CTranslate2:
+    """Its generator in 8 bits, weights and activations, for a model that was exported for transformers."""
+
+    def __init__(self, exported, folder):
+        ctranslate2.converters.TransformersConverter(str(exported)).convert(str(folder), quantization="int8")
+        self.generator = ctranslate2.Generator(str(folder), device="cpu", compute_type="int8", inter_threads=1, intra_threads=THREADS)
+        self.prompt = transformers.AutoTokenizer.from_pretrained(exported).tokenize(PROMPT)
+
+    def tokens_per_second(self):
+        begin = time.perf_counter()
+        self.generator.generate_batch([self.prompt], min_length=TOKENS, max_length=TOKENS, sampling_topk=1, include_prompt_in_result=False)
+        return TOKENS / (time.perf_counter() - begin)
+
+
 def our_speed(model):
     return json.loads(run("gpt-generate", "--checkpoint", model, "--device", "cpu", "--threads", THREADS, "--max-new-tokens", TOKENS,
                           "--temperature", 0, "--json", "--prompt", PROMPT))["tokens_per_second"]
@@ -128,15 +145,19 @@ def compare_speed(checkpoint, scratch):
         form = "gguf" if path.suffix == ".gguf" else "quantized"
         run("gpt-export", "--checkpoint", checkpoint, "--format", form, "--output", path, "--dtype", name)
     as_q4_0(files["float32"], scratch / "q4_0.gguf")
-    print(f"\n{'ours':>8} {'theirs':>8} {'tokens/s':>9} {'tokens/s':>9} {'ratio':>7}   "
+    exported = scratch / "for_transformers"
+    run("gpt-export", "--checkpoint", checkpoint, "--output", exported)
+    print(f"\n{'ours':>8} {'theirs':>18} {'tokens/s':>9} {'tokens/s':>9} {'ratio':>7}   "
           f"medians of {ROUNDS} alternating runs of {TOKENS} tokens, threads: {THREADS}")
-    for ours, theirs in (("int8", "q8_0"), ("int4", "q4_0")):
-        program = LlamaCpp(scratch / f"{theirs}.gguf")
+    for ours, theirs, begin in (("int8", "llama.cpp q8_0", lambda: LlamaCpp(scratch / "q8_0.gguf")),
+                                ("int8", "CTranslate2 int8", lambda: CTranslate2(exported, scratch / "int8_of_ctranslate2")),
+                                ("int4", "llama.cpp q4_0", lambda: LlamaCpp(scratch / "q4_0.gguf"))):
+        program = begin()
         program.tokens_per_second()
         pairs = [(our_speed(files[ours]), program.tokens_per_second()) for _ in range(ROUNDS)]
         ratio = statistics.median(own / other for own, other in pairs)
         medians = [statistics.median(speeds) for speeds in zip(*pairs)]
-        print(f"{ours:>8} {theirs:>8} {medians[0]:9.1f} {medians[1]:9.1f} {ratio:6.2f}x", flush=True)
+        print(f"{ours:>8} {theirs:>18} {medians[0]:9.1f} {medians[1]:9.1f} {ratio:6.2f}x", flush=True)
 
 
 def main():
