@@ -27,6 +27,7 @@
 #include "src/ops/cuda/activation.cuh"
 #include "src/ops/cuda/adamw.cuh"
 #include "src/ops/cuda/classifier.cuh"
+#include "src/ops/cuda/distillation.cuh"
 #include "src/ops/cuda/embedding.cuh"
 #include "src/ops/cuda/flat_norm.cuh"
 #include "src/ops/cuda/heads.cuh"
@@ -207,6 +208,25 @@ TEST(LaunchSizesOfAll, CrossEntropy) {
     const auto of_target = [&](const at::Tensor& x) { return x.view(-1)[x.numel() - 1 - padding].item<double>(); };
     EXPECT_NEAR(of_target(logits), of_target(logits_row), 1e-2) << vocabulary;
     EXPECT_LT(of_target(logits), -0.5) << vocabulary;
+  }
+}
+
+TEST(LaunchSizesOfAll, Distillation) {
+  constexpr int64_t kRows = 65'536;
+  for (const int64_t vocabulary : {50'257, 200'000}) {
+    const int64_t padded = (vocabulary + 63) / 64 * 64;
+    ClassifierOptions options{.vocabulary = vocabulary};
+    options.teacher.weight = 0.5, options.teacher.temperature = 2;
+    const auto [logits, logits_row] = random_last_row(kRows, padded, at::kBFloat16);
+    const auto [teacher, teacher_row] = random_last_row(kRows, padded, at::kBFloat16);
+    const at::Tensor targets = at::full({kRows}, vocabulary - 1, at::kLong), losses = huge({kRows}, at::kFloat),
+                     loss = at::empty({1}), one = at::ones({});
+    cuda::distillation(LaunchOfEnds(), options, logits, teacher, targets, losses, one);
+    cpu::distillation(options, logits_row, teacher_row, targets.slice(0, 0, 1), loss, one);
+    EXPECT_NEAR(losses[kRows - 1].item<double>(), loss.item<double>(), 1e-4) << vocabulary;
+    EXPECT_GT(loss.item<double>(), 1) << vocabulary;
+    const double error = (row(logits).to(at::kFloat) - logits_row[0].to(at::kFloat)).abs().max().item<double>();
+    EXPECT_LE(error, 1e-2) << vocabulary;
   }
 }
 
