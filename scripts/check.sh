@@ -198,12 +198,12 @@ configure_tidy() {
 check_tidy() {
   local folder output status=0 lines
   folder=$(mktemp -d)
+  trap "rm -r '$folder'" EXIT  # the function runs in a subshell of its own
   # Each process writes to a file of its own, so that their lines do not mix. clang cannot read the headers that GCC precompiled, and
   # reads the text instead.
-  printf '%s\n' "$@" | xargs -r -P "$(nproc)" -n 1 sh -c '"$0" >>"'"$folder"'/$$" 2>&1 "$@"' \
+  printf '%s\n' "$@" | xargs -r -P "$(nproc)" -n 1 sh -c 'folder=$1; shift; "$@" >>"$folder/$$" 2>&1' sh "$folder" \
     "$tools/clang-tidy" -p "$commands" --quiet --extra-arg-before=-Wno-ignored-gch || status=$?
   output=$(find "$folder" -type f -exec cat {} +)
-  rm -r "$folder"
   lines=$(sed -nE "s|^$PWD/||; /(^|: )(warning|error): /p" <<<"$output" | sort -u)
   [[ -z $lines && $status == 0 ]] || say "${lines:-clang-tidy failed: $(tail -n 1 <<<"$output")}"
 }

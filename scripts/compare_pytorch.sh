@@ -43,9 +43,8 @@ configure() {
     if [[ $device == cpu ]]; then
       steps=${STEPS:-18} every=${EVERY:-4}
       [[ $* == *_size* ]] || own+=(--block_size 64 --batch_size 4)
-    elif [[ $* != *batch_size* ]]; then
-      own+=(--batch_size 12)
     fi
+    [[ "${own[*]} $*" == *batch_size* ]] || own+=(--batch_size 12)
   fi
   $train --config "configs/$1.yaml" --data.text "$text" --tokenizer char --max_steps "$steps" --warmup_steps 10 --log_interval "$every" \
     --eval_interval 0 --checkpoint_interval 0 --sample_interval 0 --threads "$(nproc)" "${own[@]}" "${@:2}" \

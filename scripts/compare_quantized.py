@@ -121,7 +121,8 @@ class LlamaCpp:
 
 
 class CTranslate2:
-    """Its generator in 8 bits, weights and activations, for a model that was exported for transformers."""
+    """Its generator in 8 bits, weights and activations, for a model that was exported for transformers. The time includes that of the
+    prompt, which is a single token."""
 
     def __init__(self, exported, folder):
         ctranslate2.converters.TransformersConverter(str(exported)).convert(str(folder), quantization="int8")
@@ -130,8 +131,12 @@ class CTranslate2:
 
     def tokens_per_second(self):
         begin = time.perf_counter()
-        self.generator.generate_batch([self.prompt], min_length=TOKENS, max_length=TOKENS, sampling_topk=1, include_prompt_in_result=False)
-        return TOKENS / (time.perf_counter() - begin)
+        result, = self.generator.generate_batch([self.prompt], min_length=TOKENS, max_length=TOKENS, sampling_topk=1,
+                                                include_prompt_in_result=False)
+        seconds = time.perf_counter() - begin
+        if len(result.sequences_ids[0]) != TOKENS:
+            sys.exit(f"CTranslate2 wrote {len(result.sequences_ids[0])} tokens instead of {TOKENS}")
+        return TOKENS / seconds
 
 
 def our_speed(model):

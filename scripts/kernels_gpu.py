@@ -1,8 +1,8 @@
-"""Reads the launches that ncu measured and prints those of one update as two tables: a line for each part of a step, beside what was
-predicted for it, and a line for each kernel, the longest first.
+"""Reads the launches that ncu measured and prints those of one update as a table: a line for each kernel, the longest first. Before it, of
+the step that was predicted, a table with a line for each part of the step beside its prediction.
 
 usage: kernels_gpu.py KERNELS.csv [FIGURES.json]     as kernels_gpu.sh writes it; and tests/figures/gpu_kernels.json, whose first
-    measurement has the predictions, where the same step was measured
+    measurement has the predictions, where the same step was measured: one micro-step of GPT-2 with the operators of use_compile and AdamW
 """
 import collections
 import csv
@@ -56,10 +56,10 @@ def short(name):
     return base if len(base) <= WIDEST else base[: WIDEST // 2 - 1] + "…" + base[-WIDEST // 2:]
 
 
-PRODUCTS = re.compile("nvjet|splitK|gemm|cutlass.*(sm80|sm90)", re.IGNORECASE)
-# What the name of a kernel that is no product contains, and the part of the step, by its name in the figures. The first that matches counts.
+PRODUCT = "product"
+# What the name of a kernel contains, and the part of the step, by its name in the figures. The first that matches counts.
 PARTS = (("cross_entropy", "cross entropy"), ("fprop", "attention, forward (cuDNN)"),
-         ("bprop|compute_dot|convert_dq", "attention, backward (cuDNN)"), ("add_norm_backward", "residual sum and norm, backward"),
+         ("bprop|compute_dot|convert_dq", "attention, backward (cuDNN)"), ("nvjet|splitK|gemm|cutlass", PRODUCT), ("add_norm_backward", "residual sum and norm, backward"),
          ("add_norm", "residual sum and norm, forward"), ("activation_backward", "GELU, backward, with the sums for biases"),
          ("activation_kernel", "GELU, forward"), ("pack_gradients", "packing of the heads' gradients"),
          ("sum_rows", "sums for the bias of queries, keys and values"), ("add_parts_of_runs", "embedding, batch and scalars"),
@@ -70,22 +70,20 @@ PARTS = (("cross_entropy", "cross entropy"), ("fprop", "attention, forward (cuDN
 def parts_of_step(names):
     """The part of the step that each of these launches of an update belongs to. Products before those of the head are in the forward pass,
     and later ones in the backward pass."""
-    head = [at for at, name in enumerate(names) if "cross_entropy" in name]
-    first, last = (head[0] - 1, head[-1]) if head else (len(names), len(names))
-    # The head's last chunk has its products after its cross entropy: for the rows and for the weight.
-    of_head, left = set(), 2
-    for at, name in enumerate(names):
-        if at >= first and PRODUCTS.search(name) and (at <= last or left):
-            of_head.add(at)
-            left -= at > last
-
-    def part(at, name):
-        if PRODUCTS.search(name):
-            return ("the head's products, forward and backward" if at in of_head else
-                    "the blocks' products, forward, with their biases" if at < first else "the blocks' products, backward")
-        return next(part for pattern, part in PARTS if re.search(pattern, name))
-
-    return [part(at, name) for at, name in enumerate(names)]
+    parts = [next(part for pattern, part in PARTS if re.search(pattern, name)) for name in names]
+    losses = [at for at, part in enumerate(parts) if part == "cross entropy"]
+    if not losses:
+        raise SystemExit("no cross entropy of use_compile's operators in this update: its parts cannot be told")
+    # Each chunk has a product before its cross entropy, and two after it: for the gradients of its rows and of the weight.
+    first, last, left = losses[0] - 1, losses[-1], 2
+    for at, part in enumerate(parts):
+        if part != PRODUCT:
+            continue
+        is_of_head = first <= at and (at < last or left > 0)
+        left -= is_of_head and at > last
+        parts[at] = ("the head's products, forward and backward" if is_of_head else
+                     "the blocks' products, forward, with their biases" if at < first else "the blocks' products, backward")
+    return parts
 
 
 def predictions(path):
@@ -98,7 +96,7 @@ def predictions(path):
 
 def table_of_parts(launches, predicted):
     parts = collections.defaultdict(list)
-    for part, (_, metrics) in zip(parts_of_step([short(name) for name, _ in launches]), launches):
+    for part, (_, metrics) in zip(parts_of_step([name for name, _ in launches]), launches):
         parts[part].append(metrics)
     parts["in all"] = [metrics for _, metrics in launches]
 
@@ -135,4 +133,5 @@ def table(launches):
 
 if __name__ == "__main__":
     update = one_update(read_launches(sys.argv[1]))
-    print("\n".join([*table_of_parts(update, predictions(sys.argv[2]) if len(sys.argv) > 2 else {}), "", *table(update)]))
+    of_parts = [*table_of_parts(update, predictions(sys.argv[2])), ""] if len(sys.argv) > 2 else []
+    print("\n".join(of_parts + table(update)))

@@ -3,8 +3,8 @@
 # bytes from and to memory, and use of the tensor cores. judge_kernel runs once in each update, so that what is printed is from one of its
 # launches to the next. (The kernel that gathers a batch would do less well: batches are gathered ahead, by another thread.)
 #
-# FOLDER/kernels.csv is what ncu wrote, FOLDER/kernels.md the tables that kernels_gpu.py makes of it: each part of the step beside what was
-# predicted for it, and each kernel. It needs what measure_gpu.sh needs, and runs from its archive too.
+# FOLDER/kernels.csv is what ncu wrote, FOLDER/kernels.md what kernels_gpu.py makes of it: a table of kernels and, of the step that was
+# predicted (GPT-2 124M with 64 sequences, without FLAGS), one of its parts beside the predictions. It needs what measure_gpu.sh needs, and runs from its archive too.
 #
 # ncu leaves out the first SKIP launches (2000), which are the start and some updates, and measures LAUNCHES (1000), which hold a whole
 # update where it has fewer than 500.
@@ -17,8 +17,9 @@ out=$(realpath -m "${1:?usage: scripts/kernels_gpu.sh FOLDER [FLAGS of gpt-bench
 source scripts/measured_parts.sh
 flags=("${@:2}") predicted=()
 if ((${#flags[@]} == 0)); then
-  flags=("${gpt2_124m[@]}" --data data/shakespeare.txt --device "$device" --batch_size "$(sequences)" --compile_mode default)
-  predicted=(tests/figures/gpu_kernels.json)
+  count=$(sequences)
+  flags=("${gpt2_124m[@]}" --data data/shakespeare.txt --device "$device" --batch_size "$count" --compile_mode default)
+  ((count != 64)) || predicted=(tests/figures/gpu_kernels.json)  # 64 sequences were predicted
 fi
 ncu=$(cuda_tool ncu)
 mkdir -p "$out"

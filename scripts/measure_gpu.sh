@@ -164,7 +164,8 @@ small_batch() {
   ratio $name-reduce-overhead $name-eager
 }
 
-# usage: configure_size SIZE   of GPT-2: medium, large or xl. Of 32, 32 and 16 sequences they need up to 67 GB here, and twice that in PyTorch.
+# usage: configure_size SIZE   of GPT-2: medium, large or xl. With 32, 32 and 16 sequences gpt-diagnose estimates up to 67 GB here;
+# PyTorch needs more.
 configure_size() {
   local -A sequences=([medium]=16 [large]=8 [xl]=4)  # in a micro-batch
   ! has_free 135 false || sequences=([medium]=32 [large]=32 [xl]=16)

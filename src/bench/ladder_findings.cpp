@@ -20,7 +20,7 @@ Cells speed_cells(const std::optional<Measurement>& measurement) {
           format_bytes(static_cast<double>(measurement->peak_bytes))};
 }
 
-// How close a step comes to what this machine could do at best.
+// How close a step comes to what a large product and a large copy would allow.
 std::string limit_cell(const LadderRow& row) {
   return row.least_ms ? as_share(*row.least_ms / row.measurement->step_ms) : "-";
 }

@@ -125,7 +125,7 @@ Document text_of(const StepProfile& profile) {
   }
   if (profile.config.training.quantized.is_on()) {
     text.push_back(fmt::format(
-        "Products in 8 bits are compared with the speed of one in {}: a device that is faster with 8 bits can exceed it.",
+        "Products in 8 bits are compared with the speed of one in {}, so that they can come to more than the limit.",
         name_of(profile.type)));
   }
   if (profile.memory) text.push_back(fmt::format("Memory of the tensors at their peak: {}.", to_text(*profile.memory)));
@@ -198,7 +198,12 @@ StepProfile profile_steps(Config config, double seconds, const Progress& progres
   const auto updates = static_cast<double>(profile.updates);
   profile.mean_ms = 1000 * passed / updates, profile.cpu_ms = 1000 * (processor_seconds() - cpu_before) / updates;
   // Again, so that another program's moment does not pass for the machine.
-  if (profile.complete) profile.speed.keep_faster(plan::measure_machine(run.device().device, profile.type));
+  if (profile.complete) {
+    try {
+      profile.speed.keep_faster(plan::measure_machine(run.device().device, profile.type));
+    } catch (const c10::Error&) {  // there is less memory than before: the first speeds are good enough
+    }
+  }
   return profile;
 }
 

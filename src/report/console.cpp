@@ -83,7 +83,8 @@ std::string efficiency_text(const EfficiencyRecord& e) {
       100 * e.share(), format_flops(e.peak_flops), format_bytes(e.copy_bytes_per_second),
       format_short_duration(1e-3 * e.least_ms),
       e.share() > 1
-          ? "; steps were faster because another program slowed these down, or because a cache holds what they use"
+          ? "; more than 100 % means that another program slowed these measurements down, that a cache holds what a step uses, or "
+            "that products had 8 bits"
           : "");
 }
 

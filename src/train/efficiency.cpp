@@ -9,21 +9,19 @@
 
 namespace gpt {
 
-std::optional<EfficiencyRecord> Efficiency::measure(const TimingRecord& steps, double run_seconds) {
-  constexpr double kShortest = 30;
-  if (run_seconds < kShortest || steps.steps == 0) return std::nullopt;
+std::optional<EfficiencyRecord> EfficiencyMeter::measure(const TimingRecord& steps, double run_seconds) {
+  if (run_seconds < kShortestRun || steps.steps == 0) return std::nullopt;
   try {
     const plan::MachineSpeed now = plan::measure_machine(setup_.device.device, setup_.precision.compute_type());
     if (!speed_) speed_ = now;
     speed_->keep_faster(now);
   } catch (const std::exception& error) {  // the run goes on, or all that matters is saved
-    log::info(fmt::format("No efficiency: measuring this machine failed ({})", first_line(error.what())));
-    return std::nullopt;
+    log::info(fmt::format("Measuring the speed of this machine failed ({})", first_line(error.what())));
   }
   return of(steps);
 }
 
-std::optional<EfficiencyRecord> Efficiency::of(const TimingRecord& steps) const {
+std::optional<EfficiencyRecord> EfficiencyMeter::of(const TimingRecord& steps) const {
   if (!speed_ || steps.steps == 0) return std::nullopt;
   const auto count = static_cast<double>(steps.steps);
   const auto work = plan::work_of_step(setup_.config.model, setup_.config.training, setup_.precision,

@@ -119,9 +119,10 @@ ExitCode Trainer::stop() {
 void Trainer::tell_speed() {
   constexpr double kLongRun = 600, kLow = 0.5;
   if (is_speed_told_ || setup_.mesh.all->size() > 1 || forecast_.remaining_seconds(state_.step) < kLongRun) return;
+  if (settled_.seconds < EfficiencyMeter::kShortestRun) return;
+  is_speed_told_ = true;  // or cannot be
   const auto efficiency = efficiency_.measure(settled_, settled_.seconds);
   if (!efficiency) return;
-  is_speed_told_ = true;
   write_efficiency(efficiency);
   const auto seconds = settled_.seconds, tokens = static_cast<double>(settled_.tokens);
   log::info(fmt::format("Speed so far: {} tokens/s, {} sequences/s; {}{}", format_count(tokens / seconds),

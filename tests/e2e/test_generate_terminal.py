@@ -22,7 +22,7 @@ class Interactive(generating.TrainedModel):
         for keys in lines:
             terminal.read_until("> ")
             terminal.send(keys + "\r")
-            terminal.read_until("ended")  # a line that is too long goes on below after any of its words
+            terminal.read_until("ended")  # a line that is too long may be broken between any two of its words
             terminal.read_until("> ")
             terminal.send("\x1b[A|")  # the bar shows where the line ends; Ctrl-U and Down take both away
             taken.append(terminal.read_until("|").rpartition("> ")[2].removesuffix("|"))

@@ -263,7 +263,8 @@ at::Tensor some_values(at::IntArrayRef shape, int64_t seed) {
   return (numbers.remainder(kRange).to(at::kFloat) / (kRange / 2) - 1).reshape(shape);
 }
 
-// A run that goes on with a newer version must not learn otherwise. Recorded on 2026-11-28; changing them on purpose breaks resuming to the bit.
+// A run that goes on with a newer version must not learn otherwise. The hashes were recorded on 2026-11-28; a change that needs
+// others breaks resuming to the bit.
 TEST_P(AdamWTest, FiftyUpdatesOnACpuGiveTheBytesThatTheyAlwaysGave) {
   if (GetParam().is_emulated || !device().is_cpu()) GTEST_SKIP() << "kernels for a GPU divide and take roots otherwise";
   const Parameters parameters = make_parameters();

@@ -18,14 +18,14 @@ constexpr TimingRecord kSteps{.steps = 100, .tokens = 6000, .seconds = 50};
 
 TEST(Efficiency, IsMeasuredOnlyWhereHalfASecondIsNotFelt) {
   const run::Setup setup = tiny_setup();
-  EXPECT_FALSE(Efficiency(setup).measure(kSteps, /*run_seconds=*/29.9));
-  EXPECT_TRUE(Efficiency(setup).measure(kSteps, 30));
-  EXPECT_FALSE(Efficiency(setup).measure({}, 60)) << "it ended within the steps that settle";
+  EXPECT_FALSE(EfficiencyMeter(setup).measure(kSteps, /*run_seconds=*/29.9));
+  EXPECT_TRUE(EfficiencyMeter(setup).measure(kSteps, 30));
+  EXPECT_FALSE(EfficiencyMeter(setup).measure({}, 60)) << "it ended within the steps that settle";
 }
 
 TEST(Efficiency, IsThatOfTheStepsAsTheyWere) {
   const run::Setup setup = tiny_setup();
-  Efficiency meter(setup);
+  EfficiencyMeter meter(setup);
   EXPECT_FALSE(meter.of(kSteps)) << "nothing has been measured";
   const auto efficiency = meter.measure(kSteps, 60);
   ASSERT_TRUE(efficiency);

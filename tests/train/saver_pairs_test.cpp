@@ -64,7 +64,7 @@ std::vector<Saver> savers() {
          t.precision.master_weights = false;
        },
        kFewerBits},
-      {"half batch",
+      {"accumulation",
        [](TrainingConfig& t) {
          t.batch_size /= 2;
          t.gradient_accumulation_steps *= 2;

@@ -34,7 +34,7 @@ class Console : public Listener {
 };
 
 // The table that closes a run: seconds per step and tokens per second, of the start in one row and of the rest in five, and how close
-// that comes to what the machine could do at best.
+// that comes to what a large product and a large copy would allow.
 class TimingTable : public Listener {
  public:
   void begin(const RunRecord& run) override { first_step_ = run.first_step + 1; }

@@ -98,7 +98,7 @@ struct TimingRecord {
   }
 };
 
-// How close the steps came to what the machine could do at best.
+// How close the steps came to what a large product and a large copy would allow.
 struct EfficiencyRecord {
   int64_t step = 0;
   double step_ms = 0, least_ms = 0;                  // a step on average, and at least with the speeds that follow

@@ -1,4 +1,4 @@
-// How close the steps of a run came to what its machine could do at best.
+// How close the steps of a run came to what a large product and a large copy would allow.
 #pragma once
 
 #include <optional>
@@ -11,9 +11,11 @@ namespace gpt {
 
 // Measures the speeds of this machine between steps or after them, so that nothing of the run is changed by it. The highest of all that were
 // measured count. `step` and `at` of the records are left to the caller.
-class Efficiency {
+class EfficiencyMeter {
  public:
-  explicit Efficiency(const run::Setup& setup) : setup_(setup) {}
+  explicit EfficiencyMeter(const run::Setup& setup) : setup_(setup) {}
+
+  static constexpr double kShortestRun = 30;  // seconds
 
   // Of so many steps, after half a second for the speeds. Nothing for a run of less than half a minute, where half a second would be felt,
   // and where measuring fails.

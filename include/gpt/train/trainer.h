@@ -101,7 +101,7 @@ class Trainer {
   std::optional<StepRecord> last_step_;  // logged
   std::optional<double> last_val_loss_;
   bool is_rise_announced_ = false, is_speed_told_ = false;
-  Efficiency efficiency_{setup_};
+  EfficiencyMeter efficiency_{setup_};
 
   Stopwatch stopwatch_;                  // training alone
   const Stopwatch since_start_;          // all of it
