@@ -15,7 +15,7 @@ import torch
 import programs
 
 UNITS = {"bytes": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}
-QUICK = ["debug", "nanogpt_cpu", "shakespeare_char", "shakespeare_bpe", "tier_cpu"]
+QUICK = ["debug", "nanogpt_cpu", "shakespeare_char", "shakespeare_bpe", "short_texts", "tier_cpu"]
 OTHERS = ["shakespeare_char_gpu", "tier_4gb", "tier_8_12gb", "tier_10_16gb", "tier_24gb", "gpt2_124m", "common_crawl"]
 ONE_UPDATE = {"device": "cpu", "training.max_steps": 1, "training.warmup_steps": 0, "training.eval_interval": 0,
               "training.checkpoint_interval": 0, "training.sample_interval": 0}
