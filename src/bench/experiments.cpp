@@ -163,16 +163,15 @@ class ExperimentRuns {
     return learning;
   }
 
-  // The time of a step relative to the plain run's, from runs in turn. Empty where a signal stopped it.
+  // The time of a step relative to the plain run's, from runs in turn. Where the run has stages, whose steps differ, each of them counts by its
+  // share of the updates. Empty where a signal stopped it.
   std::vector<double> step_ratios(const std::string& name, const Config& plain, const Config& changed) {
     const std::string key = name + ", time of a step";
     if (const auto known = log_.find(key)) return nlohmann::json::parse(*known).at("ratios").get<std::vector<double>>();
-    const MeasurementLength length{.warm_up = 2, .updates = std::clamp<int64_t>(plan_.length.updates / 20, 5, 50)};
-    const auto pair = compare({plain, length}, {changed, length}, {.seconds = 0.3 * plan_.run_seconds}, measure_);
-    if (!pair) return {};
-    std::vector<double> ratios;
-    for (const double gain : pair->gains) ratios.push_back(1 / gain);
-    log_.add(key, nlohmann::ordered_json{{"ratios", ratios}}.dump());
+    const double seconds = 0.3 * plan_.run_seconds;
+    std::vector<double> ratios = changed.data.stages.empty() ? ratios_in_turn(plain, changed, seconds)
+                                                             : ratios_of_stages(plain, changed, seconds);
+    if (!ratios.empty()) log_.add(key, nlohmann::ordered_json{{"ratios", ratios}}.dump());
     return ratios;
   }
 
@@ -181,6 +180,32 @@ class ExperimentRuns {
   }
 
  private:
+  std::vector<double> ratios_in_turn(const Config& plain, const Config& changed, double seconds) {
+    const MeasurementLength length{.warm_up = 2, .updates = std::clamp<int64_t>(plan_.length.updates / 20, 5, 50)};
+    const auto pair = compare({plain, length}, {changed, length}, {.seconds = seconds}, measure_);
+    std::vector<double> ratios;
+    if (pair)
+      for (const double gain : pair->gains) ratios.push_back(1 / gain);
+    return ratios;
+  }
+
+  // As many as the stage with the fewest pairs has.
+  std::vector<double> ratios_of_stages(const Config& plain, const Config& changed, double seconds) {
+    const std::vector<Stage>& stages = changed.data.stages;
+    std::vector<double> sums;
+    for (size_t i = 0; i < stages.size(); ++i) {
+      const int64_t end = i + 1 < stages.size() ? stages[i + 1].from : plan_.length.updates;
+      const double share = static_cast<double>(end - stages[i].from) / static_cast<double>(plan_.length.updates);
+      Config alone = changed;
+      alone.data.stages = {stages[i]};
+      alone.data.stages.front().from = 0;
+      const std::vector<double> ratios = ratios_in_turn(plain, alone, seconds / static_cast<double>(stages.size()));
+      sums.resize(i == 0 ? ratios.size() : std::min(sums.size(), ratios.size()));
+      for (size_t pair = 0; pair < sums.size(); ++pair) sums[pair] += share * ratios[pair];
+    }
+    return sums;
+  }
+
   ExperimentLog& log_;
   const Measure& measure_;
   const Learn& learn_;
@@ -207,12 +232,7 @@ bool measure_row(const Experiment& experiment, const ExperimentRow& plain, Exper
   const Config config = runs.config_of(&experiment);
   try {
     if (!fill(row, config, runs, done)) return false;
-    if (config.data.stages.empty()) {
-      row.step_ratios = runs.step_ratios(row.name, runs.config_of(nullptr), config);
-    } else {  // whose steps differ, so that the first ones do not stand for all
-      for (size_t i = 0; i < row.runs.size(); ++i)
-        row.step_ratios.push_back(row.runs[i].mean_step_ms / plain.runs[i].mean_step_ms);
-    }
+    row.step_ratios = runs.step_ratios(row.name, runs.config_of(nullptr), config);
     if (row.step_ratios.empty()) return false;
     for (size_t i = 0; i < row.runs.size(); ++i) row.runs[i].step_ms = plain.runs[i].step_ms * median(row.step_ratios);
   } catch (const Error& error) {

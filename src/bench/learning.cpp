@@ -41,20 +41,18 @@ Learning learn(const Config& config, const LearningLength& length) {
   std::vector<double> seconds;  // what an update took, group by group
   double fastest = std::numeric_limits<double>::infinity();
   int64_t tokens = 0;
-  double all_seconds = 0;
   for (int64_t done = 0, next = 0; done < length.updates;) {
     if (done == next) next = next_evaluation(done, length);
     const int64_t group = updates_between_waits(run.device().device.type(), fastest, length.updates),
                   count = std::min(group, next - done);
     const auto updates = run.update(count);
-    tokens += updates.tokens, all_seconds += updates.seconds;
+    tokens += updates.tokens;
     seconds.push_back(updates.seconds / static_cast<double>(count));
     fastest = std::min(fastest, seconds.back());
     done += count;
     if (done == next) evaluate(done);
   }
   result.step_ms = 1000 * median(seconds);
-  result.mean_step_ms = 1000 * all_seconds / static_cast<double>(length.updates);
   result.threads = at::get_num_threads();
   result.tokens_per_update = static_cast<double>(tokens) / static_cast<double>(length.updates);
   return result;
@@ -65,7 +63,6 @@ std::string to_json(const Learning& learning) {
   for (const auto& [updates, loss] : learning.points) points.push_back({updates, loss});
   return nlohmann::ordered_json{{"parameters", learning.parameters},
                                 {"step_ms", learning.step_ms},
-                                {"mean_step_ms", learning.mean_step_ms},
                                 {"tokens_per_update", learning.tokens_per_update},
                                 {"threads", learning.threads},
                                 {"validation_loss", points}}
@@ -76,7 +73,6 @@ Learning learning_from_json(const std::string& text) {
   const auto json = nlohmann::json::parse(text);
   Learning result{.parameters = json.at("parameters").get<int64_t>(),
                   .step_ms = json.at("step_ms").get<double>(),
-                  .mean_step_ms = json.at("mean_step_ms").get<double>(),
                   .tokens_per_update = json.at("tokens_per_update").get<double>(),
                   .threads = json.at("threads").get<int64_t>(),
                   .points = {}};

@@ -38,17 +38,24 @@ struct Laboratory {
     ++timings;
     if (config.training.optimizer.beta2 == 0.5) is_fast = !is_fast;
     const double uneven = is_fast ? 9 : 11;
-    const double step_ms = config.training.optimizer.weight_decay == 0 ? 20
-                           : config.training.optimizer.beta2 == 0.5    ? uneven
-                                                                       : 10;
+    const auto& stages = config.data.stages;
+    EXPECT_LE(stages.size(), 1) << "stages are timed by themselves";
+    const double of_stage = stages.empty() ? 1
+                                           : static_cast<double>(*stages[0].block_size) /
+                                                 static_cast<double>(config.model.block_size);  // 1/4, 1/2 and 1
+    const double step_ms = !stages.empty()                               ? 10 * of_stage
+                           : config.training.optimizer.weight_decay == 0 ? 20
+                           : config.training.optimizer.beta2 == 0.5      ? uneven
+                                                                         : 10;
     return Measurement{.step_ms = step_ms, .tokens_per_second = 64 / step_ms};
   }
 
-  ExperimentComparison compare(const ScratchFolder& folder, double seconds = 1e4) {
+  ExperimentComparison compare(const ScratchFolder& folder, double seconds = 1e4,
+                               const std::vector<Experiment>& all = techniques()) {
     Config config;
     ExperimentLog log(folder.path(), config, seconds, "a processor");
     return compare_experiments(
-        config, techniques(), seconds, log,
+        config, all, seconds, log,
         [this](const Config& c, const MeasurementLength& length) { return measure(c, length); },
         [this](const Config& c, const LearningLength& length) { return learn(c, length); },
         [](double, const std::string&) {});
@@ -85,6 +92,18 @@ TEST(Experiments, AreJudgedByTheDifferencesBetweenRunsOfTheSameSeed) {
   const std::string text = to_markdown(findings(comparison).text);
   EXPECT_NE(text.find("| smoothing "), std::string::npos) << text;
   EXPECT_NE(text.find("+0.1000 ± 0.0000"), std::string::npos) << text;
+}
+
+TEST(Experiments, StagesCountByTheirShareOfTheUpdates) {
+  const ScratchFolder folder;
+  Laboratory laboratory;
+  const ExperimentComparison comparison =
+      laboratory.compare(folder, 1e4, {{"growing", "", [](Config& config, int64_t updates) {
+                                          config.data.stages = growing_stages(config.model.block_size, updates);
+                                        }}});
+  ASSERT_EQ(comparison.rows.size(), 2);
+  for (const double ratio : comparison.rows[1].step_ratios) EXPECT_NEAR(ratio, (0.25 + 0.5 + 1) / 3, 1e-3);
+  EXPECT_NEAR(comparison.rows[1].runs[0].step_ms, 5 * (0.25 + 0.5 + 1) / 3, 1e-2);
 }
 
 TEST(Experiments, GoOnWhereTheyWereStopped) {

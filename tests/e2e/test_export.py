@@ -137,14 +137,14 @@ class Folder(Scratch):
 
 @unittest.skipUnless(transformers, f"transformers is not installed: {'' if transformers else why_not}")
 class Transformers(Scratch):
-    def logits_of_ours(self, path):
+    def logits_of_ours(self, path, tokenizer):
         output = self.root / "logits.safetensors"
-        subprocess.run([programs.BIN / "write_logits", path, output], check=True)
+        subprocess.run([programs.BIN / "write_logits", path, output, *tokenizer], check=True)
         read = safetensors.torch.load_file(output)
         return read["ids"], read["logits"]
 
-    def assert_same_logits(self, ours, folder, what):
-        ids, logits = self.logits_of_ours(ours)
+    def assert_same_logits(self, ours, folder, what, *tokenizer):
+        ids, logits = self.logits_of_ours(ours, tokenizer)
         model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
         with torch.no_grad():
             theirs = model(ids).logits
@@ -192,7 +192,7 @@ class Transformers(Scratch):
 
     def test_models_of_transformers_are_read(self):
         torch.manual_seed(3)
-        shape = {"vocab_size": 101, "initializer_range": 0.3}
+        shape = {"vocab_size": 257, "initializer_range": 0.3}  # one more than a byte has values
         llama = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
                  "max_position_embeddings": 24}
         configs = {
@@ -207,7 +207,7 @@ class Transformers(Scratch):
                     transformers.AutoModelForCausalLM.from_config(config).save_pretrained(folder, max_shard_size=shard)
                     shards = len(list(folder.glob("*.safetensors")))
                     self.assertEqual(shards > 1, shard == "20KB")
-                    self.assert_same_logits(folder, folder, f"{name} of transformers in {shards} files")
+                    self.assert_same_logits(folder, folder, f"{name} of transformers in {shards} files", "byte")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-// The logits of a model for fixed ids, for e2e/test_export.py. usage: write_logits CHECKPOINT|FOLDER OUTPUT.safetensors
+// The logits of a model for fixed ids, for e2e/test_export.py. usage: write_logits CHECKPOINT|FOLDER OUTPUT.safetensors [TOKENIZER]
 #include <ATen/ops/arange.h>
 
 #include <cstdio>
@@ -15,10 +15,11 @@ std::span<const std::byte> bytes_of(const at::Tensor& tensor) {
 
 }  // namespace
 
-int main(int, char** argv) try {
+int main(int argc, char** argv) try {
   gpt::ModelOptions options;
   options.checkpoint = gpt::find_model(argv[1]);
   options.device = "cpu";
+  if (argc > 3) options.tokenizer = argv[3];  // of a model that comes without one
   options.dtype = {gpt::Dtype::float32};
   const gpt::LoadedModel loaded = gpt::load_model(options);
   const gpt::GPT& model = *loaded.model;

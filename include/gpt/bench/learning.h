@@ -16,7 +16,6 @@ struct Learning {
   int64_t parameters = 0;
   // The median update, or the median of the means of groups; of a variant, that of the first one over its gain in alternating runs.
   double step_ms = 0;
-  double mean_step_ms = 0;       // of all updates, where stages differ
   double tokens_per_update = 0;  // mean
   int64_t threads = 0;           // CPU threads that LibTorch used
   struct Point {
