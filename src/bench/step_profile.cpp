@@ -13,6 +13,7 @@
 #include "gpt/bench/rung.h"
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
+#include "gpt/core/log.h"
 #include "gpt/core/processors.h"
 #include "gpt/model/compile.h"
 #include "gpt/ops/part.h"
@@ -201,7 +202,8 @@ StepProfile profile_steps(Config config, double seconds, const Progress& progres
   if (profile.complete) {
     try {
       profile.speed.keep_faster(plan::measure_machine(run.device().device, profile.type));
-    } catch (const c10::Error&) {  // there is less memory than before: the first speeds are good enough
+    } catch (const c10::Error& error) {  // there may be less memory than before
+      log::info("The speed of this machine is that from before the steps: " + first_line(error.what()));
     }
   }
   return profile;
