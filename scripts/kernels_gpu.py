@@ -59,7 +59,8 @@ def short(name):
 PRODUCT = "product"
 # What the name of a kernel contains, and the part of the step, by its name in the figures. The first that matches counts.
 PARTS = (("cross_entropy", "cross entropy"), ("fprop", "attention, forward (cuDNN)"),
-         ("bprop|compute_dot|convert_dq", "attention, backward (cuDNN)"), ("nvjet|splitK|gemm|cutlass", PRODUCT), ("add_norm_backward", "residual sum and norm, backward"),
+         ("bprop|compute_dot|convert_dq", "attention, backward (cuDNN)"), ("nvjet|splitK|gemm|cutlass", PRODUCT),
+         ("add_norm_backward", "residual sum and norm, backward"),
          ("add_norm", "residual sum and norm, forward"), ("activation_backward", "GELU, backward, with the sums for biases"),
          ("activation_kernel", "GELU, forward"), ("pack_gradients", "packing of the heads' gradients"),
          ("sum_rows", "sums for the bias of queries, keys and values"), ("add_parts_of_runs", "embedding, batch and scalars"),
@@ -94,41 +95,45 @@ def predictions(path):
     return {row[0]: row[column] for row in figures["measurements"][0]["rows"]}
 
 
+def grouped(names, launches):
+    """The metrics of the launches that have one name, in the order in which the names come first, and those of all."""
+    groups = collections.defaultdict(list)
+    for name, (_, metrics) in zip(names, launches):
+        groups[name].append(metrics)
+    return groups, [metrics for _, metrics in launches]
+
+
+def summed(rows):
+    """Seconds, bytes read and written, TB/s, and the mean use of the tensor cores in percent."""
+    seconds, read, written = (sum(row[key] for row in rows) for key in (TIME, READ, WRITTEN))
+    busy = sum(row.get(TENSOR, 0) * row[TIME] for row in rows) / seconds
+    return seconds, read, written, (read + written) / seconds / 1e12, busy
+
+
 def table_of_parts(launches, predicted):
-    parts = collections.defaultdict(list)
-    for part, (_, metrics) in zip(parts_of_step([name for name, _ in launches]), launches):
-        parts[part].append(metrics)
-    parts["in all"] = [metrics for _, metrics in launches]
+    parts, whole = grouped(parts_of_step([name for name, _ in launches]), launches)
 
     def line(name, rows):
-        seconds, bytes_ = (sum(row[key] for row in rows for key in keys) for keys in ((TIME,), (READ, WRITTEN)))
-        busy = sum(row.get(TENSOR, 0) * row[TIME] for row in rows) / seconds
+        seconds, _, _, speed, busy = summed(rows)
         told = f"{predicted[name]:.2f}" if name in predicted else ""
-        return f"| {name} | {len(rows)} | {1e3 * seconds:.2f} | {told} | {bytes_ / seconds / 1e12:.2f} | {busy:.0f} % |"
+        return f"| {name} | {len(rows)} | {1e3 * seconds:.2f} | {told} | {speed:.2f} | {busy:.0f} % |"
 
     return ["| part of a step | launches | ms | predicted for an H100 | TB/s | tensor cores |",
-            "| --- | ---: | ---: | ---: | ---: | ---: |", *(line(*item) for item in parts.items())]
+            "| --- | ---: | ---: | ---: | ---: | ---: |", *(line(*item) for item in parts.items()), line("in all", whole)]
 
 
 def table(launches):
-    kernels = collections.defaultdict(list)
-    for name, metrics in launches:
-        kernels[short(name)].append(metrics)
-    whole = sum(metrics[TIME] for _, metrics in launches)
+    kernels, whole = grouped([short(name) for name, _ in launches], launches)
 
     def line(name, rows):
-        total = collections.Counter()
-        for row in rows:
-            total.update(row)
-        seconds = total[TIME]
-        busy = sum(row.get(TENSOR, 0) * row[TIME] for row in rows) / seconds
-        return (f"| {name} | {len(rows)} | {1e3 * seconds:.3f} | {total[READ] / 1e9:.2f} | {total[WRITTEN] / 1e9:.2f} "
-                f"| {(total[READ] + total[WRITTEN]) / seconds / 1e12:.2f} | {busy:.0f} % | {100 * seconds / whole:.1f} % |")
+        seconds, read, written, speed, busy = summed(rows)
+        return (f"| {name} | {len(rows)} | {1e3 * seconds:.3f} | {read / 1e9:.2f} | {written / 1e9:.2f} "
+                f"| {speed:.2f} | {busy:.0f} % | {100 * seconds / summed(whole)[0]:.1f} % |")
 
     return ["| kernel | launches | ms | GB read | GB written | TB/s | tensor cores | share |",
             "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
             *(line(*item) for item in sorted(kernels.items(), key=lambda item: -sum(row[TIME] for row in item[1]))),
-            line("in all", [metrics for _, metrics in launches])]
+            line("in all", whole)]
 
 
 if __name__ == "__main__":
