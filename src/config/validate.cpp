@@ -246,16 +246,16 @@ void validate_divergence(const CadenceConfig& cadence, const Faults& faults) {
 
 void validate_automatic_batch(const Config& config, const Faults& faults) {
   const TrainingConfig& t = config.training;
-  if (!t.total_batch_size) {
-    faults.fail({"training.batch_size"},
-                "batch_size auto needs total_batch_size, the sequences per update, because they decide how the run "
-                "learns; set total_batch_size, such as 64, or batch_size to a number");
-  }
   if (t.gradient_accumulation_steps != 1) {
     faults.fail({"training.gradient_accumulation_steps", "training.batch_size"},
                 fmt::format("batch_size auto chooses the number of micro-steps too, but gradient_accumulation_steps is "
                             "{}; leave that out, or set batch_size to a number",
                             t.gradient_accumulation_steps));
+  }
+  if (!t.total_batch_size) {
+    faults.fail({"training.batch_size"},
+                "batch_size auto needs total_batch_size, the sequences per update, because they decide how the run "
+                "learns; set total_batch_size, such as 64, or batch_size to a number");
   }
   // A stage of shorter sequences has more of them in a micro-batch: rounded, their number would depend on the choice.
   for (const Stage& stage : config.data.stages) {
