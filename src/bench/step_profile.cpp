@@ -13,7 +13,6 @@
 #include "gpt/bench/rung.h"
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
-#include "gpt/core/log.h"
 #include "gpt/core/processors.h"
 #include "gpt/model/compile.h"
 #include "gpt/ops/part.h"
@@ -199,13 +198,7 @@ StepProfile profile_steps(Config config, double seconds, const Progress& progres
   const auto updates = static_cast<double>(profile.updates);
   profile.mean_ms = 1000 * passed / updates, profile.cpu_ms = 1000 * (processor_seconds() - cpu_before) / updates;
   // Again, so that another program's moment does not pass for the machine.
-  if (profile.complete) {
-    try {
-      profile.speed.keep_faster(plan::measure_machine(run.device().device, profile.type));
-    } catch (const c10::Error& error) {  // there may be less memory than before
-      log::info("The speed of this machine is that from before the steps: " + first_line(error.what()));
-    }
-  }
+  if (profile.complete) plan::measure_again(profile.speed, run.device().device, profile.type);
   return profile;
 }
 

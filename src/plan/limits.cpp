@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <map>
 #include <string_view>
 
+#include "gpt/core/error.h"
 #include "gpt/core/format.h"
+#include "gpt/core/log.h"
 #include "gpt/device/memory.h"
 #include "gpt/layout/freeze.h"
 #include "gpt/model/recompute.h"
@@ -78,6 +81,14 @@ MachineSpeed measure_machine(at::Device device, at::ScalarType type) {
                            .bytes_per_second = measure_copy_speed(device, kSeconds)};
   release_unused_memory(device);
   return speed;
+}
+
+void measure_again(MachineSpeed& speed, at::Device device, at::ScalarType type) {
+  try {
+    speed.keep_faster(measure_machine(device, type));
+  } catch (const std::exception& error) {
+    log::info(fmt::format("Measuring the speed of this machine failed ({})", first_line(error.what())));
+  }
 }
 
 std::string explain_limit(const MachineSpeed& speed) {

@@ -118,9 +118,8 @@ ExitCode Trainer::stop() {
 // Several processes would measure the machine side by side, each at another moment.
 void Trainer::tell_speed() {
   constexpr double kLongRun = 600, kLow = 0.5;
-  if (is_speed_told_ || setup_.mesh.all->size() > 1 || forecast_.remaining_seconds(state_.step) < kLongRun) return;
-  if (settled_.seconds < EfficiencyMeter::kShortestRun) return;
-  is_speed_told_ = true;  // or cannot be
+  if (efficiency_.has_tried() || setup_.mesh.all->size() > 1 || forecast_.remaining_seconds(state_.step) < kLongRun)
+    return;
   const auto efficiency = efficiency_.measure(settled_, settled_.seconds);
   if (!efficiency) return;
   write_efficiency(efficiency);

@@ -40,10 +40,8 @@ struct Laboratory {
     const double uneven = is_fast ? 9 : 11;
     const auto& stages = config.data.stages;
     EXPECT_LE(stages.size(), 1) << "stages are timed by themselves";
-    const double of_stage = stages.empty() ? 1
-                                           : static_cast<double>(*stages[0].block_size) /
-                                                 static_cast<double>(config.model.block_size);  // 1/4, 1/2 and 1
-    const double step_ms = !stages.empty()                               ? 10 * of_stage
+    const auto length = [&] { return static_cast<double>(*stages[0].block_size); };
+    const double step_ms = !stages.empty() ? 10 * length() / static_cast<double>(config.model.block_size)
                            : config.training.optimizer.weight_decay == 0 ? 20
                            : config.training.optimizer.beta2 == 0.5      ? uneven
                                                                          : 10;

@@ -153,6 +153,17 @@ TEST(MachineSpeed, KeepsTheFasterOfEach) {
   EXPECT_EQ(speed.bytes_per_second, 3e10);
 }
 
+TEST(MachineSpeed, IsKnownOnceItWasMeasuredAndKeptWhereThatFails) {
+  MachineSpeed speed;
+  measure_again(speed, at::kCPU, at::kBool);  // of which there is no product to measure
+  EXPECT_FALSE(speed.is_known());
+  measure_again(speed, at::kCPU, at::kFloat);
+  EXPECT_TRUE(speed.is_known());
+  const double flops = speed.flops;
+  measure_again(speed, at::kCPU, at::kBool);
+  EXPECT_EQ(speed.flops, flops);
+}
+
 TEST(MachineSpeed, IsMeasuredWithoutDrawingFromTheRunsRandomState) {
   const at::Generator& generator = at::detail::getDefaultCPUGenerator();
   const at::Tensor before = generator.get_state();

@@ -29,10 +29,13 @@ struct MachineSpeed {
   double least_seconds(const Work& work) const;
   // The faster of each, because another program can slow a measurement down but not speed it up.
   void keep_faster(const MachineSpeed& other);
+  bool is_known() const { return flops > 0; }
 };
 
 // For products in `type`. Takes about half a second; draws from no random state.
 MachineSpeed measure_machine(at::Device device, at::ScalarType type);
+// Measures and keeps the faster. Where measuring fails, as without memory for it, a line says so and the speeds stay as they are.
+void measure_again(MachineSpeed& speed, at::Device device, at::ScalarType type);
 
 // What "of the limit" means in a table, with the speeds.
 std::string explain_limit(const MachineSpeed& speed);

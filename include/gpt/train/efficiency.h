@@ -15,17 +15,17 @@ class EfficiencyMeter {
  public:
   explicit EfficiencyMeter(const run::Setup& setup) : setup_(setup) {}
 
-  static constexpr double kShortestRun = 30;  // seconds
-
   // Of so many steps, after half a second for the speeds. Nothing for a run of less than half a minute, where half a second would be felt,
   // and where measuring fails.
   std::optional<EfficiencyRecord> measure(const TimingRecord& steps, double run_seconds);
   // The same from the speeds that are known already: nothing where there are none.
   std::optional<EfficiencyRecord> of(const TimingRecord& steps) const;
+  bool has_tried() const { return has_tried_; }  // to measure, whether that failed or not
 
  private:
   const run::Setup& setup_;
-  std::optional<plan::MachineSpeed> speed_;
+  plan::MachineSpeed speed_;
+  bool has_tried_ = false;
 };
 
 }  // namespace gpt

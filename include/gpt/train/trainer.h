@@ -100,7 +100,7 @@ class Trainer {
   bool saves_ = false;                   // SIGUSR1 has asked for a checkpoint
   std::optional<StepRecord> last_step_;  // logged
   std::optional<double> last_val_loss_;
-  bool is_rise_announced_ = false, is_speed_told_ = false;
+  bool is_rise_announced_ = false;
   EfficiencyMeter efficiency_{setup_};
 
   Stopwatch stopwatch_;                  // training alone
