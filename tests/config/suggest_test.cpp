@@ -54,13 +54,13 @@ TEST(DidYouMean, FindsTheKeyBehindEveryTypo) {
     candidates.push_back(row.name);
     for (const Alias& alias : row.aliases) known.insert(alias.name);
   }
-  int typos = 0, right = 0;
+  int edits = 0, typos = 0, right = 0;
   for (const Option& row : rows) {
     for (const std::string& typo : one_character_edits(row.name)) {
-      if (known.count(typo)) continue;
+      if (known.count(typo) || edits++ % 9 != 0) continue;  // all of them take 15 seconds
       ++typos;
       right += did_you_mean(typo, candidates) == row.name;
-      if (typos % 50 == 0) {  // reading a whole file is slower: a sample
+      if (typos % 10 == 0) {  // reading a whole file is slower: a sample
         const std::string yaml = (row.section.empty() ? "" : row.section + ":\n  ") + typo + ": 1\n";
         EXPECT_NE(yaml_fault(yaml).find("unknown key"), std::string::npos) << yaml;
       }

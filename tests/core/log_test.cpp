@@ -49,7 +49,7 @@ std::string terminal_output(int columns, const std::function<void()>& body) {
   const int kept = open(name.c_str(), O_RDWR | O_NOCTTY);
   const pid_t child = fork();
   if (child == 0) {
-    alarm(30);
+    alarm(1200);
     const int standard_error = open(name.c_str(), O_RDWR | O_NOCTTY);
     const winsize size{24, static_cast<unsigned short>(columns), 0, 0};
     ioctl(standard_error, TIOCSWINSZ, &size);
@@ -63,7 +63,7 @@ std::string terminal_output(int columns, const std::function<void()>& body) {
   char piece[4096];
   while (!output.ends_with(kEnd)) {
     pollfd waiting{terminal, POLLIN, 0};
-    const ssize_t count = poll(&waiting, 1, 60'000) > 0 ? read(terminal, piece, sizeof piece) : -1;
+    const ssize_t count = poll(&waiting, 1, 1'200'000) > 0 ? read(terminal, piece, sizeof piece) : -1;
     if (count <= 0) break;
     output.append(piece, static_cast<size_t>(count));
   }

@@ -1,6 +1,7 @@
 """Runs the built programs as a user's shell would, for the end-to-end tests."""
 
 import atexit
+import hashlib
 import json
 import os
 import pathlib
@@ -15,9 +16,22 @@ HANGS = 1200  # seconds after which a program hangs: whatever else the machine d
 BIN = pathlib.Path(os.environ["GPT_BIN"])
 SOURCE = pathlib.Path(os.environ["GPT_SOURCE_DIR"])
 
+# A test that takes long for what it finds.
+long = unittest.skipUnless(os.environ.get("GPT_ALL_TESTS"), "long: scripts/test.sh --all runs it")
+
+# Another order of the tests of a class for each value.
+ORDER = os.environ.get("GPT_TEST_ORDER")
+if ORDER:
+    unittest.defaultTestLoader.sortTestMethodsUsing = lambda a, b: -1 if place_of(a) < place_of(b) else 1
+
 # Prepared text is kept here, never in the home of whoever runs the tests.
 os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="gpt-cache-")
 atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
+
+
+def place_of(test: str) -> str:
+    return hashlib.sha256(f"{ORDER} {test}".encode()).hexdigest()
+
 
 # Enough to learn something in seconds: 2 layers, dropout and accumulation on, so that every random stream is in use.
 TINY = {

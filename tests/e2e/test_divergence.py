@@ -81,6 +81,7 @@ class Divergence(unittest.TestCase):
         self.assertEqual(self.values("stop")["optimizer"]["step"], NOISE_FROM)
         self.assertIn(NOISE_FROM + 1, [record["step"] for record in programs.metrics(self.root / "stop") if "loss" in record])
 
+    @programs.long
     def test_a_run_that_goes_back_is_the_same_wherever_it_is_killed(self):
         options = {"training.on_divergence": "rollback", "training.rollback_lr_factor": 0.5, "training.async_checkpoint": "true"}
 
@@ -108,6 +109,7 @@ class Divergence(unittest.TestCase):
                 self.assertTrue((self.root / name / "ckpt.pt").read_bytes() == whole)
                 self.assertEqual(self.events(name), self.events("whole"))
 
+    @programs.long
     def test_several_processes_go_back_together(self):
         lanes = {"distributed.lanes": 2, "training.on_divergence": "rollback"}
         self.train("one process", **lanes)

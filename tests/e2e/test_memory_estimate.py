@@ -1,7 +1,7 @@
 """gpt-diagnose's estimate of a run's memory against the peak of the run itself, as the kernel counts it.
 
 By default: the shipped configurations that take seconds and 20 random ones, whose tensors are a few hundred megabytes.
-GPT_ALL_CONFIGS=1 adds the other shipped configurations, which take ten minutes and 13 GB."""
+GPT_ALL_TESTS=1 adds the other shipped configurations, which take ten minutes and 13 GB."""
 
 import os
 import pathlib
@@ -119,7 +119,7 @@ class MemoryEstimate(unittest.TestCase):
             self.check(f"taught_{compiled}", {**model, **small, "training.use_compile": compiled})
 
     def test_shipped_configurations(self):
-        for name in QUICK + (OTHERS if os.environ.get("GPT_ALL_CONFIGS") else []):
+        for name in QUICK + (OTHERS if os.environ.get("GPT_ALL_TESTS") else []):
             options = {**ACCUMULATED, **(COMMON_CRAWL if name == "common_crawl" else {})}
             if name in FEWER:
                 options["training.batch_size"] = FEWER[name]

@@ -97,13 +97,32 @@ class Test(Scripts):
     def test_every_kind_runs_after_checks_and_set_up(self):
         self.assertEqual(self.lines(), [
             "check.sh --sources", "setup.sh --cuda --tests", "check.sh --format", "get_data.sh ",
-            "ctest --test-dir build --output-on-failure --no-tests=error -j 2", "unit tests: 12 passed, 1 failed",
-            "skipped 3: there is no zsh", "built: tests in 2 seconds of a core"])
+            "ctest --test-dir build --output-on-failure --no-tests=error -j 2 -LE ^(attack)$", "unit tests: 12 passed, 1 failed",
+            "skipped 3: there is no zsh", "built: tests in 2 seconds of a core",
+            "left out: the attack, long fuzzing and tests marked long (scripts/test.sh --all runs them)"])
 
     def test_kinds_can_be_left_out(self):
         self.assertIn("ctest --test-dir build --output-on-failure --no-tests=error -j 2 -LE ^(e2e|attack|fuzz)$ -R tokenizer",
                       self.lines("--skip-e2e", "--skip-attack", "--skip-fuzz", "-R", "tokenizer"))
         self.assertIn("setup.sh --cpu --tests", self.lines("--skip-unit", "--cpu", "--skip-bench"))
+
+    def test_all_tests_are_run_when_asked(self):
+        self.write(".deps/venv/bin/ctest", '#!/bin/sh\necho "ctest $* all: $GPT_ALL_TESTS"\nexit 8\n')
+        self.assertEqual([line for line in self.lines("--all") if "ctest" in line or "left out" in line],
+                         ["ctest --test-dir build --output-on-failure --no-tests=error -j 2 all: 1"])
+
+    def test_tests_are_repeated_in_another_order_each_time(self):
+        self.write(".deps/venv/bin/ctest", """#!/bin/sh
+echo "ctest $* in order $GTEST_SHUFFLE $GTEST_RANDOM_SEED $GPT_TEST_ORDER"
+test $GPT_TEST_ORDER = 2
+""")
+        done = self.run_command("scripts/test.sh", "--repeat", "2", "--skip-attack", "-R", "tokenizer")
+        options = "--test-dir build --output-on-failure --no-tests=error -j 2 -LE ^(attack)$ --schedule-random -R tokenizer"
+        self.assertIn(f"Time 1 of 2\nctest {options} in order 1 1 1\nTime 2 of 2\nctest {options} in order 1 2 2\n"
+                      "1 of 2 times every test passed\n", done.stdout)
+        self.assertEqual(done.returncode, 1)
+        done = self.run_command("scripts/test.sh", "--repeat", "often")
+        self.assertEqual(done.stdout, "error: --repeat: 'often' is not a number of times, such as 10\n")
 
     def test_an_unknown_kind_is_refused_before_anything_runs(self):
         done = self.run_command("scripts/test.sh", "--skip-slow")

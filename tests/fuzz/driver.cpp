@@ -1,5 +1,5 @@
 // A short run of a fuzz target under any compiler: its seeds, then mutations of them, the same ones every time.
-// usage: X_fuzz SEED_FOLDER RUNS        an input that crashes is left in the working folder as X_fuzz.crash
+// usage: X_fuzz SEED_FOLDER RUNS        ten times as many where GPT_ALL_TESTS is set; an input that crashes is left in the working folder as X_fuzz.crash
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -88,7 +88,7 @@ void run() { LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(input.data(
 
 int main(int argc, char** argv) {
   const std::vector<std::string> seeds = argc == 3 ? read_seeds(argv[1]) : std::vector<std::string>();
-  const long runs = argc == 3 ? std::atol(argv[2]) : 0;
+  const long runs = argc == 3 ? std::atol(argv[2]) * (std::getenv("GPT_ALL_TESTS") ? 10 : 1) : 0;
   if (seeds.empty() || runs <= 0) {
     std::fprintf(stderr, "usage: %s SEED_FOLDER RUNS\n", argv[0]);
     return 2;
