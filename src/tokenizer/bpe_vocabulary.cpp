@@ -41,18 +41,15 @@ std::string shown(const json& value) {
   return text.size() <= kMostBytes ? text : std::string(utf8::prefix(text, kShownCharacters)) + "...";
 }
 
-BpeVocabulary::BpeVocabulary(BpeModel& model, size_t size, TokenSpelling spelling, std::string origin)
-    : model_(model), spelling_(spelling), origin_(std::move(origin)) {
-  model_.tokens.resize(size);
-  ids_.reserve(size);
-}
+BpeVocabulary::BpeVocabulary(BpeModel& model, TokenSpelling spelling, std::string origin)
+    : model_(model), spelling_(spelling), origin_(std::move(origin)) {}
 
 int32_t BpeVocabulary::take(const json& id, const std::string& name, std::string bytes) {
-  const size_t size = model_.tokens.size();
-  if (!id.is_number_integer() || id < 0 || id >= size) {
-    throw Error(ExitCode::data, fmt::format("{}: token {} has id {}; the {} tokens need the ids 0 to {}", origin_,
-                                            shown(name), shown(id), size, size - 1));
+  if (!id.is_number_integer() || id < 0 || id >= BpeModel::kMostTokens) {
+    throw Error(ExitCode::data, fmt::format("{}: token {} has id {}; a number from 0 to {} is needed", origin_,
+                                            shown(name), shown(id), BpeModel::kMostTokens - 1));
   }
+  if (const auto size = id.get<size_t>() + 1; size > model_.tokens.size()) model_.tokens.resize(size);
   if (bytes.empty()) throw Error(ExitCode::data, fmt::format("{}: the token with id {} is empty", origin_, shown(id)));
   std::string& place = model_.tokens[id.get<size_t>()];
   if (!place.empty()) {

@@ -23,10 +23,10 @@ std::string shown(const nlohmann::json& value);
 
 enum class TokenSpelling { bytes, text };  // bytes in GPT-2's printable alphabet, or text as it is
 
-// Fills a BpeModel with `size` tokens whose ids must be 0..size-1, each once.
+// Fills a BpeModel with tokens, each of which has an id of its own. Ids between them that no token has stay empty.
 class BpeVocabulary {
  public:
-  BpeVocabulary(BpeModel& model, size_t size, TokenSpelling spelling, std::string origin);
+  BpeVocabulary(BpeModel& model, TokenSpelling spelling, std::string origin);
 
   void add(const std::string& spelling, const nlohmann::json& id);
   void add_special(const std::string& text, const nlohmann::json& id);

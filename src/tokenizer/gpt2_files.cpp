@@ -85,7 +85,7 @@ BpeModel parse_gpt2_files(std::string_view encoder_json, std::string_view vocab_
   for (const auto& [left, right] : merges) products.insert(std::string(left).append(right));
 
   BpeModel model;
-  BpeVocabulary vocabulary(model, ids.size(), TokenSpelling::bytes, origin);
+  BpeVocabulary vocabulary(model, TokenSpelling::bytes, origin);
   for (const auto& [token, id] : ids.items()) {
     if (is_special(token, products, origin)) {
       vocabulary.add_special(token, id);

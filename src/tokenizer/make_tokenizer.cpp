@@ -56,18 +56,37 @@ std::unique_ptr<Tokenizer> char_tokenizer(const json& object, const std::string&
   return std::make_unique<CharTokenizer>(std::move(characters));
 }
 
+// nanoGPT keeps its characters in such a file.
+[[noreturn]] void refuse_pickle(const std::string& path) {
+  throw Error(
+      ExitCode::data,
+      fmt::format("{0}: a Python pickle, which is never opened; nanoGPT's meta.pkl becomes a tokenizer with python3 -c "
+                  "\"import json, pickle; c = pickle.load(open('{0}', 'rb'))['itos']; json.dump({{'type': 'char', "
+                  "'characters': [c[i] for i in range(len(c))]}}, open('characters.json', 'w'))\"; then name "
+                  "characters.json",
+                  path));
+}
+
+std::unique_ptr<Tokenizer> read_gpt2_files(const fs::path& vocabulary, const fs::path& merges) {
+  const auto read = [](const fs::path& file) { return read_file(file.string(), ExitCode::data, kTokenizerSize); };
+  const std::string both = fmt::format("{} with {}", vocabulary.string(), merges.filename().string());
+  return std::make_unique<BpeTokenizer>(parse_gpt2_files(read(vocabulary), read(merges), both), both);
+}
+
 std::unique_ptr<Tokenizer> read_tokenizer(const fs::path& path) {
   const auto read = [](const fs::path& file) { return read_file(file.string(), ExitCode::data, kTokenizerSize); };
   const std::string origin = path.string();
   if (path.extension() == ".tiktoken")
     return std::make_unique<BpeTokenizer>(parse_tiktoken(read(path), origin), origin);
-  if (path.extension() == ".bpe" || path.filename() == "encoder.json") {  // GPT-2's pair
-    const fs::path encoder = path.parent_path() / "encoder.json";
-    const fs::path merges = path.extension() == ".bpe" ? path : path.parent_path() / "vocab.bpe";
-    const std::string both = fmt::format("{} with {}", encoder.string(), merges.filename().string());
-    return std::make_unique<BpeTokenizer>(parse_gpt2_files(read(encoder), read(merges), both), both);
-  }
-  return tokenizer_from_json(read(path), origin);
+  const fs::path folder = path.parent_path();
+  if (path.extension() == ".bpe" || path.filename() == "encoder.json")  // GPT-2's pair
+    return read_gpt2_files(folder / "encoder.json", path.extension() == ".bpe" ? path : folder / "vocab.bpe");
+  if (path.filename() == "merges.txt" || path.filename() == "vocab.json")  // the same in Hugging Face's older folders
+    return read_gpt2_files(folder / "vocab.json", folder / "merges.txt");
+  const std::string text = read(path);
+  constexpr char kPickle = '\x80';
+  if (text.starts_with(kPickle)) refuse_pickle(origin);
+  return tokenizer_from_json(text, origin);
 }
 
 }  // namespace

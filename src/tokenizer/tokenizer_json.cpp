@@ -72,13 +72,8 @@ void read_vocabulary(const JsonNode& file, const std::string& origin, TokenizerP
   if (!vocabulary.value().is_object()) vocabulary.malformed("an object of tokens and ids");
   pipeline.added_tokens = read_added_tokens(file["added_tokens"], vocabulary.value());
   std::set<std::string_view> added;
-  size_t size = vocabulary.value().size();
-  for (const AddedToken& token : pipeline.added_tokens) {
-    added.insert(token.text);
-    if (!token.in_vocabulary) ++size;
-  }
-  BpeVocabulary tokens(pipeline.model, size, pipeline.is_byte_level ? TokenSpelling::bytes : TokenSpelling::text,
-                       origin);
+  for (const AddedToken& token : pipeline.added_tokens) added.insert(token.text);
+  BpeVocabulary tokens(pipeline.model, pipeline.is_byte_level ? TokenSpelling::bytes : TokenSpelling::text, origin);
   for (const auto& [spelling, id] : vocabulary.value().items()) {
     if (added.count(spelling) == 0) tokens.add(spelling, id);
   }

@@ -57,7 +57,8 @@ std::string tokenizer_json(const BpeModel& model) {
   ordered_json vocabulary = ordered_json::object(), merges = ordered_json::array();
   // This bypasses ordered_json's own insertion, which searches all existing members.
   auto& entries = vocabulary.get_ref<ordered_json::object_t&>();
-  for (size_t id = 0; id < spellings.size(); ++id) entries.emplace_back(spellings[id], id);
+  for (size_t id = 0; id < spellings.size(); ++id)
+    if (!spellings[id].empty()) entries.emplace_back(spellings[id], id);
   for (const auto& [left, right] : model.merges) merges.push_back({spellings[left], spellings[right]});
 
   const ordered_json file = {

@@ -211,12 +211,29 @@ TEST(TokenizerJsonFile, AnUnknownTokenMattersOnlyWhereBytesAreMissing) {
       "t.json: model.unk_token is \"<|endoftext|>\", which this program does not support: some bytes have no token");
 }
 
+TEST(TokenizerJsonFile, IdsMayBeUnused) {
+  const auto whole = tokenizer_from_json(fixture("gpt2.json"), "t.json");
+  const auto holes = tokenizer_from_json(changed([](json& file) {
+                                           file["model"]["vocab"]["<|endoftext|>"] = 330;
+                                           file["added_tokens"][0]["id"] = 330;
+                                         }),
+                                         "t.json");
+  EXPECT_EQ(holes->vocab_size(), 331);
+  EXPECT_EQ(holes->end_of_text(), 330);
+  EXPECT_EQ(holes->encode("the other path"), whole->encode("the other path"));
+  for (const int32_t unused : {0, 320, 329}) EXPECT_EQ(holes->decode({&unused, 1}), "") << unused;
+  const auto again = tokenizer_from_json(holes->to_json(), "again");
+  EXPECT_EQ(again->to_json(), holes->to_json());
+  EXPECT_EQ(again->vocab_size(), 331);
+}
+
 TEST(TokenizerJsonFile, RefusesWhatContradictsItself) {
   const auto refused = [](const std::function<void(json&)>& change, const std::string& message) {
     EXPECT_ERROR(parse_tokenizer_json(changed(change), "t.json"), ExitCode::data, "t.json: " + message);
   };
   const auto vocabulary = [](json& file) -> json& { return file["model"]["vocab"]; };
-  refused([&](json& f) { vocabulary(f)["!"] = 400; }, "token \"!\" has id 400; the 320 tokens need the ids 0 to 319");
+  refused([&](json& f) { vocabulary(f)["!"] = BpeModel::kMostTokens; },
+          "token \"!\" has id 2097151; a number from 0 to");
   refused([&](json& f) { vocabulary(f)["!"] = -1; }, "token \"!\" has id -1;");
   refused([&](json& f) { vocabulary(f)["!"] = 1.5; }, "token \"!\" has id 1.5;");
   refused([&](json& f) { vocabulary(f)["!"] = 2; }, "token \"\\\"\" has id 2, which another token also has");

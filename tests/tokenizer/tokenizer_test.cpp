@@ -201,6 +201,13 @@ TEST(MakeTokenizer, TakesEachKindOfFile) {
 
   const std::string tiktoken = folder.file("x.tiktoken", "AA== 0\n");
   EXPECT_ERROR(make_tokenizer(tiktoken, ""), ExitCode::data, tiktoken + ": 1 ranks");
+  folder.file("merges.txt", "#version: 0.2\nt h\n");
+  EXPECT_EQ(make_tokenizer(folder.file("vocab.json", encoder + R"("th":256})"), "")->encode("the"), (Ids{256, 'e'}));
+
+  const std::string pickle = folder.file("meta.pkl", "\x80\x04\x95");
+  EXPECT_ERROR(make_tokenizer(pickle, ""), ExitCode::data,
+               pickle +
+                   ": a Python pickle, which is never opened; nanoGPT's meta.pkl becomes a tokenizer with python3 -c");
   const std::string text = folder.file("x.txt", "no tokenizer");
   EXPECT_ERROR(make_tokenizer(text, ""), ExitCode::data,
                text + ": not a tokenizer that this program can read: invalid JSON");

@@ -16,7 +16,8 @@ namespace gpt {
 //   byte   one id per byte
 //   gpt2   GPT-2's vocabulary, which the set-up installed
 //   bpe:N  byte-level BPE with a vocabulary of N trained on `training_text`
-//   FILE   Hugging Face's tokenizer.json, FILE.tiktoken, vocab.bpe with encoder.json beside it, or a saved tokenizer
+//   FILE   Hugging Face's tokenizer.json, FILE.tiktoken, vocab.bpe with encoder.json beside it, merges.txt with
+//          vocab.json beside it, or a saved tokenizer
 // Throws gpt::Error: config for an unknown spec, data for a bad file or text that is not UTF-8.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, std::string_view training_text);
 
