@@ -29,6 +29,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char *kOnlyFile = "model.safetensors", *kIndex = "model.safetensors.index.json";
+constexpr const char *kEmbedding = "transformer.wte.weight",
+                     *kHead = "lm_head.weight";  // ours; the head's is theirs, too
 
 struct WeightType {
   at::ScalarType type;
@@ -66,6 +68,7 @@ class WeightFiles {
     } else if (fs::exists(index, ignored) && !fs::exists(path + "/" + kOnlyFile, ignored)) {
       add_indexed(path, index);
     } else {
+      require_readable_form(path);
       add_all_of(path + "/" + kOnlyFile);
     }
   }
@@ -79,12 +82,28 @@ class WeightFiles {
       const auto found = tensors_.find(name.substr(std::strlen(prefix)));
       if (found != tensors_.end()) return found->second;
     }
-    return nullptr;
+    const auto alias = aliases_.find(name);
+    const auto found = alias == aliases_.end() ? tensors_.end() : tensors_.find(alias->second);
+    return found == tensors_.end() ? nullptr : found->second;
   }
 
  private:
+  // Folders of older versions have pickles.
+  static void require_readable_form(const std::string& folder) {
+    std::error_code ignored;
+    for (const char* name : {"pytorch_model.bin", "pytorch_model.bin.index.json"}) {
+      if (!fs::exists(folder + "/" + name, ignored) || fs::exists(folder + "/" + kOnlyFile, ignored)) continue;
+      refuse(folder,
+             "its weights are in pytorch_model.bin, a Python pickle, which is never opened; transformers writes "
+             "model.safetensors with python3 -c \"from transformers import AutoModelForCausalLM as Model; "
+             "Model.from_pretrained('{0}', dtype='auto').save_pretrained('{0}')\"",
+             folder);
+    }
+  }
+
   const SafetensorsReader& open(const std::string& path) {
     files_.push_back(std::make_unique<SafetensorsReader>(path));
+    aliases_.insert(files_.back()->metadata().begin(), files_.back()->metadata().end());
     return *files_.back();
   }
 
@@ -115,6 +134,8 @@ class WeightFiles {
   std::string where_;
   std::vector<std::unique_ptr<SafetensorsReader>> files_;
   std::map<std::string, const StoredTensor*> tensors_;
+  // Of tensors that share their values only one is stored. safetensors' save_model() notes under the names of the others which it is.
+  std::map<std::string, std::string> aliases_;
 };
 
 // Copied out of the map, so that the file may be replaced while its values are in use.
@@ -129,11 +150,18 @@ at::Tensor values_of(const StoredTensor& stored, const std::string& where) {
   return values;
 }
 
+// A tied table may be there under the name of the head alone.
+const StoredTensor* find_part(const WeightFiles& files, const Counterpart& part, bool is_tied) {
+  const StoredTensor* const stored = files.find(part.name);
+  return stored || !is_tied || part.row != kEmbedding ? stored : files.find(kHead);
+}
+
 // The tensor of each part. Names and shapes of all are checked before memory is taken for any.
-std::vector<const StoredTensor*> stored_parts(const WeightFiles& files, const std::vector<Counterpart>& parts) {
+std::vector<const StoredTensor*> stored_parts(const WeightFiles& files, const std::vector<Counterpart>& parts,
+                                              bool is_tied) {
   std::vector<const StoredTensor*> found;
   for (const Counterpart& part : parts) {
-    const StoredTensor* const stored = files.find(part.name);
+    const StoredTensor* const stored = find_part(files, part, is_tied);
     if (!stored) refuse(files.where(), "tensor {} is missing", tensor_name(part.name));
     if (stored->shape != part.shape) {
       refuse(files.where(), "tensor {} has the shape [{}]; by config.json it is [{}]", tensor_name(stored->name),
@@ -254,7 +282,7 @@ void WeightsInFolder::commit() {
 NamedTensors read_weights(const std::string& path, const ModelConfig& model, Family family) {
   const WeightFiles files(path);
   const std::vector<Counterpart> parts = counterparts(model, family);
-  const std::vector<const StoredTensor*> stored = stored_parts(files, parts);
+  const std::vector<const StoredTensor*> stored = stored_parts(files, parts, model.tie_weights);
   NamedTensors result;
   std::map<std::string, at::Tensor> rows;
   for (const ParameterRow& row : parameter_table(model)) {
@@ -268,9 +296,9 @@ NamedTensors read_weights(const std::string& path, const ModelConfig& model, Fam
   const std::set<const StoredTensor*> used(stored.begin(), stored.end());
   for (const auto& [name, other] : files.tensors()) {
     if (used.count(other) || is_computed(name)) continue;
-    if (name != "lm_head.weight")
+    if (name != kHead)
       refuse(path, "tensor {} has no place in {}'s form, as this program has it", tensor_name(name), name_of(family));
-    require_tied(files, *other, rows.at("transformer.wte.weight").narrow(0, 0, *model.vocab_size));
+    require_tied(files, *other, rows.at(kEmbedding).narrow(0, 0, *model.vocab_size));
   }
   return result;
 }

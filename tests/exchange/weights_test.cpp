@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <limits>
 #include <map>
@@ -16,6 +17,7 @@
 
 #include "core/scratch_folder.h"
 #include "gpt/core/error.h"
+#include "gpt/core/file.h"
 #include "gpt/model/gpt.h"
 #include "support/expect_error.h"
 
@@ -91,6 +93,38 @@ TEST_P(WeightsTest, OfSixteenBitsAreReadAsTheyAre) {
     for (size_t i = 0; i < read_back.size(); ++i)
       EXPECT_TRUE(read_back[i].second.equal(weights_[i].second.to(type).to(at::kFloat)));
   }
+}
+
+// As safetensors' save_model() leaves tied tensors: of the two names the first in the alphabet, and the other one in the metadata.
+TEST_P(WeightsTest, ATiedTableIsReadUnderTheHeadsName) {
+  const std::string embedding = GetParam() ? "transformer.wte.weight" : "model.embed_tokens.weight";
+  Tensors renamed = theirs_;
+  renamed.insert({"lm_head.weight", renamed.extract(embedding).mapped()});
+  write(renamed);
+  expect_equal_weights(read());
+}
+
+TEST_P(WeightsTest, AliasesOfTheMetadataAreFollowed) {
+  const std::string name = GetParam() ? "transformer.h.0.ln_1.weight" : "model.layers.0.input_layernorm.weight";
+  Tensors renamed = theirs_;
+  renamed.insert({"kept", renamed.extract(name).mapped()});
+  write(renamed);
+  EXPECT_ERROR(read(), ExitCode::checkpoint, "tensor '" + name + "' is missing");
+  std::string bytes = read_file(folder_ / "model/model.safetensors", ExitCode::checkpoint);
+  const std::string plain = R"({"format":"pt"})", noted = R"({"format":"pt",")" + name + R"(":"kept"})";
+  uint64_t length;
+  std::memcpy(&length, bytes.data(), sizeof length);
+  length += noted.size() - plain.size();
+  bytes.replace(bytes.find(plain), plain.size(), noted);
+  std::memcpy(bytes.data(), &length, sizeof length);
+  folder_.file("model/model.safetensors", bytes);
+  expect_equal_weights(read());
+}
+
+TEST_P(WeightsTest, OfAnOlderFolderArePicklesThatOthersConvert) {
+  folder_.file("model/pytorch_model.bin", "");
+  EXPECT_ERROR(read(), ExitCode::checkpoint,
+               "its weights are in pytorch_model.bin, a Python pickle, which is never opened; transformers writes");
 }
 
 TEST_P(WeightsTest, AreReadFromSeveralFilesWithAnIndex) {
