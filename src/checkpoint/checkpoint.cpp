@@ -102,7 +102,7 @@ Checkpoint read_wanted(const std::string& path, Parts parts, const StateNeeds* n
     const Json description = read_description(file.text("checkpoint.json"));
     place_values(checkpoint, description.at("values"));
     if (needs) {
-      require_usable(checkpoint.config, checkpoint.tokenizer, std::nullopt);
+      require_usable(checkpoint.config, checkpoint.tokenizer, std::nullopt, std::nullopt);
       checkpoint.read_state = needs->ranges(checkpoint.config);
       if (needs->weights) checkpoint.read_weights = needs->weights(checkpoint.config);
     }

@@ -163,8 +163,16 @@ void require_counters(const Checkpoint& checkpoint) {
   if (std::isnan(checkpoint.best_val_loss)) refuse("checkpoint.json: best_val_loss is not a number");
 }
 
-void require_tokenizer(const std::string& tokenizer, const std::optional<int64_t>& sample_start, const Config& config) {
+void require_text_format(const std::optional<TextFormat>& format, int64_t rows) {
+  if (!format) return;
+  for (const int32_t id : format->ids())
+    if (id < 0 || id >= rows) refuse("the format of texts names token {} of {}", id, rows);
+}
+
+void require_tokenizer(const std::string& tokenizer, const std::optional<int64_t>& sample_start,
+                       const std::optional<TextFormat>& text_format, const Config& config) {
   const int64_t rows = *config.model.vocab_size;
+  require_text_format(text_format, rows);
   if (sample_start && (*sample_start < 0 || *sample_start >= rows))
     refuse("samples start from token {} of {}", *sample_start, rows);
   if (tokenizer.empty()) {
@@ -183,7 +191,7 @@ void require_consistent_model(const Checkpoint& checkpoint) {
   require_valid(checkpoint.config);
   require_tensors(weights_of(rows_of_run(checkpoint.config), checkpoint), checkpoint.model, "model");
   require_counters(checkpoint);
-  require_tokenizer(checkpoint.tokenizer, checkpoint.sample_start, checkpoint.config);
+  require_tokenizer(checkpoint.tokenizer, checkpoint.sample_start, checkpoint.text_format, checkpoint.config);
 }
 
 void require_consistent(const Checkpoint& checkpoint) {
@@ -204,10 +212,11 @@ void require_consistent(const Checkpoint& checkpoint) {
   require_schedule(checkpoint);
 }
 
-void require_usable(const Config& config, const std::string& tokenizer, const std::optional<int64_t>& sample_start) {
+void require_usable(const Config& config, const std::string& tokenizer, const std::optional<int64_t>& sample_start,
+                    const std::optional<TextFormat>& text_format) {
   require_valid(config);
   (void)rows_of_run(config);
-  require_tokenizer(tokenizer, sample_start, config);
+  require_tokenizer(tokenizer, sample_start, text_format, config);
 }
 
 }  // namespace gpt::checkpoint

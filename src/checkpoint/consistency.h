@@ -17,7 +17,8 @@ void require_consistent(const Checkpoint& checkpoint);
 // What of that does not need training.
 void require_consistent_model(const Checkpoint& checkpoint);
 
-// The same without the weights: configuration and tokenizer, and where samples start.
-void require_usable(const Config& config, const std::string& tokenizer, const std::optional<int64_t>& sample_start);
+// The same without the weights: configuration and tokenizer, where samples start, and the tokens that the format of texts names.
+void require_usable(const Config& config, const std::string& tokenizer, const std::optional<int64_t>& sample_start,
+                    const std::optional<TextFormat>& text_format);
 
 }  // namespace gpt::checkpoint

@@ -65,6 +65,7 @@ void visit_values(AnyCheckpoint& checkpoint, Visitor&& visit) {
   visit("/data/sample", checkpoint.data_sample);
   visit("/data/fingerprint", checkpoint.data_fingerprint);
   visit("/sample_start", checkpoint.sample_start, /*is_optional=*/true);
+  visit("/text_format", checkpoint.text_format, /*is_optional=*/true);
   visit("/started_by", checkpoint.started_by, /*is_optional=*/true);
   visit("/environment", checkpoint.environment);
 }

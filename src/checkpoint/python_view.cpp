@@ -23,6 +23,8 @@ void pickle_value(PickleWriter& pickle, const Json& value) {
       pickle_value(pickle, item);
     }
     pickle.end_dict();
+  } else if (value.is_array()) {
+    pickle.integers(value.get<std::vector<int64_t>>());
   } else if (value.is_string()) {
     pickle.text(value.get_ref<const std::string&>());
   } else if (value.is_number_float()) {

@@ -119,7 +119,8 @@ QuantizedFile read_parts(const ContainerReader& file) {
     refuse("tokenizer.json is not the tokenizer of this model");
   model.step = count_of(description.at("step"));
   if (description.contains("sample_start")) model.sample_start = count_of(description.at("sample_start"));
-  require_usable(model.config, model.tokenizer, model.sample_start);
+  if (description.contains("text_format")) model.text_format = description["text_format"].get<TextFormat>();
+  require_usable(model.config, model.tokenizer, model.sample_start, model.text_format);
   const QuantizedType type = type_named(description.at("type").get_ref<const std::string&>());
   model.tensors = take_tensors(read_tensors(description.at("tensors"), file), model.config.model, type);
   return model;
@@ -143,6 +144,7 @@ void write_quantized(const std::string& path, const QuantizedFile& model) {
       {"form", kForm},      {"type", name_of(model.tensors.type)},   {"group", QuantizedWeight::kGroup},
       {"step", model.step}, {"tokenizer", hash128(model.tokenizer)}, {"tensors", descriptions_of(tensors)}};
   if (model.sample_start) description["sample_start"] = *model.sample_start;
+  if (model.text_format) description["text_format"] = *model.text_format;
   write_records(path,
                 {{kQuantizedRecord, description.dump(1)},
                  {"config.yaml", config::dump(model.config)},

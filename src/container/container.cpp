@@ -160,7 +160,9 @@ std::string what_it_is(std::string_view file) {
   static constexpr std::array kKnown = {
       Known{"version https://git-lfs"sv, "a git-lfs pointer; run `git lfs pull`"sv},
       Known{"\x1f\x8b"sv, "a gzip file; unpack it first"sv},
-      Known{"GGUF"sv, "a GGUF model, which is an export and cannot be trained further"sv},
+      Known{
+          "GGUF"sv,
+          "a GGUF model, which is written here and not read; name the checkpoint that it was made of, or a folder for transformers"sv},
       Known{"\x80\x02"sv, "a Python pickle, which is never opened because that would execute it"sv},
       Known{"\x80\x04"sv, "a Python pickle, which is never opened because that would execute it"sv},
   };
@@ -168,8 +170,9 @@ std::string what_it_is(std::string_view file) {
     if (start.starts_with(beginning)) return std::string(what);
   }
   if (start.starts_with("PK\x03\x04")) {
-    return start.find("/data.pkl") != std::string::npos ? "a PyTorch file without gpt-train's manifest"
-                                                        : "a ZIP archive, but gpt-train did not write it";
+    return start.find("/data.pkl") != std::string::npos
+               ? "a PyTorch file without gpt-train's manifest; `gpt-train --manual exchange` has the lines that convert nanoGPT's"
+               : "a ZIP archive, but gpt-train did not write it";
   }
   if (start.size() > 8 && start[8] == '{') return "a safetensors file, which holds weights but no training state";
   if (file.find_first_not_of('\0') == std::string_view::npos) {

@@ -356,7 +356,7 @@ class Examination {
 
   void examine_model() {
     const ModelConfig& model = config_.model;
-    add(plan::check_parameters(model));
+    for (const auto check : {plan::check_parameters, plan::check_export}) add(check(model));
     if (!device_) {
       add(plan::warned("memory of the run", "not checked: it depends on the device and the precision",
                        "follow the advice of the failed checks above"));

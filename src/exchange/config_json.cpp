@@ -11,14 +11,13 @@
 #include "gpt/core/error.h"
 #include "gpt/core/printable.h"
 #include "gpt/exchange/hugging_face.h"
+#include "gpt/exchange/text_format_files.h"
 
 namespace gpt::exchange {
 namespace {
 
 using nlohmann::json;
 using nlohmann::ordered_json;
-
-ordered_json id_or_null(const std::optional<int32_t>& id) { return id ? ordered_json(*id) : ordered_json(nullptr); }
 
 ordered_json gpt2_json(const ModelConfig& m) {
   return {{"architectures", {"GPT2LMHeadModel"}},
@@ -66,6 +65,8 @@ class Settings {
       : object_(object), prefix_(std::move(prefix)), origin_(origin) {}
 
   bool has(const char* key) const { return object_.contains(key) && !object_[key].is_null(); }
+
+  bool is_empty() const { return object_.empty(); }
 
   int64_t count(const char* key) const {
     constexpr int64_t kMost = 1'000'000'000;
@@ -138,16 +139,19 @@ ModelConfig gpt2_model(const Settings& s) {
   return m;
 }
 
-// Version 5 of transformers keeps it within rope_parameters, version 4 beside an optional rope_scaling.
+// Version 5 of transformers keeps it within rope_parameters, version 4 beside an optional rope_scaling. Where a file has both, rope_scaling
+// takes the place of all of rope_parameters, as in version 5.
 double rope_theta(const Settings& s) {
+  const double outside = s.number("rope_theta", 10000);
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (!s.has(key)) continue;
     const Settings rope = s.inside(key);
+    if (rope.is_empty()) continue;
     for (const char* type : {"rope_type", "type"}) rope.must_be(type, {"default"});
     rope.must_be("partial_rotary_factor", {1.0});
-    if (rope.has("rope_theta")) return rope.number("rope_theta", 0);
+    return rope.number("rope_theta", outside);
   }
-  return s.number("rope_theta", 10000);
+  return outside;
 }
 
 ModelConfig llama_model(const Settings& s) {
@@ -203,13 +207,13 @@ json parse_config(std::string_view text, const std::string& origin) {
 
 }  // namespace
 
-ordered_json config_json(const ModelConfig& model, Family family, std::string_view dtype, const TextEnds& ends) {
+ordered_json config_json(const ModelConfig& model, Family family, std::string_view dtype, const TextFormat& format) {
   ordered_json file = family == Family::gpt2 ? gpt2_json(model) : llama_json(model);
   file["vocab_size"] = *model.vocab_size;
   file["tie_word_embeddings"] = model.tie_weights;
   file["initializer_range"] = 0.02;
-  file["bos_token_id"] = id_or_null(ends.begin);
-  file["eos_token_id"] = id_or_null(ends.end);
+  file["bos_token_id"] = file["eos_token_id"] = nullptr;
+  file.update(numbered_tokens(format));
   file["dtype"] = dtype;
   file["torch_dtype"] = dtype;  // its name in transformers 4
   file["use_cache"] = true;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -16,6 +17,7 @@
 #include "gpt/core/log.h"
 #include "gpt/exchange/hugging_face.h"
 #include "gpt/exchange/model_card.h"
+#include "gpt/exchange/text_format_files.h"
 #include "gpt/exchange/tokenizer_files.h"
 #include "gpt/exchange/weights.h"
 #include "gpt/layout/parameter_table.h"
@@ -27,7 +29,8 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-constexpr const char *kCard = "README.md", *kTokenizer = "tokenizer.json", *kTokenizerConfig = "tokenizer_config.json";
+constexpr const char *kCard = "README.md", *kConfig = "config.json", *kTokenizer = "tokenizer.json",
+                     *kTokenizerConfig = "tokenizer_config.json";
 
 at::ScalarType type_of(ExportDtype dtype) {
   if (dtype == ExportDtype::bfloat16) return at::kBFloat16;
@@ -56,72 +59,90 @@ void require_free(const std::string& folder) {
                           folder));
 }
 
-// transformers asks for it even where heads have a width of their own.
-void require_dividing_heads(const ModelConfig& model, Family family, const std::string& path) {
-  if (family != Family::llama || model.n_embd % model.heads() == 0) return;
-  throw Error(
-      ExitCode::checkpoint,
-      fmt::format("{}: transformers has no model of this form: model.n_head {} does not divide model.n_embd {}; "
-                  "llama.cpp takes it: add --format gguf",
-                  path, model.heads(), model.n_embd));
+void require_dividing_heads(const ModelConfig& model, const std::string& path) {
+  const std::string why = heads_that_do_not_divide(model);
+  if (why.empty()) return;
+  throw Error(ExitCode::checkpoint,
+              fmt::format("{}: transformers has no model of this form: {}; llama.cpp takes it: add --format gguf", path,
+                          why));
 }
 
 std::string as_text(const ordered_json& json) { return json.dump(2) + "\n"; }
 
-// No length: transformers warns of one whenever it is given another.
-ordered_json generation_json(const TextEnds& ends) {
-  ordered_json file = ordered_json::object();
-  if (ends.begin) file["bos_token_id"] = *ends.begin;
-  if (ends.end) file["eos_token_id"] = *ends.end;
-  return file;
-}
-
 using TextFiles = std::vector<std::pair<std::string, std::string>>;  // name and text
 
-// The card comes first: it says that the folder is an export, even if only it were there.
+TextFiles tokenizer_files(const Checkpoint& checkpoint, const Tokenizer& tokenizer, const TextFormat& format) {
+  const int64_t block_size = checkpoint.config.model.block_size;
+  return {{kTokenizer, hugging_face_json(tokenizer)},
+          {kTokenizerConfig, as_text(tokenizer_config_json(tokenizer, format, block_size))}};
+}
+
+// The card comes first: it says that the folder is an export, even if only it were there. Without config.json, which comes last, the folder
+// is no model.
 TextFiles text_files(const Checkpoint& checkpoint, const std::string& path, Family family, std::string_view dtype) {
-  const ModelConfig& model = checkpoint.config.model;
   const auto tokenizer = checkpoint.tokenizer.empty() ? nullptr : tokenizer_from_json(checkpoint.tokenizer, path);
-  const TextEnds ends = tokenizer ? text_ends(*tokenizer) : TextEnds{};
+  const TextFormat format =
+      tokenizer ? text_format_of(checkpoint.text_format, *tokenizer) : checkpoint.text_format.value_or(TextFormat());
   TextFiles files = {{kCard, model_card(checkpoint, path, tokenizer.get(), family, dtype)},
-                     {"config.json", as_text(config_json(model, family, dtype, ends))},
-                     {"generation_config.json", as_text(generation_json(ends))}};
-  if (!tokenizer) return files;
-  files.emplace_back(kTokenizer, hugging_face_json(*tokenizer));
-  files.emplace_back(kTokenizerConfig, as_text(tokenizer_config_json(*tokenizer, model.block_size)));
+                     {"generation_config.json", as_text(generation_config_json(format))}};
+  if (tokenizer)
+    for (auto& file : tokenizer_files(checkpoint, *tokenizer, format)) files.push_back(std::move(file));
+  if (!format.chat_template.empty()) files.emplace_back(kChatTemplateFile, format.chat_template);
+  files.emplace_back(kConfig, as_text(config_json(checkpoint.config.model, family, dtype, format)));
   return files;
+}
+
+// What an older export has and this one has not does not belong to this model.
+void remove_others(const std::string& folder, const TextFiles& files) {
+  for (const char* name : {kTokenizer, kTokenizerConfig, kChatTemplateFile}) {
+    const bool is_written =
+        std::any_of(files.begin(), files.end(), [&](const auto& file) { return file.first == name; });
+    std::error_code ignored;
+    if (!is_written) fs::remove(folder + "/" + name, ignored);
+  }
+}
+
+// No longer a model, until the new config.json has its name. The next file that gets one makes that durable.
+void take_away_model(const std::string& folder) {
+  const std::string path = folder + "/" + kConfig;
+  std::error_code error;
+  if (!fs::remove(path, error) && error) throw_unwritable(path, "unlink", error.value());
 }
 
 }  // namespace
 
-void export_hugging_face(const ExportOptions& options) {
+void write_hugging_face(const ExportOptions& options, const Checkpoint& checkpoint) {
   const std::string& folder = options.output;
   require_free(folder);
-  const Checkpoint checkpoint = load_checkpoint(options.checkpoint, Parts::model);
   const ModelConfig& model = checkpoint.config.model;
   const Family family = family_of(model, options.checkpoint, "transformers");
   const std::string_view dtype = name_of(options.dtype);
-  require_dividing_heads(model, family, options.checkpoint);
+  require_dividing_heads(model, options.checkpoint);
 
   create_folders(folder);
+  const TextFiles texts = text_files(checkpoint, options.checkpoint, family, dtype);
   std::vector<std::unique_ptr<AtomicFile>> files;
-  for (const auto& [name, text] : text_files(checkpoint, options.checkpoint, family, dtype)) {
+  for (const auto& [name, text] : texts) {
     files.push_back(std::make_unique<AtomicFile>(folder + "/" + name));
     files.back()->write(text);
   }
   WeightsInFolder weights(folder, to_hugging_face(model, family, checkpoint.model), type_of(options.dtype),
                           1e9 * options.max_shard_size.value_or(kMaxShardSize));
-  if (checkpoint.tokenizer.empty()) {  // an older export's does not belong to this model
-    std::error_code ignored;
-    for (const char* name : {kTokenizer, kTokenizerConfig}) fs::remove(folder + "/" + name, ignored);
-  }
-  for (const auto& file : files) file->commit();
+  take_away_model(folder);
+  for (size_t i = 0; i + 1 < files.size(); ++i) files[i]->commit();
+  remove_others(folder, texts);
   weights.commit();
+  files.back()->commit();
 
   log::success(fmt::format("{}: {} parameters in {}, in the form of {}", folder,
                            format_count(static_cast<double>(parameter_count(model))), dtype, name_of(family)));
   if (checkpoint.tokenizer.empty())
     log::warn("the checkpoint has no tokenizer, because its run was given token ids: add the one that made them");
+}
+
+void export_hugging_face(const ExportOptions& options) {
+  require_free(options.output);
+  write_hugging_face(options, load_checkpoint(options.checkpoint, Parts::model));
 }
 
 void export_model(const ExportOptions& options) {

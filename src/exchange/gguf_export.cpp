@@ -125,8 +125,9 @@ void write_gguf(const ExportOptions& options, const Checkpoint& checkpoint) {
   const std::string folder = require_free_file(options.output);
   const ModelConfig& model = checkpoint.config.model;
   const Family family = family_of(model, options.checkpoint, "llama.cpp");
-  const GgufTokenizer tokenizer =
-      gguf_tokenizer(*require_tokenizer(checkpoint, options.checkpoint), *model.vocab_size, options.checkpoint);
+  const auto own_tokenizer = require_tokenizer(checkpoint, options.checkpoint);
+  const GgufTokenizer tokenizer = gguf_tokenizer(*own_tokenizer, text_format_of(checkpoint.text_format, *own_tokenizer),
+                                                 *model.vocab_size, options.checkpoint);
   const GgufFileType type = file_type_of(options.dtype);
   const std::vector<LlamaCppTensor> tensors = llama_cpp_tensors(model, family, type.type, tokenizer.adds_end);
   std::vector<GgufTensor> stored;

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 #include <utility>
@@ -13,6 +15,7 @@
 #include "gpt/exchange/tokenizer_files.h"
 #include "gpt/tokenizer/bpe.h"
 #include "gpt/tokenizer/byte_alphabet.h"
+#include "gpt/tokenizer/make_tokenizer.h"
 #include "gpt/tokenizer/pre_tokenizer.h"
 
 namespace gpt::exchange {
@@ -152,6 +155,12 @@ GgufTokenizer characters(const Tokenizer& tokenizer, const std::string& origin) 
   return result;
 }
 
+// The tokenizer without its post-processor, which puts tokens before and behind a text and changes none of the text itself.
+std::unique_ptr<Tokenizer> without_post_processor(json file, const std::string& origin) {
+  file.erase("post_processor");
+  return tokenizer_from_json(file.dump(), origin);
+}
+
 GgufTokenizer own_tokens(const Tokenizer& tokenizer, const std::string& origin) {
   if (tokenizer.name() == "char") return characters(tokenizer, origin);
   if (const auto* bpe = dynamic_cast<const BpeTokenizer*>(&tokenizer))
@@ -167,24 +176,42 @@ GgufTokenizer own_tokens(const Tokenizer& tokenizer, const std::string& origin) 
           origin));
     return from_file(file, std::move(split), tokenizer.vocab_size(), origin);
   }
+  const auto bare = without_post_processor(std::move(file), origin);
+  if (const auto* bpe = dynamic_cast<const BpeTokenizer*>(bare.get()))
+    return byte_level(bpe->model(), split_name(*bpe, origin));
   refuse_tokenizer(origin, "it is more than a byte-level BPE with a split that is known there");
+}
+
+std::string unused_token(size_t id) { return fmt::format("[PAD{}]", id); }
+
+// Ids without a token, between others and behind them.
+void fill_unused(GgufTokenizer& tokenizer, int64_t vocab_size) {
+  const size_t own = tokenizer.tokens.size();
+  tokenizer.tokens.resize(static_cast<size_t>(vocab_size));
+  tokenizer.types.resize(static_cast<size_t>(vocab_size), kUnused);
+  for (size_t id = 0; id < tokenizer.tokens.size(); ++id) {
+    if (id < own && !tokenizer.tokens[id].empty()) continue;
+    tokenizer.tokens[id] = unused_token(id);
+    tokenizer.types[id] = kUnused;
+  }
 }
 
 }  // namespace
 
-GgufTokenizer gguf_tokenizer(const Tokenizer& tokenizer, int64_t vocab_size, const std::string& origin) {
+GgufTokenizer gguf_tokenizer(const Tokenizer& tokenizer, const TextFormat& format, int64_t vocab_size,
+                             const std::string& origin) {
   GgufTokenizer result = own_tokens(tokenizer, origin);
-  const auto append = [&](std::string token, int32_t type) {
-    result.tokens.push_back(std::move(token));
-    result.types.push_back(type);
-  };
   if (std::ssize(result.tokens) > vocab_size)
     refuse_tokenizer(origin, fmt::format("it has {} tokens, and the model {}", result.tokens.size(), vocab_size));
-  while (std::ssize(result.tokens) < vocab_size) append(fmt::format("[PAD{}]", result.tokens.size()), kUnused);
-  const auto end = tokenizer.end_of_text();
-  result.adds_end = !end;
-  result.end = end.value_or(static_cast<int32_t>(result.tokens.size()));
-  if (!end) append(kAddedEnd, kControl);
+  fill_unused(result, vocab_size);
+  result.format = format;
+  result.adds_end = !format.end();
+  if (result.adds_end) {
+    result.format.ends = {static_cast<int32_t>(result.tokens.size())};
+    result.tokens.emplace_back(kAddedEnd);
+    result.types.push_back(kControl);
+  }
+  if (!result.format.begin) result.format.begin = result.format.end();
   std::unordered_set<std::string_view> seen;
   for (const std::string& token : result.tokens) {
     if (seen.insert(token).second) continue;
@@ -193,20 +220,40 @@ GgufTokenizer gguf_tokenizer(const Tokenizer& tokenizer, int64_t vocab_size, con
   return result;
 }
 
+namespace {
+
+// llama.cpp has three names for tokens that end a text: of a text, of a turn and of a message.
+void add_ends(GgufMetadata& metadata, const TextFormat& format) {
+  std::vector<int32_t> ends = {*format.end()};
+  std::copy_if(format.ends.begin(), format.ends.end(), std::back_inserter(ends),
+               [&](int32_t id) { return id != ends[0]; });
+  constexpr const char* kNames[] = {"eos", "eot", "eom"};
+  for (size_t i = 0; i < std::min(ends.size(), std::size(kNames)); ++i)
+    metadata.add(fmt::format("tokenizer.ggml.{}_token_id", kNames[i]), static_cast<uint32_t>(ends[i]));
+}
+
+}  // namespace
+
 void add_tokenizer(GgufMetadata& metadata, const GgufTokenizer& tokenizer) {
   const bool is_bpe = !tokenizer.split.empty();
+  const TextFormat& format = tokenizer.format;
+  const auto add_id = [&](const char* key, const std::optional<int32_t>& id) {
+    if (id) metadata.add(key, static_cast<uint32_t>(*id));
+  };
   metadata.add("tokenizer.ggml.model", tokenizer.model);
   if (is_bpe) metadata.add("tokenizer.ggml.pre", tokenizer.split);
   metadata.add("tokenizer.ggml.tokens", tokenizer.tokens);
   if (!is_bpe) metadata.add("tokenizer.ggml.scores", std::vector<float>(tokenizer.tokens.size()));
   metadata.add("tokenizer.ggml.token_type", tokenizer.types);
   if (is_bpe) metadata.add("tokenizer.ggml.merges", tokenizer.merges);
-  const auto end = static_cast<uint32_t>(tokenizer.end);
-  metadata.add("tokenizer.ggml.bos_token_id", end);
-  metadata.add("tokenizer.ggml.eos_token_id", end);
+  add_id("tokenizer.ggml.bos_token_id", format.begin);
+  add_ends(metadata, format);
+  add_id("tokenizer.ggml.padding_token_id", format.pad);
+  add_id("tokenizer.ggml.unknown_token_id", format.unknown);
   metadata.add("tokenizer.ggml.add_bos_token", false);
   metadata.add("tokenizer.ggml.add_eos_token", false);
   metadata.add("tokenizer.ggml.add_space_prefix", false);
+  if (!format.chat_template.empty()) metadata.add("tokenizer.chat_template", format.chat_template);
 }
 
 }  // namespace gpt::exchange

@@ -120,6 +120,22 @@ std::string misfits(const ModelConfig& model) {
   return fmt::format("{}", fmt::join(gpt2.size() < llama.size() ? gpt2 : llama, ", "));
 }
 
+std::string heads_that_do_not_divide(const ModelConfig& model) {
+  if (model.n_embd % model.heads() == 0) return "";
+  return fmt::format("model.n_head {} does not divide model.n_embd {}", model.heads(), model.n_embd);
+}
+
+std::string export_limits(const ModelConfig& model) {
+  if (const std::string misfit = misfits(model); !misfit.empty())
+    return fmt::format(
+        "gpt-export will not write this model for transformers or llama.cpp, which have no such form: {}; it will with "
+        "--format quantized, for the programs here",
+        misfit);
+  const std::string why = heads_that_do_not_divide(model);
+  return why.empty() ? ""
+                     : fmt::format("gpt-export will write this model for llama.cpp, but not for transformers: {}", why);
+}
+
 Family family_of(const ModelConfig& model, const std::string& origin, std::string_view program) {
   const std::string misfit = misfits(model);
   if (misfit.empty()) return differences(model, Family::gpt2).empty() ? Family::gpt2 : Family::llama;

@@ -3,14 +3,18 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <memory>
 #include <system_error>
 #include <utility>
 
 #include "gpt/checkpoint/file_names.h"
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
+#include "gpt/exchange/missing_model.h"
+#include "gpt/exchange/text_format_files.h"
 #include "gpt/exchange/tokenizer_files.h"
 #include "gpt/tokenizer/bpe_files.h"
+#include "gpt/tokenizer/make_tokenizer.h"
 
 namespace gpt::exchange {
 namespace {
@@ -24,10 +28,19 @@ std::string folder_of(const std::string& path) {
   return parent.empty() ? "." : parent;
 }
 
-std::string read_foreign_tokenizer(const std::string& file, const ModelConfig& model) {
+// Folders of early versions have GPT-2's pair of files instead of tokenizer.json. What they have beside it that adds tokens is not read.
+bool has_gpt2_files(const std::string& folder) {
+  std::error_code ignored;
+  const auto has = [&](const char* name) { return std::filesystem::exists(folder + "/" + name, ignored); };
+  return names_gpt2_tokenizer(folder) && has("vocab.json") && has("merges.txt") && !has("added_tokens.json");
+}
+
+std::unique_ptr<Tokenizer> read_foreign_tokenizer(const std::string& file, const ModelConfig& model) {
   try {
-    const auto tokenizer = tokenizer_from_hugging_face(read_file(file, ExitCode::checkpoint, kTokenizerSize), file);
-    if (tokenizer->vocab_size() <= *model.vocab_size) return tokenizer->to_json();
+    auto tokenizer = file.ends_with("/vocab.json")
+                         ? make_tokenizer(file, {})
+                         : tokenizer_from_hugging_face(read_file(file, ExitCode::checkpoint, kTokenizerSize), file);
+    if (tokenizer->vocab_size() <= *model.vocab_size) return tokenizer;
     throw Error(ExitCode::checkpoint, fmt::format("{} has {} tokens, and the model of config.json {}", file,
                                                   tokenizer->vocab_size(), *model.vocab_size));
   } catch (const Error& error) { throw Error(ExitCode::checkpoint, error.what()); }
@@ -43,12 +56,21 @@ bool is_hugging_face(const std::string& path) {
 }
 
 ForeignModel read_foreign_model(const std::string& path) {
-  const std::string folder = folder_of(path), config = folder + "/config.json", tokenizer = folder + "/tokenizer.json";
+  const std::string folder = folder_of(path), config = folder + "/config.json", file = folder + "/tokenizer.json";
+  if (is_unfinished_export(folder)) throw Error(ExitCode::checkpoint, why_missing(folder));
   const ForeignForm form = read_config_json(read_file(config, ExitCode::checkpoint, kConfigSize), config);
+  ForeignModel model{form.family, form.model, ""};
   std::error_code ignored;
-  const bool has_tokenizer = std::filesystem::exists(tokenizer, ignored);
-  std::string json = has_tokenizer ? read_foreign_tokenizer(tokenizer, form.model) : "";
-  return {form.family, form.model, std::move(json)};
+  std::unique_ptr<Tokenizer> tokenizer;
+  if (std::filesystem::exists(file, ignored)) {
+    tokenizer = read_foreign_tokenizer(file, form.model);
+    model.note = class_that_splits_otherwise(folder);
+  } else if (has_gpt2_files(folder)) {
+    tokenizer = read_foreign_tokenizer(folder + "/vocab.json", form.model);
+  }
+  if (tokenizer) model.tokenizer = tokenizer->to_json();
+  model.text_format = read_text_format(folder, tokenizer.get(), *form.model.vocab_size);
+  return model;
 }
 
 }  // namespace gpt::exchange

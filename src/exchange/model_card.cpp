@@ -29,7 +29,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 tokenizer = AutoTokenizer.from_pretrained("PATH")
 model = AutoModelForCausalLM.from_pretrained("PATH")
 ids = tokenizer("Once", return_tensors="pt").input_ids
-print(tokenizer.decode(model.generate(ids, max_new_tokens={}, do_sample=True)[0]))
+print(tokenizer.decode(model.generate(ids, max_new_tokens={}, do_sample=True, top_k=0)[0]))
 ```
 )";
 

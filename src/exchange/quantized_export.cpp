@@ -42,7 +42,8 @@ void export_quantized(const ExportOptions& options) {
                       .tensors = quantize(checkpoint.config.model, std::exchange(checkpoint.model, {}), type),
                       .tokenizer = checkpoint.tokenizer,
                       .step = checkpoint.step,
-                      .sample_start = checkpoint.sample_start};
+                      .sample_start = checkpoint.sample_start,
+                      .text_format = checkpoint.text_format};
   write_quantized(options.output, model);
   log::success(fmt::format("{}: {} parameters in {}, {} of weights", options.output,
                            format_count(static_cast<double>(parameter_count(model.config.model))), name_of(type),

@@ -87,18 +87,4 @@ std::unique_ptr<Tokenizer> tokenizer_from_hugging_face(std::string_view text, co
   return tokenizer_from_json(text, origin);
 }
 
-TextEnds text_ends(const Tokenizer& tokenizer) { return {tokenizer.end_of_text(), tokenizer.end_of_text()}; }
-
-ordered_json tokenizer_config_json(const Tokenizer& tokenizer, int64_t block_size) {
-  ordered_json file = {{"tokenizer_class", "PreTrainedTokenizerFast"},
-                       {"model_max_length", block_size},
-                       {"clean_up_tokenization_spaces", false}};
-  const auto end = tokenizer.end_of_text();
-  for (const SpecialToken& token : tokenizer.special_tokens()) {
-    // Byte-level BPE knows every text, but CTranslate2 reads no GPT-2 without an unknown token; OpenAI's names the same one.
-    if (token.id == end) file["bos_token"] = file["eos_token"] = file["unk_token"] = token.text;
-  }
-  return file;
-}
-
 }  // namespace gpt::exchange

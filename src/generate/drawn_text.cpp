@@ -7,6 +7,7 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/InferenceMode.h>
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -24,14 +25,20 @@ at::Generator make_generator(at::Device device, uint64_t seed) {
   return generator;
 }
 
+// Whether the text ends here.
+bool is_end(int32_t token, const std::vector<int32_t>& ends, const Tokenizer& tokenizer) {
+  return ends.empty() ? token == tokenizer.end_of_text() : std::find(ends.begin(), ends.end(), token) != ends.end();
+}
+
 }  // namespace
 
-DrawnText::DrawnText(at::Device device, uint64_t seed, std::vector<std::string> stop, bool has_begun)
-    : generator(make_generator(device, seed)), stream(std::move(stop)), has_begun(has_begun) {}
+DrawnText::DrawnText(at::Device device, uint64_t seed, std::vector<std::string> stop, std::vector<int32_t> ends,
+                     bool has_begun)
+    : generator(make_generator(device, seed)), stream(std::move(stop)), ends(std::move(ends)), has_begun(has_begun) {}
 
 std::string DrawnText::take(int32_t token, const Tokenizer& tokenizer) {
   ++result.new_tokens;
-  if (token == tokenizer.end_of_text()) return end("end of text"), finish();
+  if (is_end(token, ends, tokenizer)) return end("end of text"), finish();
   std::string piece = stream.push(tokenizer.piece(token, /*begins_text=*/!std::exchange(has_begun, true)));
   if (stream.stopped()) end("stop text"), piece += stream.finish();
   result.text += piece;

@@ -54,7 +54,8 @@ std::vector<GenerationResult> generate_several(GPT& model, const Tokenizer& toke
   Decoder decoder(model, count, compute_type, std::ssize(tokens) + most_new);
   std::vector<DrawnText> texts;
   for (int64_t i = 0; i < count; ++i)
-    texts.emplace_back(model.device(), config.seed + static_cast<uint64_t>(i), config.stop, !prompt.empty());
+    texts.emplace_back(model.device(), config.seed + static_cast<uint64_t>(i), config.stop, config.ends,
+                       !prompt.empty());
 
   bool goes_on = true;
   const auto show = [&](const DrawnText& text, const std::string& piece) {

@@ -21,6 +21,7 @@
 #include "gpt/device/device.h"
 #include "gpt/device/precision.h"
 #include "gpt/exchange/import.h"
+#include "gpt/exchange/missing_model.h"
 #include "gpt/exchange/weights.h"
 #include "gpt/generate/type_choice.h"
 #include "gpt/model/quantized_model.h"
@@ -39,6 +40,7 @@ struct StoredModel {
   std::string_view why_no_tokenizer;               // that it has none
   PrecisionConfig precision = {};                  // of its run
   std::optional<int32_t> start = {};
+  std::optional<TextFormat> text_format = {};
   std::string origin;  // "after 24 training steps, validation loss 2.1234"
 };
 
@@ -64,6 +66,7 @@ StoredModel read_checkpoint_model(const std::string& path) {
                      .precision = checkpoint.config.training.precision,
                      .origin = fmt::format("after {}{}", plural(checkpoint.step, "training step"),
                                            describe_loss(path, checkpoint))};
+  stored.text_format = std::move(checkpoint.text_format);
   if (checkpoint.sample_start) stored.start = static_cast<int32_t>(*checkpoint.sample_start);
   return stored;
 }
@@ -76,16 +79,20 @@ StoredModel read_quantized_model(const std::string& path) {
                      .tokenizer = std::move(file.tokenizer),
                      .why_no_tokenizer = "because its run read token ids",
                      .origin = fmt::format("after {}", plural(file.step, "training step"))};
+  stored.text_format = std::move(file.text_format);
   if (file.sample_start) stored.start = static_cast<int32_t>(*file.sample_start);
   return stored;
 }
 
 StoredModel read_hugging_face_model(const std::string& path) {
   exchange::ForeignModel foreign = exchange::read_foreign_model(path);
+  if (!foreign.note.empty()) log::warn(foreign.note);
   return {.config = foreign.model,
           .weights = exchange::read_weights(path, foreign.model, foreign.family),
           .tokenizer = std::move(foreign.tokenizer),
-          .why_no_tokenizer = "because there is no tokenizer.json",
+          .why_no_tokenizer =
+              "because there is no tokenizer.json (transformers' AutoTokenizer writes one with save_pretrained)",
+          .text_format = std::move(foreign.text_format),
           .origin = fmt::format("in the form of {}", exchange::name_of(foreign.family))};
 }
 
@@ -192,6 +199,8 @@ void require_model(const std::string& path) {
   }
   std::error_code error;
   if (std::filesystem::exists(path, error) || error) return;
+  for (const std::string& place : {path, std::filesystem::path(path).parent_path().string()})
+    if (const std::string why = exchange::why_missing(place); !why.empty()) throw Error(ExitCode::checkpoint, why);
   throw Error(ExitCode::checkpoint,
               path + ": no such checkpoint; train one with gpt-train, or name one with --checkpoint");
 }
@@ -248,6 +257,7 @@ LoadedModel load_model(const ModelOptions& options) {
   loaded.compute_type = choice.device.is_cuda() ? loaded.weight_type : at::kFloat;
   loaded.tokenizer = tokenizer_for(stored, options);
   loaded.start = stored.start;
+  loaded.text_format = text_format_of(stored.text_format, *loaded.tokenizer);
   if (loaded.quantized && !stored.quantized)
     stored.quantized = quantize(stored.config, std::move(stored.weights), *loaded.quantized);
   loaded.model = make_model(stored, choice.device, loaded.weight_type);

@@ -46,7 +46,7 @@ std::vector<GenerationResult> continue_text(Session& session, const std::string&
 int64_t write_some(Session& session, const GenerateOptions& options, const std::string& prompt, int64_t first,
                    TextOutput& output) {
   SamplingConfig sampling = options.sampling;
-  sampling.start = session.loaded.start;
+  sampling.start = session.loaded.start, sampling.ends = session.loaded.text_format.ends;
   sampling.seed += static_cast<uint64_t>(first);
   const auto begin_sample = [&](int64_t k) {
     if (options.json) return;
@@ -119,7 +119,7 @@ int converse(Session& session, const GenerateOptions& options, TextOutput& outpu
     log::info("The model continues what you type; it does not answer questions. Ctrl-C stops a text, Ctrl-D leaves.");
   }
   SamplingConfig sampling = options.sampling;
-  sampling.start = session.loaded.start;
+  sampling.start = session.loaded.start, sampling.ends = session.loaded.text_format.ends;
   for (; output.open(); ++sampling.seed) {
     const std::optional<std::string> line = lines.next();
     if (!line) break;

@@ -16,6 +16,7 @@
 #include "gpt/core/process_memory.h"
 #include "gpt/device/cpu_allocator.h"
 #include "gpt/device/host.h"
+#include "gpt/exchange/hugging_face.h"
 #include "gpt/layout/freeze.h"
 #include "gpt/optim/muon.h"
 #include "gpt/run/teacher.h"
@@ -83,6 +84,12 @@ Check check_vocabulary(const ModelConfig& model, bool cuda) {
                   fmt::format("set model.vocab_multiple: {}", kTensorCoreMultiple));
   }
   return passed("vocabulary", detail);
+}
+
+Check check_export(const ModelConfig& model) {
+  const std::string limits = exchange::export_limits(model);
+  if (limits.empty()) return passed("export", "transformers and llama.cpp have models of this form");
+  return warned("export", limits, "choose the form of GPT-2 or of Llama if other programs are to run it");
 }
 
 std::string describe_sparse_attention(const ModelConfig& model) {

@@ -47,6 +47,7 @@ Checkpoint beginning_of(const Checkpoint& large, const GPT& model, NamedTensors 
   small.tokenizer = large.tokenizer;
   small.data_fingerprint = large.data_fingerprint;
   small.sample_start = large.sample_start;
+  small.text_format = large.text_format;
   small.environment = large.environment;
   return small;
 }

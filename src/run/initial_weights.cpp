@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -21,6 +22,7 @@
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
 #include "gpt/exchange/import.h"
+#include "gpt/exchange/missing_model.h"
 #include "gpt/exchange/weights.h"
 #include "gpt/prepare/load_corpus.h"
 #include "gpt/run/folder.h"
@@ -44,7 +46,10 @@ std::string absolute_initial(const std::string& path, const std::string& output_
   if (exchange::is_hugging_face(path)) return absolute;
   const bool is_gone = !std::filesystem::exists(path, ignored);
   const std::optional<Config> saved = is_gone ? config::left_configuration(output_dir) : std::nullopt;
-  return saved && saved->training.init_from == absolute ? absolute : absolute_checkpoint(path);
+  if (saved && saved->training.init_from == absolute) return absolute;
+  if (const std::string why = exchange::why_missing(path); !why.empty() && !holds_checkpoint(output_dir))
+    throw Error(ExitCode::checkpoint, fmt::format("training.init_from: {}", why));
+  return absolute_checkpoint(path);
 }
 
 // Nothing where it cannot be read and need not be.
@@ -122,8 +127,21 @@ void adopt_vocabulary(InitialWeights& initial, ModelConfig model, const Corpus& 
       fmt::format("Another tokenizer than that of {}: {} keep the rows of tokens with the same text, {} new ones "
                   "begin with the mean of all, and {} old ones are left out",
                   initial.path, plural(kept, "token"), with_commas(added), with_commas(dropped)));
+  if (initial.text_format && !initial.text_format->chat_template.empty())
+    log::warn("the chat template of the model is left out, because it was made for the tokens of its own tokenizer");
+  initial.text_format.reset();
   initial.tokenizer = corpus.tokenizer->to_json();
   initial.changes_tokenizer = false;
+}
+
+// The model's. Where the documents of the text are separated by another token than those at which its texts end, they end there, too.
+std::optional<TextFormat> format_for(const InitialWeights& initial, const Corpus& corpus) {
+  std::optional<TextFormat> format = initial.text_format;
+  const std::optional<int32_t> separator = corpus.tokenizer ? corpus.tokenizer->end_of_text() : std::nullopt;
+  if (!format || !separator || corpus.sample_start != separator) return format;
+  std::vector<int32_t>& ends = format->ends;
+  if (std::find(ends.begin(), ends.end(), *separator) == ends.end()) ends.push_back(*separator);
+  return format;
 }
 
 }  // namespace
@@ -189,12 +207,15 @@ InitialWeights read_initial_weights(const Config& config, const config::Origins&
   InitialWeights initial{path, std::nullopt, exchange::read_weights(path, foreign.model, foreign.family),
                          std::move(foreign.tokenizer)};
   initial.changes_tokenizer = asks_for_other_tokenizer(config, origins, initial.tokenizer);
+  initial.text_format = std::move(foreign.text_format);
+  if (!foreign.note.empty()) log::warn(foreign.note);
   return initial;
 }
 
 InitialWeights initial_weights(Checkpoint checkpoint, const Config& config, const config::Origins& origins) {
   InitialWeights initial{config.training.init_from, checkpoint.step, std::move(checkpoint.model),
                          std::move(checkpoint.tokenizer)};
+  initial.text_format = std::move(checkpoint.text_format);
   initial.changes_tokenizer = asks_for_other_tokenizer(config, origins, initial.tokenizer);
   return initial;
 }
@@ -215,6 +236,7 @@ Corpus load_corpus_for(InitialWeights& initial, const Config& config) {
   }
   const int64_t vocab_size = *config.model.vocab_size;
   Corpus corpus = load_corpus(config.data, config.model.block_size, initial.tokenizer, vocab_size);
+  corpus.text_format = format_for(initial, corpus);
   if (corpus.vocab_size <= vocab_size) return corpus;
   throw Error(ExitCode::data,
               fmt::format("{} has a vocabulary of {}, and the model of training.init_from: {} one of {}; name the text "

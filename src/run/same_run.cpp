@@ -116,6 +116,7 @@ Corpus load_run_corpus(const Config& config, const std::optional<StartingPoint>&
     if (error.code() != ExitCode::data || data_name(saved) == data_name(config.data)) throw;
     refuse_data(error.what());
   }
+  corpus.text_format = start->checkpoint.text_format;
   if (corpus.fingerprint != start->checkpoint.data_fingerprint) {
     refuse_data(fmt::format("{} now has {} training and {} validation tokens", corpus.source,
                             with_commas(corpus.train.size()), with_commas(corpus.validation.size())));

@@ -219,6 +219,7 @@ Checkpoint State::capture() const {
   saved.tokenizer = corpus_.tokenizer ? corpus_.tokenizer->to_json() : "";
   saved.data_fingerprint = corpus_.fingerprint;
   saved.sample_start = corpus_.sample_start;
+  saved.text_format = corpus_.text_format;
   saved.started_by = started_by_;
   saved.environment = run_environment(device_);
   return saved;

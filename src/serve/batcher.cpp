@@ -109,7 +109,7 @@ std::optional<Batcher::Growing> Batcher::next_waiting() {
   const SamplingConfig& sampling = task->sampling;
   return Growing{task, choice,
                  DrawnText(session_.loaded.model->device(), sampling.seed + static_cast<uint64_t>(choice),
-                           sampling.stop, task->prompt_of(choice).has_text)};
+                           sampling.stop, session_.loaded.text_format.ends, task->prompt_of(choice).has_text)};
 }
 
 void Batcher::begin(Growing& growing) {

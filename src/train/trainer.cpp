@@ -419,6 +419,7 @@ void Trainer::write_sample() {
   SamplingConfig sampling;
   sampling.max_new_tokens = cadence().sample_tokens;
   sampling.start = setup_.corpus.sample_start;
+  sampling.ends = text_format_of(setup_.corpus.text_format, *setup_.corpus.tokenizer).ends;
   const auto result = generate(state_.model, *setup_.corpus.tokenizer, cadence().sample_prompt, sampling,
                                generation_type(setup_.precision, device()), [this](std::string_view) {
                                  return !is_any(process::stop_signal() != 0 || memory_watch_.is_running_out());

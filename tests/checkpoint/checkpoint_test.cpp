@@ -112,6 +112,7 @@ TEST_F(CheckpointTest, ComesBackBitForBit) {
   EXPECT_EQ(loaded.eval_sequences, saved.eval_sequences);
   EXPECT_EQ(config::dump(loaded.config), config::dump(saved.config));
   EXPECT_EQ(loaded.tokenizer, saved.tokenizer);
+  EXPECT_EQ(loaded.text_format, saved.text_format);
   EXPECT_EQ(loaded.data_fingerprint, saved.data_fingerprint);
   EXPECT_EQ(loaded.environment, saved.environment);
 }

@@ -64,6 +64,7 @@ inline Checkpoint sample_checkpoint() {
   sample.config.training.cadence.checkpoint_interval = {2, Interval::Unit::epochs};
   sample.config.training.cadence.sample_prompt = "Größe: \"x\"\n";
   sample.tokenizer = R"({"type": "char", "characters": "\n aé"})";
+  sample.text_format = TextFormat{.begin = 1, .pad = 2, .ends = {3, 4}, .chat_template = "{{ \"é\" }}\n"};
   sample.data_fingerprint = "0123abcd";
   sample.environment = {{"cpu", "a CPU"}, {"threads", "2"}};
   return sample;

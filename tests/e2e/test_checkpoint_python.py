@@ -100,6 +100,7 @@ class SampleCheckpoint(unittest.TestCase):
         self.assert_tensor(loaded["spikes"]["window"], torch.arange(6.0).view(2, 3) / 4)
         self.assert_tensor(loaded["spikes"]["accepted"], torch.tensor(35))
         self.assertEqual(loaded["spike_count"], 3)
+        self.assertEqual(loaded["text_format"], {"bos_token_id": 1, "pad_token_id": 2, "eos_token_id": (3, 4), "chat_template": "{{ \"é\" }}\n"})
         self.assertEqual(loaded["schedule"], {"warmup_steps": 10})
         self.assertEqual(loaded["plateau"], {"best": 1.5, "factor": 0.125, "without_improvement": 2, "cooling_down": 1})
         self.assertEqual(loaded["rollback"], {"count": 2, "learning_rate_factor": 0.25, "proven_step": 20, "waiting_step": 30})

@@ -12,7 +12,7 @@ from programs import SOURCE, TINY, checks, flags, run, train, write_text
 
 MACHINE_CHECKS = {"LibTorch", "CPU", "CPU instructions", "CPU attention", "memory", "CUDA"}
 CONFIG_CHECKS = {"configuration", "threads", "device", "precision", "dataset", "tokens", "overlap", "batch", "length", "learning rate",
-                 "validation", "workers", "parameters", "vocabulary", "attention", "memory of the run", "compute", "speed", "time",
+                 "validation", "workers", "parameters", "export", "vocabulary", "attention", "memory of the run", "compute", "speed", "time",
                  "disk speed", "disk space"}
 
 
@@ -46,8 +46,9 @@ class Diagnose(unittest.TestCase):
         self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["c.yaml", "text.txt"])
 
     def test_every_finding_that_is_no_pass_has_a_fix(self):
-        found = checks("--config", self.good_config(), "--learning-rate", "0.5", check_code=0)
+        found = checks("--config", self.good_config(), "--learning-rate", "0.5", "--mlp", "geglu", check_code=0)
         self.assertEqual(found["learning rate"]["status"], "warn")
+        self.assertIn("no such form: model.mlp geglu", found["export"]["detail"])
         for check in found.values():
             self.assertEqual(check["fix"] == "", check["status"] == "pass", check)
 

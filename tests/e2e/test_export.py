@@ -1,5 +1,6 @@
 """gpt-export: what transformers makes of the folder, and what gpt-train makes of one of theirs. Skipped where transformers is not installed."""
 
+import json
 import struct
 import subprocess
 import unittest
@@ -73,6 +74,29 @@ class Folder(Scratch):
         for folder in (first, second):
             self.assertEqual({path.name: path.read_bytes() for path in folder.iterdir()}, before)
 
+    def test_a_chat_model_is_still_one_when_it_leaves(self):
+        base, run, template = self.export("gpt2", output=self.root / "chat"), self.root / "chat-tuned", "{% for m in messages %}é{% endfor %}"
+        says = {"bos_token_id": 9, "eos_token_id": [7, 8], "pad_token_id": 8, "top_k": 0}
+        (base / "generation_config.json").write_text(json.dumps(says))
+        (base / "config.json").write_text(json.dumps({**json.loads((base / "config.json").read_text()), "eos_token_id": 7}))
+        (base / "chat_template.jinja").write_text(template)
+        tiny = {key: value for key, value in programs.TINY.items() if not key.startswith("model.")}
+        for steps in (1, 2):  # begun, and resumed
+            programs.run("gpt-train", *programs.flags({**tiny, "data.text": self.text, "output_dir": run, "training.init_from": base,
+                                                       "training.max_steps": steps}), check_code=0)
+        self.assertEqual(torch.load(run / "ckpt.pt", weights_only=True)["text_format"]["eos_token_id"], (7, 8))
+        quantized, gguf, again = self.root / "chat.pt", self.root / "chat.gguf", self.root / "chat-again"
+        programs.run("gpt-export", "--checkpoint", run, "--output", again, check_code=0)
+        self.assertEqual(json.loads((again / "generation_config.json").read_text()), says)
+        self.assertEqual(json.loads((again / "config.json").read_text())["eos_token_id"], [7, 8])
+        self.assertEqual((again / "chat_template.jinja").read_text(), template)
+        programs.run("gpt-export", "--checkpoint", run, "--output", gguf, "--format", "gguf", check_code=0)
+        self.assertIn(template.encode(), gguf.read_bytes())
+        programs.run("gpt-export", "--checkpoint", run, "--output", quantized, "--format", "quantized", "--dtype", "int8", check_code=0)
+        for path in (base, run, quantized):  # among 2,000 drawn tokens of a model that has learned nothing there is an end
+            line = programs.run("gpt-generate", "--checkpoint", path, "--prompt", "the", "-n", 2000, "--temperature", 5, "--json", check_code=0)
+            self.assertEqual(json.loads(line.stdout)["stop_reason"], "end of text", path)
+
     def test_the_card_says_what_the_model_is(self):
         card = (self.export("llama", "--dtype", "bfloat16") / "README.md").read_text()
         for part in ("in the form of Llama", "text.txt", "6 steps", "validation loss", "bfloat16", "gpt-train --", "--data.text text.txt"):
@@ -111,7 +135,7 @@ class Folder(Scratch):
     def test_a_form_that_transformers_lacks_is_refused_by_name(self):
         run = self.root / "geglu"
         note = programs.train(run, self.text, training__max_steps=1, model__mlp="geglu").stderr
-        self.assertIn("gpt-export will not write this model, because transformers and llama.cpp have no such form: model.mlp geglu", note)
+        self.assertIn("gpt-export will not write this model for transformers or llama.cpp, which have no such form: model.mlp geglu", note)
         line = programs.run("gpt-export", "--checkpoint", run, "--output", self.root / "none", check_code=4).stderr
         self.assertIn("model.mlp geglu (Llama has swiglu)", line)
 

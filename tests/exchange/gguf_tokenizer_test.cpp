@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "gpt/core/text.h"
 #include "gpt/exchange/tokenizer_files.h"
 #include "gpt/tokenizer/bpe.h"
+#include "gpt/tokenizer/bpe_files.h"
 #include "gpt/tokenizer/byte_alphabet.h"
 #include "gpt/tokenizer/make_tokenizer.h"
 #include "support/captured_log.h"
@@ -22,10 +24,15 @@
 namespace gpt::exchange {
 namespace {
 
+using nlohmann::json;
 using Texts = std::vector<std::string>;
 using Types = std::vector<int32_t>;
 
-GgufTokenizer exported(const Tokenizer& tokenizer) { return gguf_tokenizer(tokenizer, tokenizer.vocab_size(), "here"); }
+GgufTokenizer exported(const Tokenizer& tokenizer, int64_t vocab_size) {
+  return gguf_tokenizer(tokenizer, format_by_names(tokenizer), vocab_size, "here");
+}
+
+GgufTokenizer exported(const Tokenizer& tokenizer) { return exported(tokenizer, tokenizer.vocab_size()); }
 
 void expect_refused(const Tokenizer& tokenizer, const std::string& why) {
   EXPECT_ERROR(exported(tokenizer), ExitCode::checkpoint, "here: llama.cpp cannot have the same tokenizer: " + why);
@@ -48,7 +55,7 @@ TEST(GgufTokenizer, CharactersArePiecesOfSentencePiece) {
   EXPECT_EQ(characters.split, "");
   EXPECT_EQ(characters.tokens, (Texts{"\n", "\u2581", "a", "é", "語", "<|endoftext|>"}));
   EXPECT_EQ(characters.types, (Types{1, 1, 1, 1, 1, 3}));
-  EXPECT_EQ(characters.end, 5);
+  EXPECT_EQ(characters.format.end(), 5);
   EXPECT_TRUE(characters.adds_end);
   expect_refused(*make_tokenizer("char", "a\u2581b"), "its vocabulary has U+2581");
   expect_refused(*make_tokenizer("char", std::string("a\0b", 3)), "its vocabulary has U+0000");
@@ -63,23 +70,23 @@ TEST(GgufTokenizer, BytesAreBpeWithAMergeThatNeverHappens) {
   EXPECT_EQ(bytes.tokens[' '], "\u0120");
   EXPECT_EQ(bytes.tokens[0xFF], "\u00FF");
   EXPECT_EQ(bytes.tokens[256], "<|endoftext|>");
-  EXPECT_EQ(bytes.end, 256);
+  EXPECT_EQ(bytes.format.end(), 256);
   EXPECT_EQ(bytes.merges, Texts{"<|endoftext|> <|endoftext|>"});
 }
 
 TEST(GgufTokenizer, BytePairsKeepTheirEndOfText) {
   const auto tokenizer = make_tokenizer("bpe:260", " the the the the");
-  const GgufTokenizer pairs = gguf_tokenizer(*tokenizer, 263, "here");
+  const GgufTokenizer pairs = exported(*tokenizer, 263);
   const int32_t end = *tokenizer->end_of_text();
   EXPECT_FALSE(pairs.adds_end);
-  EXPECT_EQ(pairs.end, end);
+  EXPECT_EQ(pairs.format.end(), end);
   EXPECT_EQ(pairs.tokens[end], "<|endoftext|>");
   EXPECT_EQ(pairs.types[end], 3);
   EXPECT_EQ(pairs.merges, (Texts{"h e", "t he", "\u0120 the"}));
   EXPECT_EQ(Texts(pairs.tokens.end() - 5, pairs.tokens.end()),
             (Texts{"the", "\u0120the", "[PAD260]", "[PAD261]", "[PAD262]"}));
   EXPECT_EQ(Types(pairs.types.end() - 4, pairs.types.end()), (Types{1, 5, 5, 5}));
-  EXPECT_ERROR(gguf_tokenizer(*tokenizer, 259, "here"), ExitCode::checkpoint, "it has 260 tokens, and the model 259");
+  EXPECT_ERROR(exported(*tokenizer, 259), ExitCode::checkpoint, "it has 260 tokens, and the model 259");
 }
 
 TEST(GgufTokenizer, TheSplitNamesWhatIsMergedToo) {
@@ -110,7 +117,7 @@ TEST(GgufTokenizer, SmolLMsIsTakenFromItsFile) {
             (Texts{"<|endoftext|>", "<|im_start|>", "<|im_end|>"}));
   EXPECT_EQ(Types(smollm.types.begin(), smollm.types.begin() + 4), (Types{3, 3, 3, 1}));
   EXPECT_EQ(Texts(smollm.merges.begin(), smollm.merges.begin() + 2), (Texts{"h e", "\u0120 t"}));
-  EXPECT_EQ(smollm.end, 0);
+  EXPECT_EQ(smollm.format.end(), 0);
   for (int32_t id = 3; id < tokenizer->vocab_size(); ++id)
     ASSERT_EQ(smollm.tokens[id], byte_alphabet::spell(tokenizer->decode({&id, 1}))) << id;
   const std::string added =
@@ -137,7 +144,7 @@ TEST(GgufTokenizer, Qwen2sIsTakenFromItsFile) {
   EXPECT_NE(said.find("here: its tokenizer composes characters (NFC)"), std::string::npos) << said;
   EXPECT_EQ(qwen2.model, "gpt2");
   EXPECT_EQ(qwen2.split, "qwen2");
-  EXPECT_EQ(qwen2.end, tokenizer->end_of_text());
+  EXPECT_EQ(qwen2.format.end(), tokenizer->end_of_text());
   EXPECT_EQ(qwen2.tokens.back(), "<tool_call>");
   EXPECT_EQ(Types(qwen2.types.end() - 5, qwen2.types.end()), (Types{1, 3, 3, 3, 4})) << "found, but no control token";
   for (int32_t id = 0; id < tokenizer->vocab_size(); ++id) {
@@ -150,6 +157,68 @@ TEST(GgufTokenizer, Qwen2sIsTakenFromItsFile) {
     ASSERT_NE(other, file) << from;
     EXPECT_ERROR(exported(*tokenizer_from_json(other, path)), ExitCode::checkpoint, "here: llama.cpp cannot have");
   }
+}
+
+// Llama 3's, and the empty one that transformers 5 writes: they change no id of the text itself.
+TEST(GgufTokenizer, WhatIsPutAroundATextDoesNotMatter) {
+  const auto with_processor = [](SplitPattern split, bool ignore_merges, const json& processor) {
+    BpeModel model = small_vocabulary(split, ignore_merges, /*has_unmade_token=*/ignore_merges);
+    for (const char* text : {"<|begin_of_text|>", "<|end_of_text|>"}) {
+      model.special_tokens.push_back({text, static_cast<int32_t>(model.tokens.size())});
+      model.tokens.emplace_back(text);
+    }
+    json file = json::parse(tokenizer_json(model));
+    file["post_processor"] = processor;
+    return tokenizer_from_json(file.dump(), "here");
+  };
+  const json sequence = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}},
+             begin = {{"SpecialToken", {{"id", "<|begin_of_text|>"}, {"type_id", 0}}}},
+             empty = {{"type", "TemplateProcessing"},
+                      {"single", {sequence}},
+                      {"pair", {sequence}},
+                      {"special_tokens", json::object()}},
+             llama3 = {{"type", "TemplateProcessing"},
+                       {"single", {begin, sequence}},
+                       {"pair", {begin, sequence}},
+                       {"special_tokens",
+                        {{"<|begin_of_text|>",
+                          {{"id", "<|begin_of_text|>"}, {"ids", {258}}, {"tokens", {"<|begin_of_text|>"}}}}}}};
+  const GgufTokenizer of_llama3 = exported(*with_processor(SplitPattern::llama3, true, llama3));
+  EXPECT_EQ(of_llama3.split, "llama-bpe");
+  EXPECT_EQ(of_llama3.format.begin, 258);
+  EXPECT_EQ(of_llama3.format.end(), 259);
+  EXPECT_EQ(of_llama3.merges, Texts{"a b"});
+  EXPECT_EQ(exported(*with_processor(SplitPattern::gpt2, false, empty)).split, "gpt-2");
+}
+
+TEST(GgufTokenizer, IdsWithoutATokenAreUnused) {
+  BpeModel model = byte_vocabulary();
+  model.tokens.resize(259);
+  model.special_tokens.push_back({"<|endoftext|>", 258});
+  model.tokens[258] = "<|endoftext|>";
+  const GgufTokenizer holes = exported(BpeTokenizer(std::move(model)), 260);
+  EXPECT_EQ(Texts(holes.tokens.end() - 4, holes.tokens.end()),
+            (Texts{"[PAD256]", "[PAD257]", "<|endoftext|>", "[PAD259]"}));
+  EXPECT_EQ(Types(holes.types.end() - 5, holes.types.end()), (Types{1, 5, 5, 3, 5}));
+}
+
+TEST(GgufTokenizer, EveryEndAndTheChatTemplateAreWritten) {
+  const auto tokenizer = make_tokenizer("bpe:260", " the the the the");
+  const TextFormat format{.begin = 3, .pad = 4, .ends = {5, 6}, .tokenizer_end = 6, .chat_template = "{{ messages }}"};
+  GgufMetadata metadata;
+  add_tokenizer(metadata, gguf_tokenizer(*tokenizer, format, 260, "here"));
+  const auto has = [&](const std::string& key, uint32_t value) {
+    GgufMetadata entry;
+    entry.add("tokenizer." + key, value);
+    return metadata.bytes().find(entry.bytes()) != std::string::npos;
+  };
+  EXPECT_TRUE(has("ggml.bos_token_id", 3));
+  EXPECT_TRUE(has("ggml.eos_token_id", 6)) << "the tokenizer's";
+  EXPECT_TRUE(has("ggml.eot_token_id", 5)) << "the other one";
+  EXPECT_TRUE(has("ggml.padding_token_id", 4));
+  GgufMetadata chat;
+  chat.add("tokenizer.chat_template", "{{ messages }}");
+  EXPECT_NE(metadata.bytes().find(chat.bytes()), std::string::npos);
 }
 
 TEST(GgufTokenizer, ATokenThatWouldBeThereTwiceIsRefused) {

@@ -132,6 +132,22 @@ TEST(HuggingFace, AFormOfNeitherFamilyIsRefusedWithWhatWouldFit) {
   refused(model, "model.head_dim 4 (GPT-2 has 5); it takes");
 }
 
+TEST(HuggingFace, WhatAnExportWillRefuseIsKnownBefore) {
+  EXPECT_EQ(export_limits(tiny_llama()), "");
+  EXPECT_EQ(export_limits(tiny_gpt2()), "");
+  ModelConfig model = tiny_llama();
+  model.mlp = Mlp::geglu;
+  EXPECT_EQ(export_limits(model).find(
+                "gpt-export will not write this model for transformers or llama.cpp, which have no "
+                "such form: model.mlp geglu (Llama has swiglu)"),
+            0);
+  model = tiny_llama();
+  model.n_head = 5, model.n_head_dim = 4, model.n_kv_head = 5;
+  EXPECT_EQ(export_limits(model),
+            "gpt-export will write this model for llama.cpp, but not for transformers: model.n_head 5 does not divide "
+            "model.n_embd 16");
+}
+
 TEST(HuggingFace, AModelWithWindowsIsRefused) {
   for (ModelConfig model : {tiny_llama(), tiny_gpt2()}) {
     model.n_layer = 2, model.attention_window = 4;
@@ -158,10 +174,11 @@ TEST(HuggingFace, TheConfigurationSaysWhatTransformersNeeds) {
     for (const auto& [key, value] : expected.items()) EXPECT_EQ(file.value(key, json("missing")), value) << key;
   };
   expect_members(
-      config_json(tiny_gpt2(), Family::gpt2, "float16", {7, 7}),
+      config_json(tiny_gpt2(), Family::gpt2, "float16", {.begin = 7, .pad = 3, .ends = {7, 2}}),
       R"({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_positions": 8, "n_ctx": 8, "n_embd": 16,
                      "n_layer": 1, "n_head": 4, "n_inner": 24, "activation_function": "gelu_new", "vocab_size": 10,
-                     "layer_norm_epsilon": 1e-5, "tie_word_embeddings": true, "bos_token_id": 7, "eos_token_id": 7,
+                     "layer_norm_epsilon": 1e-5, "tie_word_embeddings": true, "bos_token_id": 7, "eos_token_id": [7, 2],
+                     "pad_token_id": 3,
                      "dtype": "float16"})");
   expect_members(
       config_json(tiny_llama(), Family::llama, "float32", {}),
@@ -215,6 +232,23 @@ TEST(HuggingFace, BothSpellingsOfRopeAreRead) {
   EXPECT_EQ(read_config_json(file.dump(), "here").model.rope_theta, 5000);
   file["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 7000.0}};
   EXPECT_EQ(read_config_json(file.dump(), "here").model.rope_theta, 7000);
+}
+
+// The values are those that LlamaConfig of transformers 5.24 has for such files.
+TEST(HuggingFace, RopeScalingTakesThePlaceOfRopeParameters) {
+  const json kDefault = {{"rope_type", "default"}}, kOwn = {{"rope_type", "default"}, {"rope_theta", 7000.0}};
+  const auto theta = [](const json& members) {
+    json file = json::parse(kLlamaConfig);
+    file.update(members);
+    return read_config_json(file.dump(), "here").model.rope_theta;
+  };
+  EXPECT_EQ(theta({{"rope_scaling", kDefault}, {"rope_parameters", kOwn}, {"rope_theta", 5000}}), 5000);
+  EXPECT_EQ(theta({{"rope_scaling", kDefault}, {"rope_parameters", kOwn}}), 10000);
+  EXPECT_EQ(theta({{"rope_scaling", {{"rope_theta", 9000}}}, {"rope_parameters", kOwn}, {"rope_theta", 5000}}), 9000);
+  EXPECT_EQ(theta({{"rope_scaling", kDefault}, {"rope_parameters", {{"rope_type", "llama3"}}}}), 10000);
+  for (const json& nothing : {json(), json::object()})
+    EXPECT_EQ(theta({{"rope_scaling", nothing}, {"rope_parameters", kOwn}, {"rope_theta", 5000}}), 7000);
+  EXPECT_EQ(theta({{"rope_parameters", kDefault}, {"rope_theta", 5000}}), 5000);
 }
 
 TEST(HuggingFace, OtherFormsAreRefusedByName) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "core/scratch_folder.h"
 #include "gpt/core/error.h"
@@ -42,6 +43,17 @@ TEST_F(ImportTest, TheTokenizerComesWithTheModel) {
     EXPECT_EQ(model.family, Family::gpt2);
     EXPECT_EQ(model.model.n_embd, 16);
   }
+}
+
+TEST_F(ImportTest, FoldersOfEarlyVersionsHaveGpt2sPairOfFiles) {
+  root_.file("model/vocab.json", R"({"a": 0, "b": 1, "ab": 2, "<|endoftext|>": 3})");
+  root_.file("model/merges.txt", "#version: 0.2\na b\n");
+  const ForeignModel model = read_foreign_model(folder_);
+  const auto tokenizer = tokenizer_from_json(model.tokenizer, "here");
+  EXPECT_EQ(tokenizer->encode("abb"), (std::vector<int32_t>{2, 1}));
+  EXPECT_EQ(tokenizer->end_of_text(), 3);
+  root_.file("model/tokenizer_config.json", R"({"tokenizer_class": "Qwen2Tokenizer"})");
+  EXPECT_EQ(read_foreign_model(folder_).tokenizer, "") << "which splits text otherwise";
 }
 
 TEST_F(ImportTest, FilesThatCannotBeUsedAreNamed) {

@@ -61,17 +61,5 @@ TEST(TokenizerFiles, BytePairsAreAsTheyAre) {
   EXPECT_EQ(tokenizer_from_hugging_face(tokenizer->to_json(), "here")->to_json(), tokenizer->to_json());
 }
 
-TEST(TokenizerFiles, TheClassTakesTheFileAsItIs) {
-  const json plain = json::parse(tokenizer_config_json(*make_tokenizer("byte", ""), 64).dump());
-  EXPECT_EQ(plain, json::parse(R"({"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": 64,
-                                   "clean_up_tokenization_spaces": false})"));
-  const auto tokenizer = make_tokenizer("bpe:300", "the cat and the dog");
-  const TextEnds ends = text_ends(*tokenizer);
-  EXPECT_EQ(ends.end, tokenizer->end_of_text());
-  EXPECT_EQ(ends.begin, ends.end);
-  const json with_end = json::parse(tokenizer_config_json(*tokenizer, 64).dump());
-  EXPECT_EQ(with_end.contains("eos_token"), ends.end.has_value());
-}
-
 }  // namespace
 }  // namespace gpt::exchange

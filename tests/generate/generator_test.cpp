@@ -315,6 +315,19 @@ TEST_P(GeneratorTest, EndsAtEndOfText) {
   EXPECT_EQ(result.new_tokens, at + 1);
 }
 
+TEST_P(GeneratorTest, EndsAtEveryTokenOfTheModels) {
+  const auto plain = characters();
+  const auto model = tiny_model(device(), plain->vocab_size());
+  SamplingConfig config{.temperature = 2, .max_new_tokens = 40};
+  const std::string whole = generate(*model, *plain, "a", config, at::kFloat).text;
+  const char first = whole[10], second = whole[20];
+  config.ends = {plain->encode(std::string(1, first))[0], plain->encode(std::string(1, second))[0]};
+  const WithEndOfText named(plain->encode(std::string(1, whole[0]))[0]);  // by its name alone it would be one
+  const GenerationResult result = generate(*model, named, "a", config, at::kFloat);
+  EXPECT_EQ(result.text, whole.substr(0, whole.find_first_of(std::string{first, second})));
+  EXPECT_EQ(result.stop_reason, "end of text");
+}
+
 TEST_P(GeneratorTest, EmptyPromptHasAStart) {
   const auto plain = characters();
   const auto model = tiny_model(device(), plain->vocab_size());

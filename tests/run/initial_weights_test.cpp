@@ -181,6 +181,27 @@ TEST_F(InitialWeightsTest, TextIsEncodedWithTheCheckpointsTokenizer) {
   EXPECT_THROW((void)load_corpus_for(initial, config_), Error);
 }
 
+TEST_F(InitialWeightsTest, TheFormatOfTextsComesWithTheModelAndIsSaved) {
+  checkpoint_.text_format = TextFormat{.begin = 1, .pad = 2, .ends = {3}, .chat_template = "{{ messages }}"};
+  save_checkpoint(path_, checkpoint_);
+  take();
+  InitialWeights initial = initial_weights(load_checkpoint(path_), config_, {});
+  config_.data.text = root_.file("other.txt", std::string(40, '1') + " is the square of 2.\n");
+  config_.data.cache_dir = root_ / "cache";
+  config_.data.validation_fraction = 0;
+  const Corpus corpus = load_corpus_for(initial, config_);
+  EXPECT_EQ(corpus.text_format, checkpoint_.text_format);
+  config_.model.block_size = 8, config_.training.batch_size = 2, config_.training.precision.use_amp = false;
+  EXPECT_EQ(State(config_, corpus, at::kCPU, Precision{}).capture().text_format, checkpoint_.text_format);
+}
+
+TEST_F(InitialWeightsTest, AModelThatIsNotHereIsNotDownloaded) {
+  config_.training.init_from = "gpt2-xl";
+  EXPECT_NE(refusal({}).find("training.init_from: gpt2-xl: there is no such folder here"), std::string::npos);
+  config_.training.init_from = "scratch";
+  EXPECT_NE(refusal({}).find("'scratch' is no model: leave init_from out"), std::string::npos);
+}
+
 TEST_F(InitialWeightsTest, WithoutATokenizerThereIsNoText) {
   checkpoint_.tokenizer.clear();
   checkpoint_.config.data.bin = "ids.bin";

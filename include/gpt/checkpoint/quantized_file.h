@@ -11,6 +11,7 @@
 
 #include "gpt/config/config.h"
 #include "gpt/model/quantized_model.h"
+#include "gpt/tokenizer/text_format.h"
 
 namespace gpt {
 
@@ -22,6 +23,7 @@ struct QuantizedFile {
   std::string tokenizer;  // JSON; empty where the run read token ids
   int64_t step = 0;       // of the checkpoint
   std::optional<int64_t> sample_start = {};
+  std::optional<TextFormat> text_format = {};
 };
 
 // Whether the file begins as one: what it is worth shows when it is read.

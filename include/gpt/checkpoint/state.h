@@ -15,6 +15,7 @@
 #include "gpt/layout/parameter_table.h"
 #include "gpt/optim/optimizer_state.h"
 #include "gpt/parameters/named_tensors.h"
+#include "gpt/tokenizer/text_format.h"
 
 namespace gpt {
 
@@ -58,6 +59,7 @@ struct Checkpoint {
   std::optional<int64_t> eval_sequences = {};  // as run::State has it
   Config config;                               // effective; for Python a nested dict {section: {key: value}}
   std::string tokenizer;                       // JSON
+  std::optional<TextFormat> text_format = {};  // where the run began with a model that has one
   std::string data_fingerprint;
   std::optional<int64_t> sample_start;  // the token that a sample without a prompt begins behind; nothing = not known
   std::string started_by =

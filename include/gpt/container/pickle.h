@@ -20,6 +20,7 @@ class PickleWriter {
   void real(double value);
   void boolean(bool value);
   void none();
+  void integers(const std::vector<int64_t>& values);  // a tuple
   // A contiguous tensor whose bytes are the record "data/KEY". `storage` is its class in Python: "FloatStorage".
   // Tensors with the same key share their memory in Python, as tied weights do.
   void tensor(std::string_view storage, std::string_view key, const std::vector<int64_t>& shape);
@@ -28,7 +29,6 @@ class PickleWriter {
 
  private:
   void global(std::string_view module, std::string_view name);
-  void integers(const std::vector<int64_t>& values);  // a tuple
 
   std::string out_ = "\x80\x02";
 };

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gpt/data/token_file.h"
+#include "gpt/tokenizer/text_format.h"
 #include "gpt/tokenizer/tokenizer.h"
 
 namespace gpt {
@@ -19,6 +20,7 @@ struct Corpus {
   std::vector<Tokens> sources;                 // what the stages mix, as stage_sources() names it
   int64_t validation_bytes = 0;                // bytes of the validation text, as in the metadata; 0 = not known
   std::optional<int32_t> sample_start;         // what a sample begins behind where it has no prompt
+  std::optional<TextFormat> text_format = {};  // of the model that the run began with, in the ids of the tokenizer
   std::string source;                          // the path, for messages
   std::string fingerprint;                     // hash of ids, split and tokenizer: what a resumed run must find again
   std::vector<std::shared_ptr<const void>> in_use;  // keep other processes from removing what lies in the text cache

@@ -28,10 +28,12 @@ struct ExportOptions {
 // Nothing when --help or --version was answered on standard output. Throws gpt::Error(config).
 std::optional<ExportOptions> parse_export_options(int argc, const char* const* argv);
 
-// Writes the folder: model.safetensors or several such files with their index, config.json, generation_config.json, README.md and, where the checkpoint has a tokenizer,
-// tokenizer.json and tokenizer_config.json. No file takes its name before all are written. Throws gpt::Error: config where the folder holds
-// anything but an export, checkpoint where the model has no form that transformers knows, numerics as written_weights() does, disk.
+// Writes the folder: model.safetensors or several such files with their index, config.json, generation_config.json, README.md and, where the
+// checkpoint has them, tokenizer.json and tokenizer_config.json, and chat_template.jinja. No file takes its name before all are written, and
+// config.json takes its own last: before that the folder is no model. Throws gpt::Error: config where the folder holds anything but an
+// export, checkpoint where the model has no form that transformers knows, numerics as written_weights() does, disk.
 void export_hugging_face(const ExportOptions& options);
+void write_hugging_face(const ExportOptions& options, const Checkpoint& checkpoint);  // the same once it is read
 
 // Writes the file for llama.cpp, tokenizer included. It takes its name when it is complete. Throws gpt::Error: config where the path holds
 // anything but an export, checkpoint where llama.cpp has no such model or tokenizer, numerics for a value that is not finite in the type,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gpt/exchange/gguf.h"
+#include "gpt/tokenizer/text_format.h"
 #include "gpt/tokenizer/tokenizer.h"
 
 namespace gpt::exchange {
@@ -18,14 +19,15 @@ struct GgufTokenizer {
   std::vector<std::string> tokens = {};  // by their ids
   std::vector<int32_t> types = {};       // of each token
   std::vector<std::string> merges = {};  // of BPE
-  int32_t end = 0;                       // the token that begins and ends a text
+  TextFormat format = {};                // begin and ends are there
   // llama.cpp always has such a token: id 2 or 11 unless another one is named. So a vocabulary without one gets it as its last token.
   bool adds_end = false;
 };
 
-// `vocab_size` is the model's: ids beyond the tokenizer's are unused tokens. Throws gpt::Error(checkpoint), beginning with `origin`, for a
-// tokenizer that would have other ids there.
-GgufTokenizer gguf_tokenizer(const Tokenizer& tokenizer, int64_t vocab_size, const std::string& origin);
+// `vocab_size` is the model's: ids that the tokenizer does not have are unused tokens. Throws gpt::Error(checkpoint), beginning with
+// `origin`, for a tokenizer that would have other ids there.
+GgufTokenizer gguf_tokenizer(const Tokenizer& tokenizer, const TextFormat& format, int64_t vocab_size,
+                             const std::string& origin);
 
 void add_tokenizer(GgufMetadata& metadata, const GgufTokenizer& tokenizer);
 

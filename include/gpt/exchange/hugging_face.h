@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "gpt/config/model_config.h"
+#include "gpt/tokenizer/text_format.h"
 
 namespace gpt::exchange {
 
@@ -24,6 +25,12 @@ std::string_view name_of(Family family);  // for people
 
 // Why neither family has this form: the settings that do not fit the nearer one, and what would. Empty where one has it.
 std::string misfits(const ModelConfig& model);
+
+// transformers asks for heads that divide the width even where they have a width of their own. Empty where they do; else why not.
+std::string heads_that_do_not_divide(const ModelConfig& model);
+
+// What gpt-export will refuse of a model of this form, for whoever is about to train one. Empty where it refuses nothing.
+std::string export_limits(const ModelConfig& model);
 
 // The family that has this form. Throws gpt::Error(checkpoint) beginning with `origin` where neither has: it names the settings that do not
 // fit and what would. `program` is the one that is to read the model, for the message.
@@ -42,14 +49,9 @@ struct Counterpart {
 // In the order of their names. `model.vocab_size` must be set.
 std::vector<Counterpart> counterparts(const ModelConfig& model, Family family);
 
-// The tokens that begin and end a text, where there are such.
-struct TextEnds {
-  std::optional<int32_t> begin, end;
-};
-
 // config.json. `dtype`: float32, bfloat16 or float16.
 nlohmann::ordered_json config_json(const ModelConfig& model, Family family, std::string_view dtype,
-                                   const TextEnds& ends);
+                                   const TextFormat& format);
 
 // What a config.json describes. `origin` begins messages. Throws gpt::Error(checkpoint) naming the setting that this program does not have.
 struct ForeignForm {

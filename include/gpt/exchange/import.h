@@ -2,6 +2,7 @@
 // index) and tokenizer.json, or one FILE.safetensors with the other two beside it.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "gpt/exchange/hugging_face.h"
@@ -15,6 +16,8 @@ struct ForeignModel {
   Family family;
   ModelConfig model;      // vocab_multiple and dropout are the defaults
   std::string tokenizer;  // our JSON; empty where there is no tokenizer.json
+  std::optional<TextFormat> text_format = {};
+  std::string note = {};  // for whoever uses it with transformers, too; empty where there is nothing to say
 };
 
 // What is known without the weights, which weights.h reads. Throws gpt::Error(checkpoint): a file that cannot be read, a form or a

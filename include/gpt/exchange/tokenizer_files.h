@@ -3,11 +3,9 @@
 #pragma once
 
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 
-#include "gpt/exchange/hugging_face.h"
 #include "gpt/tokenizer/bpe_model.h"
 #include "gpt/tokenizer/tokenizer.h"
 
@@ -20,11 +18,5 @@ BpeModel byte_vocabulary();  // a tokenizer of bytes as BPE without merges
 // The inverse, which reads whatever make_tokenizer() reads too. Throws gpt::Error(data), beginning with `origin`, for what this program
 // cannot do.
 std::unique_ptr<Tokenizer> tokenizer_from_hugging_face(std::string_view json, const std::string& origin);
-
-// A text begins where another one has ended: with the same token.
-TextEnds text_ends(const Tokenizer& tokenizer);
-
-// tokenizer_config.json, whose class takes tokenizer.json as it is.
-nlohmann::ordered_json tokenizer_config_json(const Tokenizer& tokenizer, int64_t block_size);
 
 }  // namespace gpt::exchange

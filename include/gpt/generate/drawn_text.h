@@ -26,11 +26,12 @@ struct GenerationResult {
 };
 
 struct DrawnText {
-  // `has_begun`: with a prompt, so that a token which is drawn does not begin the text.
-  DrawnText(at::Device device, uint64_t seed, std::vector<std::string> stop, bool has_begun);
+  // `ends`: as in SamplingConfig. `has_begun`: with a prompt, so that a token which is drawn does not begin the text.
+  DrawnText(at::Device device, uint64_t seed, std::vector<std::string> stop, std::vector<int32_t> ends, bool has_begun);
 
   at::Generator generator;
   TextStream stream;
+  std::vector<int32_t> ends;
   int64_t slot = -1;  // of the decoder, until it has ended
   bool has_begun;
   GenerationResult result = {};

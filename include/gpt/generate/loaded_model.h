@@ -15,6 +15,7 @@
 #include "gpt/config/training_config.h"
 #include "gpt/model/gpt.h"
 #include "gpt/products/quantized_weight.h"
+#include "gpt/tokenizer/text_format.h"
 #include "gpt/tokenizer/tokenizer.h"
 
 namespace gpt {
@@ -55,6 +56,7 @@ struct LoadedModel {
   at::ScalarType weight_type = at::kFloat;      // of the weights on a CPU; what a GPU computes in
   std::optional<QuantizedType> quantized = {};  // instead of weight_type
   at::ScalarType compute_type = at::kFloat;     // for Autocast and caches
+  TextFormat text_format = {};                  // of the model, else by the names of its tokens
   std::optional<int32_t> start = {};  // the token that a sample without a prompt begins behind, where that is known
 };
 

@@ -21,6 +21,7 @@ struct SamplingConfig {
   std::vector<std::string> stop = {};  // UTF-8 texts that end the sample (not printed)
   std::optional<int32_t> start =
       {};  // the token that an empty prompt stands for; nothing = end of text, else a line break
+  std::vector<int32_t> ends = {};  // tokens that end the sample; empty = the tokenizer's end of text
 };
 
 std::vector<config::Option> options(SamplingConfig& config);

@@ -23,6 +23,8 @@ constexpr const char* kShorterRun =
 
 Check check_parameters(const ModelConfig& model);
 Check check_vocabulary(const ModelConfig& model, bool cuda);
+// Whether other programs have a model of this form, so that it can be exported to them.
+Check check_export(const ModelConfig& model);
 
 // "a window of 256 positions in 9 of 12 layers", or of the blocks that queries choose; empty where every token sees all before it. And why
 // a key of either changes nothing; empty where none is set in vain.

@@ -1,5 +1,6 @@
 // training.init_from: a new run that begins with the weights of a checkpoint, or of a model of Hugging Face's (exchange/import.h). Its
-// tokenizer comes with them, since ids mean something to these weights only as it gives them; nothing else does. Where the run asks for
+// tokenizer comes with them, since ids mean something to these weights only as it gives them, and so does the format of texts (gpt/tokenizer/
+// text_format.h); nothing else does. Where the run asks for
 // another tokenizer, their rows are matched with its tokens (match_vocabulary.h). Where the run has a checkpoint of its own, that one counts
 // (folder.h).
 #pragma once
@@ -13,6 +14,7 @@
 #include "gpt/config/origins.h"
 #include "gpt/data/corpus.h"
 #include "gpt/parameters/named_tensors.h"
+#include "gpt/tokenizer/text_format.h"
 
 namespace gpt::run {
 
@@ -20,8 +22,9 @@ struct InitialWeights {
   std::string path;
   std::optional<int64_t> step;  // the step that the weights are of; nothing where another program made them
   NamedTensors model;
-  std::string tokenizer;           // JSON; empty where the model has none
-  bool changes_tokenizer = false;  // the run has another one, which load_corpus_for() matches the rows with
+  std::string tokenizer;                       // JSON; empty where the model has none
+  bool changes_tokenizer = false;              // the run has another one, which load_corpus_for() matches the rows with
+  std::optional<TextFormat> text_format = {};  // in the ids of its tokenizer
 };
 
 // What of a model is known without its tensors.
