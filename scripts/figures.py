@@ -104,24 +104,30 @@ def facts(fields, left_out):
     return ", ".join(filter(None, words)) + (f" of {fields['date']}" if fields.get("commit") and "commit" not in left_out else "")
 
 
+def age(figures, measurements):
+    """Which of the figures are of older code, in sentences; none where all are of the code as it is now."""
+    now = measured_code(figures["measures"])
+    current, unknown, older = (list(dict.fromkeys(m["commit"] for m in measurements if is_so(m["code"]))) for is_so in (
+        lambda code: code == now, lambda code: code is None, lambda code: code not in (now, None)))
+    if not unknown and not older:
+        return []
+    exceptions = f", but for that of {' and '.join(current)}" if current else ""
+    sentences = [(OLDER if older else UNKNOWN) + exceptions]
+    return sentences + [f"Whether that of {' and '.join(unknown)} has is not known"] if unknown and older else sentences
+
+
 def caption(figures, measurements):
     """What the figures are and where they come from: first what all share, then what each measurement has for itself."""
-    now = measured_code(figures["measures"])
-    ages = [UNKNOWN if m["code"] is None else "" if m["code"] == now else OLDER for m in measurements]
     shared, left_out = facts(figures, ()), figures.get("fact_columns", ())
     sentences = [figures["title"] + (f": {shared}" if shared else "")]
-    for measurement, age in zip(figures["measurements"], ages):
+    for measurement in figures["measurements"]:
         own = facts(measurement, left_out)
-        if len(set(ages)) > 1 and age:
-            own = f"{own}. {age}" if own else age
         if own and len(measurements) == 1:
             sentences[0] += f"{', ' if shared else ': '}{own}"
         elif own:
             cpu = (measurement.get("machine") or {}).get("cpu", "")
             sentences.append(own if measurement["label"] in cpu else f"{measurement['label']}: {own}")
-    if len(set(ages)) == 1 and ages[0]:
-        sentences.append(ages[0])
-    return textwrap.wrap(". ".join(sentences) + ".", WIDTH, break_long_words=False, break_on_hyphens=False)
+    return textwrap.wrap(". ".join(sentences + age(figures, measurements)) + ".", WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 def table(figures, measurements):

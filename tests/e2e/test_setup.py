@@ -327,6 +327,21 @@ class Figures(Checks):
         self.assertIn("OPTIMIZATIONS.md:3: is not what tests/figures/speed.json says", self.found())
         self.assertEqual(self.written(), self.TEXT.format(self.table(" The measured code has changed since.")))
 
+    def test_a_table_of_several_commits_says_which_are_of_older_code(self):
+        now = self.run_command("python3", "-c", "import sys; sys.path.insert(0, 'scripts'); import figures; "
+                               "print(figures.measured_code(['src/**/gelu*']))").stdout.strip()
+        self.figures(None)
+        figures = json.loads((self.root / "tests/figures/speed.json").read_text())
+        measured = figures["measurements"][0]
+        for codes, said in (((now, now), ""), ((None, None), " The measured code may have changed since."),
+                            ((now, None), " The measured code may have changed since, but for that of commit0."),
+                            (("0", now, None, "1"), " The measured code has changed since, but for that of commit1. "
+                             "Whether that of commit2 has is not known.")):
+            figures["measurements"] = [{**measured, "label": f"row {i}", "commit": f"commit{i}", "code": code} for i, code in enumerate(codes)]
+            self.write("tests/figures/speed.json", json.dumps(figures))
+            caption = " ".join(self.written().split("-->\n")[1].split("\n\n")[0].split("\n"))
+            self.assertTrue(caption.endswith(f"commit{len(codes) - 1} of 2026-11-25.{said}"), caption)
+
     def test_what_cannot_be_a_table_is_named(self):
         self.figures(None, patterns=["src/**/tanh*"])
         self.assertEqual(self.found(), "tests/figures/speed.json: no file matches src/**/tanh*, whose code is measured\n")
