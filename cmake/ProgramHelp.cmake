@@ -18,7 +18,8 @@ function(gpt_install_help program)
     file(INSTALL \"${_folder}/${program}.1\" DESTINATION \"\${_share}/man/man1\")")
 endfunction()
 
-file(GLOB _pages CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/*/README.md ${CMAKE_SOURCE_DIR}/configs/README.md)
+file(GLOB _pages CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/*/README.md ${CMAKE_SOURCE_DIR}/configs/README.md
+  ${CMAKE_SOURCE_DIR}/recipes/README.md)
 foreach(_page ${_pages})
   get_filename_component(_topic ${_page} DIRECTORY)
   get_filename_component(_topic ${_topic} NAME)

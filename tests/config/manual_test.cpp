@@ -23,7 +23,7 @@ TEST(Manual, CommandsAndTablesStayAsTheyAre) {
 
 TEST(Manual, HasThePagesOfTheCheckout) {
   const auto pages = manual_pages();
-  for (const char* topic : {"gpt-train", "configs", "run", "plan", "prepare", "serve"})
+  for (const char* topic : {"gpt-train", "configs", "recipes", "run", "plan", "prepare", "serve"})
     EXPECT_TRUE(pages.contains(topic)) << topic;
   EXPECT_NE(manual("run", 80).find("\n## "), std::string::npos);
   EXPECT_ERROR(manual("rum", 80), ExitCode::config, "--manual must be one of bench, configs, distributed");
