@@ -45,6 +45,11 @@ std::vector<StateStretch> with_matrices(const std::vector<StateStretch>& of_adam
   return all;
 }
 
+// By which the orthogonal update of a matrix is multiplied.
+double size_of_update(int64_t rows, int64_t columns) {
+  return kRmsOfAdamW * std::sqrt(static_cast<double>(std::max(rows, columns)));
+}
+
 at::Tensor norm_of(const at::Tensor& x) { return at::linalg_vector_norm(x, 2, {}, /*keepdim=*/false, at::kFloat); }
 
 // NorMuon's update of one matrix (rows, columns) from its orthogonal one, and of its second moment (rows).
@@ -155,27 +160,28 @@ void Muon::update(const ParameterRow& row, const StateStretch& stretch, const op
                 scalars.found_inf);
   const at::Tensor values = part(parameters_.flat_values());
   const bool has_master = values.scalar_type() == at::kFloat;
-  const int64_t longer = std::max(rows_of_matrices(row).front(), row.shape[1]);
   ops::muon_update({.values = has_master ? values : at::Tensor(),
                     .rounded = has_master ? part(parameters_.flat_rounded()) : values,
                     .direction = direction,
                     .first_block = range.begin / kParameterAlignment},
-                   {.size = kRmsOfAdamW * std::sqrt(static_cast<double>(longer)),
+                   {.size = size_of_update(rows_of_matrices(row).front(), row.shape[1]),
                     .weight_decay = config_.weight_decay,
                     .is_cautious = config_.cautious_weight_decay},
                    scalars);
 }
 
-// In place. `second_moment` (rows) is undefined without NorMuon.
+// In place, relative to the size that the update of the first matrix has. `second_moment` (rows) is undefined without NorMuon.
 void Muon::orthogonalize(const ParameterRow& row, const at::Tensor& direction, const at::Tensor& second_moment,
                          const at::Tensor& found_inf) const {
   int64_t first = 0;
   const at::Tensor all = direction.narrow(0, 0, row.count()).view(row.shape);
+  const double size_of_first = size_of_update(rows_of_matrices(row).front(), row.shape[1]);
   for (const int64_t rows : rows_of_matrices(row)) {
     const at::Tensor matrix = all.narrow(0, first, rows);
     at::Tensor update = orthogonalized(matrix);
     if (second_moment.defined()) update = with_even_rows(update, second_moment.narrow(0, first, rows), found_inf);
-    matrix.copy_(update);
+    // The kernel has one size for all of the row, that of its first matrix. A factor of 1 rounds nothing.
+    matrix.copy_(update.mul_(size_of_update(rows, row.shape[1]) / size_of_first));
     first += rows;
   }
 }

@@ -40,6 +40,13 @@ ModelConfig gpt2() {
   return model;
 }
 
+// Queries are wider than the model, and keys and values are less wide than they.
+ModelConfig wide_queries() {
+  ModelConfig model = llama();
+  model.n_head_dim = 20;
+  return model;
+}
+
 OptimizerConfig muon_config(OptimizerKind kind = OptimizerKind::muon, StateDtype dtype = StateDtype::float32) {
   OptimizerConfig config = with_state(dtype);
   config.kind = kind;
@@ -125,23 +132,23 @@ Expected exact_update(const Before& of, const std::vector<int64_t>& heights, con
       update = even;
       seconds.push_back(second);
     }
-    updates.push_back(update);
-    error += of_update + test::unit_roundoff(type) * update.norm().item<double>();
+    const double size = 0.2 * std::sqrt(static_cast<double>(std::max(rows, of.value.size(1))));
+    updates.push_back(size * update);
+    error += size * (of_update + 2 * test::unit_roundoff(type) * update.norm().item<double>());
     first += rows;
   }
   const at::Tensor update = at::cat(updates);
-  const double size = 0.2 * std::sqrt(static_cast<double>(std::max(heights[0], of.value.size(1))));
   at::Tensor kept = of.value * (1 - lr * config.weight_decay);
   if (config.cautious_weight_decay) kept = at::where(update * of.value >= 0, kept, of.value);
-  result.value = kept - lr * size * update;
+  result.value = kept - lr * update;
   if (!seconds.empty()) result.second = at::cat(seconds);
-  result.error = lr * size * error + 4 * u * (of.value.norm() + lr * size * update.norm()).item<double>();
+  result.error = lr * error + 4 * u * (of.value.norm() + lr * update.norm()).item<double>();
   return result;
 }
 
 TEST_P(MuonTest, UpdatesEachMatrixByItself) {
   using enum OptimizerKind;
-  for (const ModelConfig& model : {llama(), gpt2()}) {
+  for (const ModelConfig& model : {llama(), gpt2(), wide_queries()}) {
     for (const OptimizerKind kind : {muon, normuon}) {
       for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
         const OptimizerConfig config = muon_config(kind);
