@@ -30,8 +30,8 @@ packages=(g++ python3 python3-venv git ca-certificates libyaml-cpp-dev libcli11-
   nlohmann-json3-dev libxxhash-dev zlib1g-dev libzstd-dev libpcre2-dev libutf8proc-dev libedit-dev libncurses-dev libbsd-dev libprotozero-dev libjs-dygraphs
   libgtest-dev)
 
-# What starts processes of a run in the tests, and plays the machines that they run on.
-[[ ! $tests ]] || packages+=(openmpi-bin iproute2)
+# What starts processes of a run in the tests, plays the machines that they run on, and shows completions and manual pages.
+[[ ! $tests ]] || packages+=(openmpi-bin iproute2 zsh groff-base)
 # What shows pages in the tests; Ubuntu has it as a snap alone.
 [[ ! $oracles ]] || grep -q '^ID=ubuntu' /etc/os-release || packages+=(chromium chromium-driver)
 

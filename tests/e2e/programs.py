@@ -17,7 +17,7 @@ BIN = pathlib.Path(os.environ["GPT_BIN"])
 SOURCE = pathlib.Path(os.environ["GPT_SOURCE_DIR"])
 
 # A test that takes long for what it finds.
-long = unittest.skipUnless(os.environ.get("GPT_ALL_TESTS"), "long: scripts/test.sh --all runs it")
+long = unittest.skipUnless(os.environ.get("GPT_ALL_TESTS"), "it takes long (scripts/test.sh --all runs it)")
 
 # Another order of the tests of a class for each value.
 ORDER = os.environ.get("GPT_TEST_ORDER")
