@@ -3,7 +3,7 @@
 # unnamed namespaces differ within a folder. -DGPT_COMPILE_TOGETHER=OFF compiles each for itself, which suits whoever changes one at a time.
 option(GPT_COMPILE_TOGETHER "compile several sources of a folder as one" ON)
 
-# gpt_compile_together(target): at most eight sources of a folder at once, as evenly as they divide.
+# gpt_compile_together(target): at most sixteen sources of a folder at once, as evenly as they divide.
 function(gpt_compile_together target)
   if(NOT GPT_COMPILE_TOGETHER)
     return()
@@ -21,7 +21,7 @@ function(gpt_compile_together target)
   list(REMOVE_DUPLICATES _folders)
   foreach(_folder ${_folders})
     list(LENGTH _sources_of_${_folder} _count)
-    math(EXPR _groups "(${_count} + 7) / 8")
+    math(EXPR _groups "(${_count} + 15) / 16")
     set(_index 0)
     foreach(_source ${_sources_of_${_folder}})
       math(EXPR _group "${_index} * ${_groups} / ${_count}")
