@@ -1,6 +1,7 @@
 #include "gpt/run/beginning.h"
 
 #include <string>
+#include <utility>
 
 #include "gpt/config/automatic.h"
 #include "gpt/run/same_run.h"
@@ -23,11 +24,9 @@ void Beginning::release_tensors() {
 }
 
 Beginning find_beginning(const Folder& folder, const Config& config, const config::Origins& origins, bool restart) {
-  Beginning begins;
-  if (restart) begins.initial = find_initial(config, origins);  // before its file is set aside
-  begins.start = folder.find_start(config.training.resume_from, restart);
-  if (begins.start) begins.initial.reset();
-  if (!begins.start && !restart) begins.initial = find_initial(config, origins);
+  FoundStart found = folder.find_start(config.training.resume_from, restart);
+  Beginning begins{.start = std::move(found.start), .initial = {}, .in_the_way = std::move(found.in_the_way)};
+  if (!begins.start) begins.initial = find_initial(config, origins);
   return begins;
 }
 

@@ -82,6 +82,12 @@ std::string create_fresh_folder(const std::string& folder) {
   return name;
 }
 
+std::string restart_note(const std::string& folder) { return folder + "/.restart"; }
+
+bool contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 const std::string& created(const std::string& path) {
   create_folders(path);
   return path;
@@ -115,7 +121,7 @@ StartingPoint Folder::newest(std::string& reasons) const {
           reasons, path_, next_free_folder(path_)));
 }
 
-void Folder::set_aside_beyond(const StartingPoint& start, const std::string& reasons) const {
+InTheWay Folder::beyond(const StartingPoint& start) const {
   std::vector<std::string> ahead;
   for (const std::string& path : checkpoints_in(path_)) {
     if (path == start.path) break;
@@ -126,11 +132,10 @@ void Folder::set_aside_beyond(const StartingPoint& start, const std::string& rea
   for (const std::string& name : names_in(path_)) {
     if (start.is_last && is_numbered(name) && step_in_name(name).value_or(0) > step) ahead.push_back(name);
   }
-  if (!reasons.empty()) log::warn(fmt::format("{}; continuing from {} (step {})", reasons, start.path, step));
-  if (!ahead.empty()) log::info(fmt::format("What lies beyond step {} is now in {}", step, set_aside(ahead)));
+  return {std::move(ahead), fmt::format("What lies beyond step {} is now in ", step)};
 }
 
-StartingPoint Folder::go_back(const std::string& path, const std::string& why) const {
+FoundStart Folder::go_back(const std::string& path, const std::string& why) const {
   const std::string source = fs::path(path).filename().string();
   std::vector<std::pair<std::string, int64_t>> others;  // with their steps
   for (const std::string& name : names_in(path_)) {
@@ -142,46 +147,35 @@ StartingPoint Folder::go_back(const std::string& path, const std::string& why) c
   for (const auto& [name, step] : others) {
     if (step > start.checkpoint.step) ahead.push_back(name);
   }
-  if (ahead.empty()) return start;
   // The run has no best checkpoint then until it evaluates again.
-  if (std::find(ahead.begin(), ahead.end(), kBestCheckpoint) != ahead.end())
-    start.checkpoint.best_val_loss = std::numeric_limits<double>::infinity();
-  log::info(fmt::format("{} {} (step {}); what lies beyond it is now in {}", why, path,
-                        with_commas(start.checkpoint.step), set_aside(ahead)));
-  return start;
+  if (contains(ahead, kBestCheckpoint)) start.checkpoint.best_val_loss = std::numeric_limits<double>::infinity();
+  std::string told =
+      fmt::format("{} {} (step {}); what lies beyond it is now in ", why, path, with_commas(start.checkpoint.step));
+  return {std::move(start), {std::move(ahead), std::move(told)}};
 }
 
-std::optional<StartingPoint> Folder::find_start(const std::string& resume_from, bool restart) const {
-  std::vector<std::string> old;
-  for (const std::string& name : names_in(path_)) {
-    if (belongs_to_run(name)) old.push_back(name);
-  }
+FoundStart Folder::find_start(const std::string& resume_from, bool restart) const {
   const bool holds_run = holds_checkpoint(path_);
-  const bool holds_metrics = exists(metrics_path());
   const bool named = names_checkpoint(resume_from);
   const std::string path = named ? absolute_checkpoint(resume_from) : "";
-  if (restart && holds_run) {
-    log::info(fmt::format("Starting anew: the old run is now in {}", set_aside(old)));
-  } else if (!holds_run && holds_metrics) {
-    log::warn(fmt::format("{} holds metrics but no checkpoint: the run begins anew, and what was there is now in {}",
-                          path_, set_aside(old)));
-  }
   if (restart || !holds_run) {
-    if (!named) return std::nullopt;
-    return StartingPoint{load(path), path, /*is_last=*/false, /*started_by=*/path};
+    if (!named) return {std::nullopt, old_run()};
+    return {StartingPoint{load(path), path, /*is_last=*/false, /*started_by=*/path}, old_run()};
   }
   std::string reasons;
   std::optional<StartingPoint> own = newest(reasons);
   if (resume_from == "auto" || own->checkpoint.started_by == (named ? path : resume_from)) {
-    set_aside_beyond(*own, reasons);
-    return own;
+    if (!reasons.empty())
+      log::warn(fmt::format("{}; continuing from {} (step {})", reasons, own->path, own->checkpoint.step));
+    InTheWay in_the_way = beyond(*own);
+    return {std::move(own), std::move(in_the_way)};
   }
   own.reset();  // its tensors are large
   std::error_code ignored;
   if (named && fs::equivalent(fs::path(path).parent_path(), path_, ignored)) {
-    StartingPoint start = go_back(path, "Going back to");
-    start.started_by = path;
-    return start;
+    FoundStart found = go_back(path, "Going back to");
+    found.start->started_by = path;
+    return found;
   }
   if (named && !exists(path))
     throw Error(ExitCode::checkpoint, fmt::format("training.resume_from: {} does not exist", resume_from));
@@ -195,7 +189,22 @@ std::optional<StartingPoint> Folder::find_start(const std::string& resume_from, 
                 : "a new run"));
 }
 
-std::string Folder::set_aside(const std::vector<std::string>& names) const {
+InTheWay Folder::old_run() const {
+  const bool holds_run = holds_checkpoint(path_);
+  if (!holds_run && !exists(metrics_path())) return {};
+  std::vector<std::string> old = names_in(path_);
+  std::erase_if(old, [](const std::string& name) { return !belongs_to_run(name); });
+  if (holds_run) return {std::move(old), "Starting anew: the old run is now in "};
+  return {std::move(old),
+          path_ + " holds metrics but no checkpoint: the run begins anew, and what was there is now in ",
+          /*is_warning=*/true};
+}
+
+void Folder::set_aside(const InTheWay& in_the_way) const {
+  const auto& [names, told, is_warning] = in_the_way;
+  std::error_code ignored;
+  fs::remove(restart_note(path_), ignored);
+  if (names.empty()) return;
   int number = 1;
   while (exists(fmt::format("{}/{}/{}", path_, kSetAside, number))) ++number;
   const std::string target = fmt::format("{}/{}/{}", path_, kSetAside, number);
@@ -206,7 +215,15 @@ std::string Folder::set_aside(const std::vector<std::string>& names) const {
     if (error)
       throw Error(ExitCode::disk, fmt::format("cannot move {}/{} to {}: {}", path_, name, target, error.message()));
   }
-  return target;
+  is_warning ? log::warn(told + target) : log::info(told + target);
+}
+
+bool Folder::is_still_to_restart(int64_t starts_before) const {
+  const std::string note = restart_note(path_);
+  if (starts_before > 0) return exists(note);
+  AtomicFile file(note);
+  file.commit();
+  return true;
 }
 
 std::optional<StartingPoint> peek_run(const std::string& folder) {
@@ -283,14 +300,15 @@ void Folder::remove_but(bool (*is_of_kind)(const std::string&), std::optional<in
 void Folder::remove_rollbacks_but(std::optional<int64_t> kept_step) const { remove_but(is_for_rollback, kept_step); }
 void Folder::remove_stable_but(int64_t kept_step) const { remove_but(is_stable, kept_step); }
 
-void Folder::require_space(uint64_t bytes, const TrainingConfig& training) const {
+void Folder::require_space(uint64_t bytes, const TrainingConfig& training, const InTheWay& in_the_way) const {
   const CadenceConfig& cadence = training.cadence;
-  const std::vector<std::string> names = names_in(path_);
+  std::vector<std::string> names = names_in(path_);
+  std::erase_if(names, [&in_the_way](const std::string& name) { return contains(in_the_way.names, name); });
   const auto missing = [&names](int64_t kept, bool (*is_of_kind)(const std::string&)) {
     return std::max<int64_t>(0, kept - std::count_if(names.begin(), names.end(), is_of_kind));
   };
   // One more than is kept: a checkpoint is written beside the one it replaces.
-  const uint64_t files = 1 + !exists(checkpoint_path()) + !exists(best_path()) +
+  const uint64_t files = 1 + !contains(names, kLastCheckpoint) + !contains(names, kBestCheckpoint) +
                          missing(cadence.keep_last, is_numbered) +
                          missing(cadence.divergence.kept_checkpoints(), is_for_rollback) +
                          missing(training.schedule.kept_checkpoints(), is_stable);

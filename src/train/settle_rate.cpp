@@ -40,32 +40,21 @@ std::string describe(const RateCurve& curve) {
   return fmt::format("Losses after {}: {}", plural(curve.updates, "update"), fmt::join(losses, ", "));
 }
 
-// What stands beside the state of a run is no reason to end it.
-void write_chart(const std::string& path, const std::string& svg) {
-  try {
-    AtomicFile file(path);
-    file.write(svg);
-    file.commit(Durability::unsynced);
-  } catch (const Error& error) {
-    if (error.code() != ExitCode::disk) throw;
-    log::warn(error.what());
-  }
-}
-
-void tell(const run::FoundRate& found, const std::string& chart_path) {
+// Returns the chart.
+std::string tell(const run::FoundRate& found, const std::string& chart_path) {
   constexpr int kMostColumns = 100;
   const std::vector<RateCurve> curves = curves_of(found.trials);
   for (const RateCurve& curve : curves) log::info(describe(curve));
   if (const int columns = terminal_columns(STDERR_FILENO); columns > 0)
     log::info(draw_rate_curves(curves, std::min(columns, kMostColumns), locale_is_utf8()));
   const std::string why = fmt::format("{}; {} were made", found.why, found.trials.size());
-  write_chart(chart_path, rate_curves_svg(curves, found.rate, why));
   log::success(fmt::format("Learning rate {:.2g}: {} (chart: {})", found.rate, why, chart_path));
+  return rate_curves_svg(curves, found.rate, why);
 }
 
 }  // namespace
 
-void settle_learning_rate(run::Setup& setup, const run::Beginning& begins, const run::Folder& folder) {
+std::string settle_learning_rate(run::Setup& setup, const run::Beginning& begins, const run::Folder& folder) {
   ScheduleConfig& schedule = setup.config.training.schedule;
   std::optional<run::FoundRate> found = run::find_rate(setup, begins);
   // The schedule ends at min_lr, which must not be above where it begins.
@@ -76,12 +65,25 @@ void settle_learning_rate(run::Setup& setup, const run::Beginning& begins, const
   }
   schedule.finds_learning_rate = false;
   schedule.learning_rate = found ? found->rate : std::max(schedule.learning_rate, least);
-  if (!setup.mesh.all->is_first()) return;
-  if (found) return tell(*found, folder.path() + "/" + kRateChart);
+  if (!setup.mesh.all->is_first()) return "";
+  if (found) return tell(*found, folder.rate_chart_path());
   log::warn(fmt::format(
       "no learning rate was found in three minutes, because updates of this model take long or diverge at every rate: "
       "training.learning_rate is {:.3g}",
       schedule.learning_rate));
+  return "";
+}
+
+void write_rate_chart(const run::Folder& folder, const std::string& svg) {
+  if (svg.empty()) return;
+  try {
+    AtomicFile file(folder.rate_chart_path());
+    file.write(svg);
+    file.commit(Durability::unsynced);
+  } catch (const Error& error) {  // what stands beside the state of a run is no reason to end it
+    if (error.code() != ExitCode::disk) throw;
+    log::warn(error.what());
+  }
 }
 
 }  // namespace gpt

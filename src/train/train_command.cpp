@@ -58,9 +58,15 @@ void announce_beginning(const run::Run& run, const run::Beginning& begins) {
   }
 }
 
+// All processes have read what they begin with, and none has refused the run: from here on the folder is the new run's.
+void clear_folder(const run::Setup& setup, const run::Folder& folder, const run::InTheWay& in_the_way) {
+  (void)setup.mesh.all->is_any(false);  // waits for all
+  if (setup.mesh.all->is_first()) folder.set_aside(in_the_way);
+}
+
 // Everything from the first tensor of the run to its end.
 ExitCode train(const config::CommandLine& command, const run::Setup& setup, const run::Folder& folder,
-               run::Beginning& begins, std::vector<std::string> changes) {
+               run::Beginning& begins, std::vector<std::string> changes, const std::string& rate_chart) {
   const Config& config = setup.config;
   run::Run run(setup, begins);
   if (begins.start) {
@@ -77,9 +83,11 @@ ExitCode train(const config::CommandLine& command, const run::Setup& setup, cons
   announce_run(run);
   announce_idle_settings(setup, run.state().loader.resident(), command.origins);
   announce_beginning(run, begins);
-  if (begins.start) folder.rewind_metrics(run.state().step);
   begins.release_tensors();
-  folder.require_space(run.state().checkpoint_bytes(), config.training);
+  folder.require_space(run.state().checkpoint_bytes(), config.training, begins.in_the_way);
+  clear_folder(setup, folder, begins.in_the_way);
+  if (begins.start) folder.rewind_metrics(run.state().step);
+  write_rate_chart(folder, rate_chart);
   folder.write_config(config, command.config_path);
   Listeners listeners = listeners_of(folder, config.report);
   listeners.begin(describe_run(run, folder, std::move(changes)));
@@ -96,9 +104,10 @@ void go_back_before_decay(const run::Folder& folder, const run::Setup& setup, ru
   if (!path) return;
   begins.start.reset();  // its tensors are large
   try {
-    begins.start =
+    run::FoundStart found =
         folder.go_back(*path,
                        "The run is longer now: it goes on without a jump of the learning rate, from before the decay,");
+    begins.start = std::move(found.start), begins.in_the_way = std::move(found.in_the_way);
   } catch (const Error& error) {
     if (error.code() != ExitCode::checkpoint) throw;
     throw Error(error.code(), fmt::format("{}; remove it, and the run goes on from {} with a jump of the learning rate",
@@ -139,7 +148,9 @@ ExitCode train_as_first(const config::CommandLine& command, const TrainOptions& 
   const Config& asked = command.config;
   const run::Folder folder(asked.output_dir, run::needed_state(group.mesh(), asked.distributed));
   if (options.find_lr) require_new_run(asked);
-  run::Beginning begins = run::find_beginning(folder, asked, command.origins, options.restart);
+  const distributed::Ranks& ranks = group.ranks();
+  const bool restarts = options.restart && (ranks.launcher.empty() || folder.is_still_to_restart(ranks.restart));
+  run::Beginning begins = run::find_beginning(folder, asked, command.origins, restarts);
   if (!begins.start) run::announce_choice(asked, command.origins, command.config_path);
   run::RunData data = run::load_data(asked, command.origins, begins);
   const std::vector<std::string> changes = std::move(data.changes);
@@ -151,12 +162,16 @@ ExitCode train_as_first(const config::CommandLine& command, const TrainOptions& 
   plan::check_before_training(setup, /*is_resumed=*/begins.start.has_value());
   run::say_beginning(group, begins, setup);
   try {
+    std::string rate_chart;
     if (must_find_rate(setup, options)) {
       (void)TaskEvaluations(setup.config, setup.corpus);  // what is wrong with them shows before the search
-      settle_learning_rate(setup, begins, folder);
+      rate_chart = settle_learning_rate(setup, begins, folder);
     }
-    if (options.find_lr) return tell_found_rate(setup);
-    return train(command, setup, folder, begins, changes);
+    if (options.find_lr) {
+      write_rate_chart(folder, rate_chart);
+      return tell_found_rate(setup);
+    }
+    return train(command, setup, folder, begins, changes, rate_chart);
   } catch (const std::exception& error) {
     if (!process::is_out_of_memory(error)) throw;
     begins.release_tensors();  // where the run's own could not be made beside them
@@ -173,7 +188,7 @@ ExitCode train_as_other(const config::CommandLine& command, const TrainOptions& 
   run::SharedBeginning shared = run::hear_beginning(group, asked, command.origins, folder);
   run::Setup setup = plan::resolve_like_first(std::move(shared.config), std::move(shared.corpus), device,
                                               asked.training.precision, group);
-  if (must_find_rate(setup, options)) settle_learning_rate(setup, shared.begins, folder);
+  if (must_find_rate(setup, options)) (void)settle_learning_rate(setup, shared.begins, folder);
   if (options.find_lr) return ExitCode::ok;
   run::Run run(setup, shared.begins);
   if (shared.begins.start) {
@@ -183,6 +198,7 @@ ExitCode train_as_other(const config::CommandLine& command, const TrainOptions& 
   }
   run.check_operators();
   shared.begins.release_tensors();
+  clear_folder(setup, folder, {});
   Listeners nobody;
   return Trainer(run, folder, nobody, /*is_saved=*/true).run();
 }
@@ -223,10 +239,8 @@ ExitCode train_as(const distributed::Ranks& ranks, const config::CommandLine& co
   try {
     run::require_same_command(group, asked);
     group.arrange(asked.distributed.tensor_parallel, asked.distributed.pipeline_parallel);
-    TrainOptions now = options;
-    now.restart = options.restart && ranks.restart == 0;  // its launcher starts it again: the older run is set aside
-    const ExitCode code = group.is_first() ? train_as_first(command, now, choice, group)
-                                           : train_as_other(command, now, choice.device, group);
+    const ExitCode code = group.is_first() ? train_as_first(command, options, choice, group)
+                                           : train_as_other(command, options, choice.device, group);
     if (code != ExitCode::ok && code != process::stop_code())
       group.leave(fmt::format("its exit status is {}", static_cast<int>(code)));
     return code;

@@ -203,6 +203,14 @@ class RunFolder(programs.WithText):
     def test_restart_moves_the_old_run_aside(self):
         run = self.copy("restart")
         self.train(run, training__max_steps=17, report__tensorboard="true")
+        before = sorted(path.name for path in run.iterdir())
+        empty = self.root / "empty.txt"
+        empty.touch()
+        for key, wrong, code in (("data.text", empty, 3), ("training.resume_from", run / "none.pt", 4),
+                                 ("model.block_size", 100_000, 3)):
+            words = programs.flags({**programs.TINY, "data.text": self.text, "output_dir": run, key: wrong})
+            programs.run("gpt-train", *words, "--restart", check_code=code)
+            self.assertEqual(sorted(path.name for path in run.iterdir()), before, "a start that is refused takes the run away")
         done = programs.run("gpt-train", *programs.flags({**programs.TINY, "data.text": self.text, "output_dir": run,
                                                          "training.max_steps": 3}), "--restart", check_code=0)
         self.assertIn("Starting anew", done.stderr)
@@ -213,6 +221,16 @@ class RunFolder(programs.WithText):
         self.assertEqual(step_of(run / "ckpt.pt"), 3)
         self.assertEqual(step_of(run / "set_aside/1/ckpt.pt"), 17)
         self.assertTrue(all(record["step"] <= 3 for record in programs.metrics(run)))
+
+    def test_several_processes_begin_with_the_weights_of_the_run_that_they_set_aside(self):
+        run = self.copy("replaced")
+        words = {**programs.TINY, "data.text": self.text, "output_dir": run, "training.init_from": run, "training.max_steps": 2,
+                 "distributed.processes": 2}
+        done = programs.run("gpt-train", *programs.flags(words), "--restart", check_code=0)
+        self.assertIn("Starting anew", done.stderr)
+        self.assertIn(f"Beginning a new run with the weights of {run}/ckpt.pt (step 16)", done.stderr)
+        self.assertEqual(step_of(run / "set_aside/1/ckpt.pt"), 16)
+        self.assertFalse((run / ".restart").exists())
 
     def test_metrics_without_checkpoints_move_aside(self):
         run = self.copy("no_checkpoints")

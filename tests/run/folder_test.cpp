@@ -49,7 +49,7 @@ TEST_F(RunFolderTest, ARunThatWasStartedFromAPathHoldsOneCheckpointAtATime) {
   const int64_t room = this->room();
   const Folder folder(root_.path());
   const test::Allocations allocations;
-  const auto start = folder.find_start(origin, /*restart=*/false);
+  const auto start = folder.find_start(origin, /*restart=*/false).start;
   EXPECT_EQ(start->checkpoint.step, 9);
   EXPECT_EQ(start->started_by, checkpoint_.started_by);
   EXPECT_TRUE(start->is_last);
@@ -66,10 +66,12 @@ TEST_F(RunFolderTest, GoingBackHoldsOneCheckpointAtATimeAndReadsTheStepsOfNumber
   const std::string path = save(numbered_checkpoint(4), 4);
   const Folder folder(root_.path());
   const test::Allocations allocations;
-  const auto start = folder.find_start(path, /*restart=*/false);
+  const auto [start, in_the_way] = folder.find_start(path, /*restart=*/false);
   EXPECT_EQ(start->checkpoint.step, 4);
   EXPECT_FALSE(start->is_last);
   EXPECT_LT(allocations.peak(), room);
+  EXPECT_FALSE(has(kSetAside)) << "the run may still be refused";
+  folder.set_aside(in_the_way);
   for (const std::string& stays : {numbered_checkpoint(2), numbered_checkpoint(4), std::string("ckpt_mine.pt")})
     EXPECT_TRUE(has(stays)) << stays;
   for (const std::string& name : {numbered_checkpoint(7), std::string(kBestCheckpoint), std::string(kLastCheckpoint),
@@ -83,6 +85,28 @@ TEST_F(RunFolderTest, ADamagedCheckpointIsNoPlaceToGoBackTo) {
   const Folder folder(root_.path());
   EXPECT_THROW((void)folder.find_start(path, /*restart=*/false), Error);
   EXPECT_TRUE(has(kLastCheckpoint)) << "what a run can go on from was set aside for one that it cannot";
+}
+
+TEST_F(RunFolderTest, ARestartLeavesTheOldRunUntilTheNewOneBegins) {
+  const Folder folder(root_.path());
+  const std::string path = save(kLastCheckpoint, 9);
+  root_.file("metrics.jsonl", "{\"step\":3}\n");
+  const auto [start, in_the_way] = folder.find_start("auto", /*restart=*/true);
+  EXPECT_FALSE(start);
+  EXPECT_EQ(folder.find_start(path, /*restart=*/true).start->checkpoint.step, 9) << "it may begin with the old run's";
+  EXPECT_TRUE(has(kLastCheckpoint) && has("metrics.jsonl") && !has(kSetAside));
+  folder.set_aside(in_the_way);
+  EXPECT_FALSE(has(kLastCheckpoint) || has("metrics.jsonl"));
+  EXPECT_TRUE(has("set_aside/1/ckpt.pt") && has("set_aside/1/metrics.jsonl"));
+}
+
+TEST_F(RunFolderTest, ALaunchersSecondStartIsARestartWhereTheFirstDidNotComeSoFar) {
+  const Folder folder(root_.path());
+  save(kLastCheckpoint, 9);
+  EXPECT_TRUE(folder.is_still_to_restart(0));
+  EXPECT_TRUE(folder.is_still_to_restart(1));
+  folder.set_aside(folder.find_start("auto", /*restart=*/true).in_the_way);
+  EXPECT_FALSE(folder.is_still_to_restart(2));
 }
 
 TEST_F(RunFolderTest, WhatCannotBeWrittenBesideTheStateIsAWarning) {
@@ -110,16 +134,18 @@ TEST_F(RunFolderTest, CheckpointsForRollbacksNeedSpaceToo) {
   const Folder folder(root_.path());
   const uint64_t quarter = free_disk_space(root_.path()) / 4;
   TrainingConfig training;
-  EXPECT_NO_THROW(folder.require_space(quarter, training));
+  EXPECT_NO_THROW(folder.require_space(quarter, training, {}));
   training.cadence.divergence.reaction = OnDivergence::rollback;
-  EXPECT_ERROR(folder.require_space(quarter, training), ExitCode::disk, "the checkpoints of this run need");
+  EXPECT_ERROR(folder.require_space(quarter, training, {}), ExitCode::disk, "the checkpoints of this run need");
   for (const int64_t step : {1, 2}) root_.file(rollback_checkpoint(step), "");
-  EXPECT_NO_THROW(folder.require_space(quarter, training));
+  EXPECT_NO_THROW(folder.require_space(quarter, training, {}));
+  const InTheWay old{.names = {rollback_checkpoint(1), rollback_checkpoint(2)}};  // which will still take their space
+  EXPECT_ERROR(folder.require_space(quarter, training, old), ExitCode::disk, "the checkpoints of this run need");
   training.schedule.lr_schedule = LrSchedule::wsd;  // whose file is the fourth
   const uint64_t more = free_disk_space(root_.path()) / 7 * 2;
-  EXPECT_ERROR(folder.require_space(more, training), ExitCode::disk, "the checkpoints of this run need");
+  EXPECT_ERROR(folder.require_space(more, training, {}), ExitCode::disk, "the checkpoints of this run need");
   root_.file(stable_checkpoint(3), "");
-  EXPECT_NO_THROW(folder.require_space(more, training));
+  EXPECT_NO_THROW(folder.require_space(more, training, {}));
 }
 
 }  // namespace

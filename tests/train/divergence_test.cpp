@@ -67,7 +67,7 @@ class DivergenceTest : public testing::Test {
   ExitCode run(const std::string& name, const AfterStep& after_step = nullptr) {
     told_ = {};
     const run::Folder folder(root_ / name);
-    const run::Beginning begins{folder.find_start("auto", /*restart=*/false), {}};
+    const run::Beginning begins{folder.find_start("auto", /*restart=*/false).start, {}};
     const run::Setup setup{config_, corpus_, describe_device(at::kCPU), Precision{}};
     run::Run run(setup, begins);
     const auto follow = [&](int64_t step) {

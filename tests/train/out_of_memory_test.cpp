@@ -74,7 +74,7 @@ class OutOfMemoryRun : public testing::Test {
   // The parameters at the end of the run.
   at::Tensor run(const std::string& folder_path, std::unique_ptr<Listener> listener = nullptr) {
     const run::Folder folder(folder_path);
-    const run::Beginning begins{folder.find_start("auto", /*restart=*/false), {}};
+    const run::Beginning begins{folder.find_start("auto", /*restart=*/false).start, {}};
     const run::Setup setup{config_, corpus_, describe_device(at::kCPU), Precision{}};
     run::Run run(setup, begins);
     Listeners listeners;

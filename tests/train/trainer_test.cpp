@@ -107,7 +107,7 @@ class TrainerTest : public testing::Test {
   }
   ExitCode run(const std::string& folder_path, bool is_recorded, std::unique_ptr<Listener> listener) {
     const run::Folder folder(folder_path);
-    const run::Beginning begins{folder.find_start("auto", /*restart=*/false), {}};
+    const run::Beginning begins{folder.find_start("auto", /*restart=*/false).start, {}};
     const run::Setup setup{config_, corpus_, device_, Precision{}};
     Listeners listeners;
     listeners.add(std::move(listener), "notes");

@@ -14,13 +14,14 @@ namespace gpt::run {
 struct Beginning {
   std::optional<StartingPoint> start;
   std::optional<InitialWeights> initial;  // the weights of a new run
+  InTheWay in_the_way = {};               // of files in the run's folder, until it begins
 
   // Once the run has copied them, or could not. Where they came from stays.
   void release_tensors();
 };
 
-// In the run's folder, or where training.init_from says. `restart`: what the folder holds is set aside, though a run may begin with
-// weights that lie there. Throws gpt::Error(checkpoint) as Folder::find_start() and read_initial_weights() do.
+// In the run's folder, or where training.init_from says. `restart`: what the folder holds is in the way, though a run may begin with
+// weights that lie there. Nothing is changed. Throws gpt::Error(checkpoint) as Folder::find_start() and read_initial_weights() do.
 Beginning find_beginning(const Folder& folder, const Config& config, const config::Origins& origins, bool restart);
 
 // The data of a run, and its configuration with the choices that it made when it began and with the vocabulary that the data have.

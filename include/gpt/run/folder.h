@@ -25,6 +25,19 @@ struct StartingPoint {
   std::string started_by = {};  // as Checkpoint::started_by, of the run that begins here
 };
 
+// Files in the folder of a run that would be in the way of the one that begins. They stay where they are until nothing can refuse it any more.
+struct InTheWay {
+  std::vector<std::string> names;
+  std::string told =
+      {};  // what is said of it, but for the name of their new folder: "Starting anew: the old run is now in "
+  bool is_warning = false;
+};
+
+struct FoundStart {
+  std::optional<StartingPoint> start;  // nothing = the run begins at its first step
+  InTheWay in_the_way = {};
+};
+
 class Folder {
  public:
   // Creates and locks the folder and copies the log into its train.log. `needs`: what of a checkpoint's state this process loads.
@@ -42,6 +55,7 @@ class Folder {
   std::string stable_path(int64_t step) const { return path_ + "/" + stable_checkpoint(step); }
   std::string metrics_path() const { return path_ + "/" + kMetricsFile; }
   std::string report_path() const { return path_ + "/report.html"; }
+  std::string rate_chart_path() const { return path_ + "/" + kRateChart; }
   std::string samples_path() const { return path_ + "/samples"; }
   std::string tensorboard_path() const { return path_ + "/tensorboard"; }
 
@@ -57,19 +71,26 @@ class Folder {
 
   Checkpoint load(const std::string& path) const { return load_checkpoint(path, needs_); }
 
-  // Where the run begins: nothing = at its first step. `resume_from`:
+  // Where the run begins; nothing is changed. `resume_from`:
   //   auto   the newest checkpoint of this folder that can be read
   //   none   a new run; the folder may hold no run except one that was started this way, which continues
   //   PATH   that checkpoint, or ckpt.pt of that folder; once this run has a checkpoint of its own, that one. A PATH inside
   //          this folder takes the run back to it, once.
-  // What lies beyond the starting point (later checkpoints, unreadable ones) is set aside, as is all of an older run with
+  // What lies beyond the starting point (later checkpoints, unreadable ones) is in the way, as is all of an older run with
   // `restart`. Throws gpt::Error(checkpoint) when there are candidates and none can be read (a run never silently starts
   // over), and when the folder holds another run.
-  std::optional<StartingPoint> find_start(const std::string& resume_from, bool restart) const;
+  FoundStart find_start(const std::string& resume_from, bool restart) const;
 
-  // The run goes on from `path`, an earlier checkpoint of this folder. What lies beyond it is set aside, and a line says so, which begins
+  // The run goes on from `path`, an earlier checkpoint of this folder. What lies beyond it is in the way, and the line about it begins
   // with `why`. Throws gpt::Error(checkpoint) where it cannot be read.
-  StartingPoint go_back(const std::string& path, const std::string& why) const;
+  FoundStart go_back(const std::string& path, const std::string& why) const;
+
+  // The run begins: what is in its way moves into set_aside/1, or the next number, and a line says so.
+  void set_aside(const InTheWay& in_the_way) const;
+
+  // Processes that a launcher starts again have the same --restart. It counts until an older run has been set aside, which a note in the
+  // folder says, and no longer. `starts_before`: how often the launcher has started them before.
+  bool is_still_to_restart(int64_t starts_before) const;
 
   // Writes effective_config.yaml, unless that is `config_path`, the user's file that the configuration came from. Where the disk
   // refuses, this and the next function warn.
@@ -79,17 +100,17 @@ class Folder {
   void remove_old_numbered(int64_t keep_last) const;
   void remove_rollbacks_but(std::optional<int64_t> kept_step) const;
   void remove_stable_but(int64_t kept_step) const;
-  // Throws gpt::Error(disk) when the checkpoints that this run will keep, of `bytes` each, do not fit alongside those it has.
-  void require_space(uint64_t bytes, const TrainingConfig& training) const;
+  // Throws gpt::Error(disk) when the checkpoints that this run will keep, of `bytes` each, do not fit alongside those it has, without those
+  // that are in its way.
+  void require_space(uint64_t bytes, const TrainingConfig& training, const InTheWay& in_the_way) const;
 
  private:
   // The newest that can be read, of one or more; `reasons` says why those before it cannot.
   StartingPoint newest(std::string& reasons) const;
-  void set_aside_beyond(const StartingPoint& start, const std::string& reasons) const;
+  InTheWay old_run() const;
+  InTheWay beyond(const StartingPoint& start) const;
   void move_metrics_beyond(int64_t step) const;
   void remove_but(bool (*is_of_kind)(const std::string&), std::optional<int64_t> kept_step) const;
-  // Moves files of this folder into set_aside/1, or the next number, and returns that folder's path.
-  std::string set_aside(const std::vector<std::string>& names) const;
 
   Folder(std::string path, StateNeeds needs, std::unique_ptr<FolderLock> lock)
       : path_(std::move(path)), needs_(std::move(needs)), lock_(std::move(lock)) {}
