@@ -30,7 +30,8 @@ double requested_bytes(std::string_view message) {
 std::string to_text(const Shortage& shortage) {
   std::string text = "out of memory " + shortage.where;
   if (shortage.is_taken_by_others)
-    return fmt::format("{}: other programs take it, and {} is free", text, format_bytes(shortage.free));
+    return fmt::format("{}: other programs take it; {} was free when the run saw that, and it waited in vain", text,
+                       format_bytes(shortage.free));
   if (shortage.requested > 0) text += fmt::format(": {} was requested", format_bytes(shortage.requested));
   // What the step held may be free again by now, and then the number would say nothing.
   if (shortage.free > 0 && shortage.free < shortage.requested)

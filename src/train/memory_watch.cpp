@@ -1,19 +1,19 @@
 #include "gpt/train/memory_watch.h"
 
 #include <algorithm>
-#include <chrono>
+#include <utility>
 
 #include "gpt/core/process_memory.h"
 #include "gpt/device/host.h"
 
 namespace gpt {
-namespace {
 
-MemoryWatch::Look look() { return {host::shared_memory_bytes(), process_memory::bytes()}; }
+MemoryWatch::Senses MemoryWatch::of_this_machine() {
+  return {.look = [] { return Look{host::shared_memory_bytes(), process_memory::bytes()}; },
+          .wait = [](std::chrono::milliseconds time) { std::this_thread::sleep_for(time); }};
+}
 
-}  // namespace
-
-MemoryWatch::MemoryWatch(bool watches) {
+MemoryWatch::MemoryWatch(bool watches, Senses senses) : senses_(std::move(senses)) {
   if (watches) thread_ = std::thread([this] { look_until_stopped(); });
 }
 
@@ -32,13 +32,26 @@ bool MemoryWatch::is_running_out(const Look& before, const Look& now) {
   return now.free < kLeast + 2 * taken_by_others;
 }
 
+bool MemoryWatch::wait_until_over(const std::function<bool(bool own)>& is_any) {
+  for (int second = 0; second < kMostSeconds; ++second) {
+    const Look before = senses_.look();
+    senses_.wait(std::chrono::seconds(1));
+    if (is_any(is_running_out(before, senses_.look()))) continue;
+    is_running_out_ = false;
+    return true;
+  }
+  return false;
+}
+
 void MemoryWatch::look_until_stopped() {
-  constexpr std::chrono::milliseconds kBetweenLooks(200);
-  Look before = look();
+  Look before = senses_.look();
   std::unique_lock lock(mutex_);
-  while (!stopped_.wait_for(lock, kBetweenLooks, [this] { return is_stopped_; })) {
-    const Look now = look();
-    if (is_running_out(before, now)) is_running_out_ = true;
+  while (!stopped_.wait_for(lock, senses_.between_looks, [this] { return is_stopped_; })) {
+    const Look now = senses_.look();
+    if (is_running_out(before, now) && !is_running_out_) {
+      free_when_seen_ = now.free;
+      is_running_out_ = true;
+    }
     before = now;
   }
 }

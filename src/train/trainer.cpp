@@ -34,7 +34,8 @@ constexpr size_t kMostUnwrittenLosses = 1000;
 
 }  // namespace
 
-Trainer::Trainer(run::Run& run, const run::Folder& folder, Listeners& listeners, bool is_saved)
+Trainer::Trainer(run::Run& run, const run::Folder& folder, Listeners& listeners, bool is_saved,
+                 MemoryWatch::Senses senses)
     : run_(run),
       folder_(folder),
       listeners_(listeners),
@@ -43,7 +44,7 @@ Trainer::Trainer(run::Run& run, const run::Folder& folder, Listeners& listeners,
                                              run::evaluation_tokens(training(), run.model().config().block_size,
                                                                     setup_.corpus.validation.size()))),
       checkpoints_(state_, folder, plan_, cadence(), listeners, forecast_, is_saved, setup_.mesh.all->is_first()),
-      memory_watch_(training().execution.memory_check),
+      memory_watch_(training().execution.memory_check, std::move(senses)),
       first_step_(state_.step) {
   logged_.step = epoch_.step = state_.step;
   if (!tasks_.empty()) log::info(fmt::format("Tasks evaluated with each validation: {}", tasks_.describe()));
@@ -57,7 +58,8 @@ Trainer::Trainer(run::Run& run, const run::Folder& folder, Listeners& listeners,
 
 ExitCode Trainer::run() {
   try {
-    train();
+    do train();
+    while (!is_done() && decided_.stop_signal == 0 && outlasts_shortage());
     if (is_done() || decided_.stop_signal != 0) return conclude();
   } catch (const std::exception& error) {
     if (process::is_out_of_memory(error)) leave_out_of_memory({.requested = run::requested_bytes(error.what())});

@@ -48,9 +48,30 @@ void Trainer::leave_without_peer(const std::string& what) {
   throw Error(ExitCode::peer, fmt::format("{}; {}", what, rest));
 }
 
+// All processes come here, and again to train(), which repeats what the shortage cut short.
+bool Trainer::outlasts_shortage() {
+  checkpoints_.settle();
+  state_.prepare_capture();
+  if (may_save(/*all_come=*/true)) checkpoints_.save_last(/*must=*/false);
+  state_.discard();
+  const std::string seen = fmt::format("other programs take the memory, of which {} was free",
+                                       format_bytes(static_cast<double>(memory_watch_.free_when_seen())));
+  log::warn(fmt::format("step {}: {}; the run waits up to {} for it", with_commas(state_.step), seen,
+                        plural(MemoryWatch::kMostSeconds, "second")));
+  listeners_.event({state_.step, seen});
+  const bool is_over = memory_watch_.wait_until_over([this](bool own) {
+    return setup_.mesh.all->is_any(own && process::stop_signal() == 0);  // after a signal nobody waits
+  });
+  if (!is_over) return false;
+  (void)must_stop();  // processes hear what was said before
+  log::info("There is memory again: the run goes on");
+  return true;
+}
+
 // Where memory ran out before the update itself, weights and optimizer are those of the last update.
 void Trainer::leave_out_of_memory(run::Shortage shortage) {
-  shortage.free = static_cast<double>(free_bytes(shortage.is_taken_by_others ? at::kCPU : device()));
+  shortage.free =
+      static_cast<double>(shortage.is_taken_by_others ? memory_watch_.free_when_seen() : free_bytes(device()));
   shortage.held = run::memory_at_peak(state_, run_.step());
   const char* const activity = checkpoints_.is_saving() ? "checkpoint" : activity_;
   shortage.where = shortage.is_taken_by_others ? fmt::format("after step {}", state_.step)

@@ -24,8 +24,9 @@ TEST(ShortageText, NamesThePlaceTheRequestAndWhatIsFree) {
   shortage.free = 3e9;  // the step has given back what it held
   EXPECT_EQ(to_text(shortage), "out of memory in step 3: 512 MB was requested");
   EXPECT_EQ(to_text(Shortage{}), "out of memory before the first step");
-  EXPECT_EQ(to_text(Shortage{.where = "after step 8", .is_taken_by_others = true, .free = 12e6}),
-            "out of memory after step 8: other programs take it, and 12.0 MB is free");
+  EXPECT_EQ(
+      to_text(Shortage{.where = "after step 8", .is_taken_by_others = true, .free = 12e6}),
+      "out of memory after step 8: other programs take it; 12.0 MB was free when the run saw that, and it waited in vain");
 }
 
 }  // namespace

@@ -30,5 +30,21 @@ TEST(MemoryWatch, LooksOnlyWhereItIsAskedTo) {
   EXPECT_FALSE(MemoryWatch(true).is_running_out());
 }
 
+TEST(MemoryWatch, AShortageMayPassWhileTheRunWaits) {
+  int64_t seconds = 0, asked = 0;
+  const MemoryWatch::Senses senses{.look = [&] { return MemoryWatch::Look{(seconds < 4 ? 2 : 500) * kMB, 500 * kMB}; },
+                                   .wait = [&](std::chrono::milliseconds time) { seconds += time.count() / 1000; }};
+  MemoryWatch watch(/*watches=*/false, senses);
+  const auto is_any = [&asked](bool own) { return ++asked, own; };
+  EXPECT_TRUE(watch.wait_until_over(is_any));
+  EXPECT_EQ(seconds, 4);
+  EXPECT_EQ(asked, 4) << "the other processes ask as often";
+  seconds = -100;
+  EXPECT_FALSE(watch.wait_until_over(is_any));
+  EXPECT_EQ(seconds, -100 + MemoryWatch::kMostSeconds);
+  seconds = 4;
+  EXPECT_FALSE(watch.wait_until_over([](bool) { return true; })) << "another process has none";
+}
+
 }  // namespace
 }  // namespace gpt

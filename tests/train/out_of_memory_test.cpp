@@ -1,9 +1,13 @@
 // A run that cannot get memory: what is saved, and what is said.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -49,6 +53,38 @@ class WatchMemory : public Listener {
   Held& held_;
 };
 
+// What other programs take of the memory: from some moment on all but 1 MB, for so many seconds, which pass while somebody waits.
+struct Others {
+  std::atomic<bool> take{false};
+  std::atomic<int> looks{0}, waited{0};
+
+  MemoryWatch::Senses senses(int seconds) {
+    take = false, waited = 0;
+    return {.look =
+                [this, seconds] {
+                  ++looks;
+                  return MemoryWatch::Look{take && waited < seconds ? 1'000'000 : 1'000'000'000, 0};
+                },
+            .wait = [this](std::chrono::milliseconds) { ++waited; },
+            .between_looks = std::chrono::milliseconds(1)};
+  }
+};
+
+// Others take the memory after the given step, and the run has seen that before the next one.
+class FillMemory : public Listener {
+ public:
+  FillMemory(Others& others, int64_t step) : others_(others), step_(step) {}
+  void step(const StepRecord& record) override {
+    if (record.step != step_ || others_.waited > 0) return;
+    others_.take = true;
+    for (const int before = others_.looks; others_.looks < before + 3;) std::this_thread::yield();
+  }
+
+ private:
+  Others& others_;
+  int64_t step_;
+};
+
 class OutOfMemoryRun : public testing::Test {
  protected:
   void SetUp() override {
@@ -72,14 +108,15 @@ class OutOfMemoryRun : public testing::Test {
   void TearDown() override { limit_cpu_memory(growable_by_tensors); }
 
   // The parameters at the end of the run.
-  at::Tensor run(const std::string& folder_path, std::unique_ptr<Listener> listener = nullptr) {
+  at::Tensor run(const std::string& folder_path, std::unique_ptr<Listener> listener = nullptr,
+                 MemoryWatch::Senses senses = MemoryWatch::of_this_machine()) {
     const run::Folder folder(folder_path);
     const run::Beginning begins{folder.find_start("auto", /*restart=*/false).start, {}};
     const run::Setup setup{config_, corpus_, describe_device(at::kCPU), Precision{}};
     run::Run run(setup, begins);
     Listeners listeners;
     if (listener) listeners.add(std::move(listener), "memory");
-    Trainer(run, folder, listeners, /*is_saved=*/begins.start.has_value()).run();
+    Trainer(run, folder, listeners, /*is_saved=*/begins.start.has_value(), std::move(senses)).run();
     return run.model().parameters().flat_values().clone();
   }
 
@@ -107,6 +144,27 @@ TEST_F(OutOfMemoryRun, SavesTheLastUpdateAndResumesFromItBitForBit) {
   EXPECT_GT(shortage->held->activations, 0);
   limit_cpu_memory(growable_by_tensors);
   EXPECT_TRUE(run(root_ / "short").equal(run(root_ / "whole")));
+}
+
+TEST_F(OutOfMemoryRun, WaitsForMemoryThatOthersTakeAndGoesOnBitForBit) {
+  Others others;
+  const at::Tensor usual = run(root_ / "usual");
+  EXPECT_TRUE(
+      run(root_ / "passed", std::make_unique<FillMemory>(others, 3), others.senses(/*seconds=*/2)).equal(usual));
+  EXPECT_EQ(others.waited, 2);
+  EXPECT_TRUE(std::filesystem::exists(root_ / "passed/ckpt.pt"));
+
+  try {
+    (void)run(root_ / "stayed", std::make_unique<FillMemory>(others, 3), others.senses(/*seconds=*/100));
+    ADD_FAILURE() << "the run had enough memory";
+  } catch (const run::OutOfMemory& error) {
+    EXPECT_EQ(error.what(),
+              std::string("out of memory after step 3: other programs take it; 1.00 MB was free when the run saw that, "
+                          "and it waited in vain"));
+    EXPECT_TRUE(error.shortage().is_saved);
+  }
+  EXPECT_EQ(others.waited, MemoryWatch::kMostSeconds);
+  EXPECT_TRUE(run(root_ / "stayed").equal(usual));
 }
 
 TEST_F(OutOfMemoryRun, ReleaseMemoryGivesBackWhatAStepHeldAndChangesNothing) {

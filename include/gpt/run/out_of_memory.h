@@ -16,12 +16,12 @@ struct Shortage {
   std::string what_is_left = "Nothing had been saved: the run begins anew";
   bool is_taken_by_others = false;     // nothing was refused, but soon the kernel would have ended the run
   bool is_saved = false;               // there is a checkpoint, which fixes the run's batch and precision
-  double requested = 0, free = 0;      // bytes; 0: not known
+  double requested = 0, free = 0;      // bytes, the latter when memory was found to be short; 0: not known
   std::optional<MemoryUse> held = {};  // by tensors at their peak; in the first step workspace is in `activations`
 };
 
-// "out of memory in step 3: 512 MB was requested, and 120 MB is free", or "out of memory after step 3: other programs take it, and
-// 12 MB is free".
+// "out of memory in step 3: 512 MB was requested, and 120 MB is free", or "out of memory after step 3: other programs take it;
+// 12 MB was free when the run saw that, and it waited in vain".
 std::string to_text(const Shortage& shortage);
 
 class OutOfMemory : public Error {

@@ -28,8 +28,9 @@ namespace gpt {
 
 class Trainer {
  public:
-  // `is_saved`: ckpt.pt of the folder holds the run's state already.
-  Trainer(run::Run& run, const run::Folder& folder, Listeners& listeners, bool is_saved);
+  // `is_saved`: ckpt.pt of the folder holds the run's state already. `senses`: for what other programs take.
+  Trainer(run::Run& run, const run::Folder& folder, Listeners& listeners, bool is_saved,
+          MemoryWatch::Senses senses = MemoryWatch::of_this_machine());
 
   // Runs to the end, or to a signal: ok, or the signal's exit status, with everything worth saving saved.
   // Throws gpt::Error: numerics when a log line finds max_skipped_steps or more skipped updates in a row, or training.on_divergence ends
@@ -40,6 +41,8 @@ class Trainer {
  private:
   void train();  // to the end, or until something ends it before
   ExitCode conclude();
+  // Other programs take the memory: saves, and waits some seconds. Whether the run can go on.
+  bool outlasts_shortage();
   // Throws run::OutOfMemory, once all that the step held has been released.
   [[noreturn]] void leave_out_of_memory(run::Shortage shortage);
   bool update();                // false: a signal came midway, and nothing has changed
