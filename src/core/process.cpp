@@ -144,17 +144,20 @@ int fail(ExitCode code, const std::string& message) {
   return static_cast<int>(code);
 }
 
+// Settings that this program has.
+const char* advice_out_of_memory() {
+  if (program_name == "gpt-train" || program_name == "gpt-bench" || program_name == "gpt-diagnose")
+    return "lower training.batch_size (and raise training.gradient_accumulation_steps to keep the effective batch), "
+           "lower model.block_size, or set training.gradient_checkpointing: block";
+  if (program_name == "gpt-eval")
+    return "lower --batch-size, stop other programs that hold memory, or use a machine with more of it";
+  return "stop other programs that hold memory, or use a machine with more of it";
+}
+
 int fail_out_of_memory(std::string_view cause) {
   const size_t allocator = cause.find("DefaultCPUAllocator");  // it follows a location in LibTorch's source
   if (allocator != std::string_view::npos) cause.remove_prefix(allocator);
-  const bool has_training_settings =
-      program_name != "gpt-generate" && program_name != "gpt-prepare" && program_name != "gpt-serve";
-  const char* const advice =
-      has_training_settings
-          ? "lower training.batch_size (and raise training.gradient_accumulation_steps to keep the effective batch), "
-            "lower model.block_size, or set training.gradient_checkpointing: block"
-          : "stop other programs that hold memory, or use a machine with more of it";
-  return fail(ExitCode::memory, fmt::format("out of memory ({}): {}", cause, advice));
+  return fail(ExitCode::memory, fmt::format("out of memory ({}): {}", cause, advice_out_of_memory()));
 }
 
 int fail_exception(const std::exception& e) {

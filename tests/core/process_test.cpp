@@ -95,9 +95,15 @@ TEST(ProcessRun, OutOfMemoryNamesTheSettingsToLower) {
 
 TEST(ProcessRun, OutOfMemoryNamesNoSettingThatAProgramDoesNotHave) {
   const Body body = [](int, char**) -> int { throw std::bad_alloc(); };
+  for (const std::string name : {"generate", "serve", "prepare", "export", "prune", "new"}) {
+    EXPECT_EQ(
+        run_program(body, "build/bin/gpt-" + name).errors,
+        "error: out of memory (host memory): stop other programs that hold memory, or use a machine with more of it\n");
+  }
   EXPECT_EQ(
-      run_program(body, "build/bin/gpt-generate").errors,
-      "error: out of memory (host memory): stop other programs that hold memory, or use a machine with more of it\n");
+      run_program(body, "gpt-eval").errors,
+      "error: out of memory (host memory): lower --batch-size, stop other programs that hold memory, or use a machine "
+      "with more of it\n");
 }
 
 TEST(ProcessRun, OutOfMemoryLeavesOutThePlaceInLibTorch) {
