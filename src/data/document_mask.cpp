@@ -54,10 +54,10 @@ std::optional<int32_t> document_separator(const DataConfig& config, const Corpus
               "data.document_mask: false, or a tokenizer such as bpe:4096 or gpt2");
 }
 
-Documents find_documents(const Corpus& corpus, int32_t separator) {
+MaskedDocuments find_documents(const Corpus& corpus, int32_t separator) {
   const Borders borders = borders_in(corpus, separator);
   const std::string text = separator_text(corpus, separator);
-  Documents documents{fmt::format("attention stays within a document, which begins with {}", text), ""};
+  MaskedDocuments documents{fmt::format("attention stays within a document, which begins with {}", text), ""};
   if (borders.count > 0) {
     documents.description += fmt::format("; one has about {}", plural(borders.tokens / borders.count, "token"));
   } else if (borders.is_all) {

@@ -16,12 +16,13 @@ namespace gpt {
 // is on and the tokenizer is not known or has no such token.
 std::optional<int32_t> document_separator(const DataConfig& config, const Corpus& corpus);
 
-struct Documents {
+// What a mask does to these data.
+struct MaskedDocuments {
   // "attention stays within a document, which begins with <|endoftext|>; one has about 213 tokens"
   std::string description;
   std::string idle;  // why a mask changes nothing; empty where it changes something
 };
 // Of a large source only the beginning is looked at.
-Documents find_documents(const Corpus& corpus, int32_t separator);
+MaskedDocuments find_documents(const Corpus& corpus, int32_t separator);
 
 }  // namespace gpt
