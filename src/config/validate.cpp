@@ -312,7 +312,7 @@ void validate_quantized(const Config& config, const Faults& faults) {
         {key, "training.use_compile"},
         "quantized_forward needs the operators of use_compile; set use_compile to true, or quantized_forward to none");
   }
-  if (config.training.precision.amp_mode == AmpMode::autocast) {
+  if (config.training.precision.amp_mode == AmpMode::autocast && config.training.precision.use_amp) {
     faults.fail(
         {key, "training.amp_mode"},
         "quantized_forward does not go with amp_mode autocast, which casts what products take; set amp_mode to auto, or "
@@ -354,14 +354,14 @@ void validate_distributed(const Config& config, const Faults& faults) {
   if (d.lanes > 1 && d.lanes % d.data_processes() != 0) {
     faults.fail(
         {"distributed.lanes", "distributed.processes"},
-        d.tensor_parallel == 1
+        d.model_processes() == 1
             ? fmt::format(
                   "lanes {} cannot be divided among {} processes; set processes to a power of two of at most {}",
                   d.lanes, d.processes, d.lanes)
             : fmt::format(
-                  "lanes {} cannot be divided among {} groups of processes; set processes to tensor_parallel times a "
-                  "power of two of at most {}",
-                  d.lanes, d.data_processes(), d.lanes));
+                  "lanes {} cannot be divided among {} groups of processes; set processes to {}, which have a model "
+                  "between them, times a power of two of at most {}",
+                  d.lanes, d.data_processes(), d.model_processes(), d.lanes));
   }
   if (d.lanes > 1 && t.precision.gradient_dtype == GradientDtype::bfloat16) {
     faults.fail({"distributed.lanes", "training.gradient_dtype"},

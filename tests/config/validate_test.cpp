@@ -137,6 +137,9 @@ TEST(Validate, RefusesContradictionsWhereTheyWereWritten) {
        "from step 0 has 100 tokens; set batch_size to a number"},
       {"training:\n  batch_size: 0\n",
        "c.yaml:2:15: 'training.batch_size' must be auto or a whole number from 1 to 1e6, got '0'"},
+      {"training: {batch_size: 8}\ndistributed: {processes: 12, pipeline_parallel: 2, lanes: 4}\n",
+       "c.yaml:2:55: lanes 4 cannot be divided among 6 groups of processes; set processes to 2, which have a model between them, "
+       "times a power of two of at most 4"},
   };
   for (const auto& [yaml, fault] : cases) EXPECT_EQ(yaml_fault(yaml), fault) << yaml;
 }
@@ -146,9 +149,10 @@ TEST(Validate, AllowsWhatOnlyLooksLikeAContradiction) {
        {"model: {n_embd: 18, position: learned}\n", "data: {bin: b}\nmodel: {vocab_size: 5}\n",
         "data: {num_workers: 0, prefetch_factor: 0}\n", "data: {prefetch_factor: 0}\n",
         "training: {epochs: 1, warmup_steps: 100000}\n", "training: {learning_rate: 1e-6, lr_schedule: constant}\n",
-        "training: {use_amp: false, dtype: tf32}\n", "training: {fused_adamw: false, use_8bit: false}\n",
-        "training: {on_divergence: off}\n", "training: {on_divergence: skip}\n",
-        "training: {on_divergence: rollback, checkpoint_interval: 1 epoch}\n",
+        "training: {use_amp: false, dtype: tf32}\n",
+        "training: {use_amp: false, amp_mode: autocast, quantized_forward: int8}\n",
+        "training: {fused_adamw: false, use_8bit: false}\n", "training: {on_divergence: off}\n",
+        "training: {on_divergence: skip}\n", "training: {on_divergence: rollback, checkpoint_interval: 1 epoch}\n",
         "training: {batch_size: 8, gradient_accumulation_steps: 4, total_batch_size: 32}\n",
         "training: {batch_size: auto, total_batch_size: 1}\ndata: {stages: [{from: 0, block_size: 64}, {from: 9}]}\n",
         "device: cuda:15\n", "training: {max_steps: 1}\n", "model: {dropout: 0.125}\ntraining: {attention: cudnn}\n"}) {
