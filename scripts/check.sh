@@ -116,6 +116,21 @@ check_mentions() {
   done
 }
 
+# Sources that a comment names exist. llama.cpp is a program.
+check_named_sources() {
+  local known; known=$(find src include tests -name '*.cpp' -o -name '*.cu' | sed 's|.*/||' | sort -u; echo llama.cpp)
+  grep -rnoE --include='*.cpp' --include='*.h' --include='*.cu' --include='*.cuh' '//.*\b[a-z0-9_]+\.(cpp|cu)\b' src include tests |
+    awk -v known="$known" '
+      BEGIN { n = split(known, name, "\n"); for (i = 1; i <= n; i++) is_known[name[i]] = 1 }
+      {
+        split($0, part, ":"); text = $0
+        while (match(text, /[a-z0-9_]+\.(cpp|cu)/)) {
+          file = substr(text, RSTART, RLENGTH); next_char = substr(text, RSTART + RLENGTH, 1); text = substr(text, RSTART + RLENGTH)
+          if (!(file in is_known) && next_char !~ /[a-z]/) print part[1] ":" part[2] ": names " file ", which does not exist"
+        }
+      }'
+}
+
 # OPTIMIZATIONS.md gives the size of a file in lines, right to within a tenth.
 check_lines() {
   grep -oE '`(cmake|include|scripts|src)/[^` ]+` \([0-9]+( lines)?[,)]' OPTIMIZATIONS.md | sed -E 's/`([^`]+)` \(([0-9]+).*/\1 \2/' | while read -r path said; do
@@ -226,7 +241,7 @@ check_units() {
   report "clang-tidy on ${#units[@]} of the $count files that ${scope/all/exist}" check tidy "${units[@]}"
 }
 
-for name in includes circles launches sizes scripts layout mentions lines records figures; do check "$name"; done
+for name in includes circles launches sizes scripts layout mentions named_sources lines records figures; do check "$name"; done
 if [[ $scope != sources ]]; then
   if [[ -x $tools/clang-tidy && -e build/compile_commands.json ]]; then
     check format

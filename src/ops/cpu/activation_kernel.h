@@ -1,5 +1,5 @@
 // The CPU's activations in vector instructions, over blocks of neighbouring elements. activation_kernel.cpp is compiled for several
-// kinds of processor (cmake/CpuKernels.cmake); activation_cpu.cpp distributes the work.
+// kinds of processor (cmake/CpuKernels.cmake); activation.cpp distributes the work.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // AdamW's update of a CPU in vector instructions. adamw_kernel.cpp is compiled for several kinds of processor
-// (cmake/CpuKernels.cmake); adamw_cpu.cpp distributes the work.
+// (cmake/CpuKernels.cmake); adamw.cpp distributes the work.
 #pragma once
 
 #include <cstdint>

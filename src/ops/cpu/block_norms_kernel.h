@@ -1,5 +1,5 @@
 // The norms of blocks in vector instructions. block_norms_kernel.cpp is compiled for several kinds of processor
-// (cmake/CpuKernels.cmake); flat_norm_cpu.cpp distributes the work.
+// (cmake/CpuKernels.cmake); flat_norm.cpp distributes the work.
 #pragma once
 
 #include <cstdint>

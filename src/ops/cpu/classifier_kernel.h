@@ -1,5 +1,5 @@
 // The CPU's cross entropy in vector instructions, over rows of logits. classifier_kernel.cpp is compiled for several kinds of
-// processor (cmake/CpuKernels.cmake); classifier_cpu.cpp distributes the work.
+// processor (cmake/CpuKernels.cmake); classifier.cpp distributes the work.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // The CPU's embedding in vector instructions, row by row. embedding_kernel.cpp is compiled for several kinds of processor
-// (cmake/CpuKernels.cmake); embedding_cpu.cpp distributes the rows.
+// (cmake/CpuKernels.cmake); embedding.cpp distributes the rows.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // The CPU's residual sum and normalization in vector instructions, row by row. norm_kernel.cpp is compiled for several kinds of
-// processor (cmake/CpuKernels.cmake); norm_cpu.cpp distributes the rows.
+// processor (cmake/CpuKernels.cmake); norm.cpp distributes the rows.
 #pragma once
 
 #include <cstdint>
