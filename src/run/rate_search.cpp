@@ -128,6 +128,10 @@ class Search {
       why += fmt::format(", the parabola through it and its neighbours is lowest at {:.2g}", rate / factor);
     if (factor < 1)
       why += fmt::format(", and one of {} wants {:.2f} times that", plural(search_.run_steps, "update"), factor);
+    const bool is_first = best == 0, is_last = best + 1 == search_.rates.size();
+    if (is_first || is_last)
+      why += fmt::format("; no {} rate is tried, and one may be better: set training.learning_rate to see",
+                         is_first ? "lower" : "higher");
     return {.rate = std::stod(fmt::format("{:.2g}", rate)),  // a number to be read and typed
             .why = why,
             .trials = trials_};

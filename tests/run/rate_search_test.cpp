@@ -70,6 +70,13 @@ TEST(SearchRate, GoesOnWhereTheBestLiesAtAnEndOfWhatWasKept) {
   const auto found = search_rate(search, [](double rate, int64_t updates) { return updates == 10 ? 40 - rate : rate; });
   ASSERT_TRUE(found);
   EXPECT_EQ(found->rate, 1);
+  EXPECT_TRUE(
+      found->why.ends_with("; no lower rate is tried, and one may be better: set training.learning_rate to see"));
+  const auto highest = search_rate(search, [](double rate, int64_t) { return 40 - rate; });
+  EXPECT_TRUE(
+      highest->why.ends_with("; no higher rate is tried, and one may be better: set training.learning_rate to see"));
+  const auto between = search_rate(search, [](double rate, int64_t) { return std::abs(rate - 8); });
+  EXPECT_EQ(between->why.find("is tried"), std::string::npos) << between->why;
 }
 
 TEST(SearchRate, DoesNotGoBeyondARateThatDiverges) {
