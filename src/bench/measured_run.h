@@ -37,7 +37,7 @@ class MeasuredRun {
  private:
   const run::Setup setup_;
   run::Run run_;
-  const bool is_to_be_recorded_ = run_.step().is_recorded();
+  bool is_to_be_recorded_ = false;
 };
 
 }  // namespace gpt::bench

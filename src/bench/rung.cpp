@@ -175,7 +175,6 @@ std::vector<Rung> rungs(const Config& wanted, const DeviceInfo& device) {
        obstacle_of_tuning(wanted, device),
        "",
        {"adamw", "compile", "graph"}},
-      {"cudnn", "cudnn.benchmark", [](Config&) {}, "it chooses among convolutions, of which a GPT has none"},
       workers("workers_2", 2),
       workers("workers", 4),
       {"pinned",
@@ -247,6 +246,8 @@ std::vector<Rung> variants(const DeviceInfo& device) {
 Config measurable(const Config& wanted) {
   Config config = wanted;
   config.data.stages.clear();
+  config.distributed = DistributedConfig();
+  config.distributed.processes = 1;
   config.training.resume_from = "none";
   config.training.cadence = {};
   // The first updates of a long warm-up learn nothing by which losses could be told apart.
@@ -258,6 +259,8 @@ Config measurable(const Config& wanted) {
 void use_libtorchs_operators(Config& config) {
   using enum GradientCheckpointing;
   config.training.execution.use_compile = false;
+  config.training.execution.swap_activations = 0;
+  config.training.quantized = {};
   GradientCheckpointing& level = config.training.execution.gradient_checkpointing;
   if (level == activation || level == norm) level = none;
 }

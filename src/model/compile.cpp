@@ -299,13 +299,13 @@ EffectiveMode effective_mode(const TrainingConfig& training, const ModelConfig& 
   return is;
 }
 
-bool compile_model(GPT& model, const TrainingConfig& training, const Precision& precision) {
+bool compile_model(GPT& model, const TrainingConfig& training, const Precision& precision, bool is_told) {
   const ExecutionConfig& execution = training.execution;
   const EffectiveMode mode = effective_mode(training, model.config(), model.device());
-  if (!mode.difference.empty())
+  if (is_told && !mode.difference.empty())
     log::info(fmt::format("compile_mode {} {}", name_of(execution.compile_mode), mode.difference));
   if (!execution.use_compile) return false;
-  log::info("Compiling model...");
+  if (is_told) log::info("Compiling model...");
   const auto begin = std::chrono::steady_clock::now();
   if (const std::optional<std::string> why = fault(model, precision)) {
     model.set_operators(model.operators()->reference());
@@ -319,7 +319,8 @@ bool compile_model(GPT& model, const TrainingConfig& training, const Precision& 
     return false;
   }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-  log::success(fmt::format("Model compiled successfully ({}) in {:.2f} s", name_of(mode.mode), seconds.count()));
+  if (is_told)
+    log::success(fmt::format("Model compiled successfully ({}) in {:.2f} s", name_of(mode.mode), seconds.count()));
   return true;
 }
 

@@ -53,6 +53,7 @@ bool fits_in_practice(const run::Setup& setup) {
   try {
     const run::Setup trial = run::for_trial(setup);
     run::Run run(trial, {}, [](GPT&) { return run::Recorder(); });  // graphs are recorded later
+    run.check_operators(/*is_told=*/false);
     run.try_update(std::min(kMost, setup.config.training.gradient_accumulation_steps));
   } catch (const std::exception& error) {
     if (!process::is_out_of_memory(error)) throw;

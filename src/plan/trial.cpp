@@ -46,6 +46,7 @@ std::optional<Trial> try_steps(const run::Setup& setup, double product_speed, in
   run::Setup small = run::for_trial(setup);
   small.config.training.batch_size = batch_size;
   run::Run run(small);
+  run.check_operators(/*is_told=*/false);  // as gpt-train does
   return time_updates(
       training, batch_size, warm_up, seconds, [&](int64_t micro_batches) { run.try_update(micro_batches); },
       seconds_since_boot);

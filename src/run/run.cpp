@@ -131,18 +131,19 @@ Run::Run(const Setup& setup, const Beginning& begins, const MakeRecorder& make_r
                           teacher_.get()));
 }
 
-bool Run::check_operators() {
+bool Run::check_operators(bool is_told) {
   TrainingConfig training = setup_.config.training;
   const Division division = division_of(setup_);
-  if (division.speaks_within_passes() && effective_mode(training, state_.model.config(), setup_.device.device).records)
+  if (is_told && division.speaks_within_passes() &&
+      effective_mode(training, state_.model.config(), setup_.device.device).records)
     log::info(fmt::format(
         "With distributed.{} no CUDA graphs are recorded, because processes speak to each other in every micro-batch",
         divided_by(division, setup_.config.distributed)));
   if (!training.execution.use_compile) {
-    (void)compile_model(state_.model, training, setup_.precision);
+    (void)compile_model(state_.model, training, setup_.precision, is_told);
     return false;
   }
-  const bool works = compile_model(state_.model, training, setup_.precision);
+  const bool works = compile_model(state_.model, training, setup_.precision, is_told);
   if (!setup_.mesh.all->is_any(!works)) {     // all processes compute alike
     reset_memory_peak(setup_.device.device);  // LibTorch's operators took more than a step does
     return true;

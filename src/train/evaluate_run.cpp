@@ -62,6 +62,7 @@ ExitCode evaluate_run(Config config, const config::Origins& origins) {
   // The weights alone: a run in memory has an optimizer, which may take twice as much again.
   GPT model(setup.config.model, choice.device, start.checkpoint.model, {.compute = setup.precision.weight_type()});
   model.set_operators(select_operators(training.execution, choice.device));
+  (void)compile_model(model, training, setup.precision, /*is_told=*/false);
   model.set_document_separator(document_separator(setup.config.data, corpus));
   run::Evaluator evaluator(corpus, training.batch_size, setup.config.model.block_size,
                            {.eval_batches = training.cadence.eval_batches.value_or(0),

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "bench/unpadded.h"
+#include "config/faults.h"
 #include "gpt/bench/results.h"
 #include "gpt/core/error.h"
 #include "gpt/core/version.h"
@@ -297,6 +298,24 @@ TEST(Rungs, ACpusLadderMeasuresLoadingTooExceptForPinnedMemory) {
     if (rung.name.starts_with("workers") || rung.name == "resident" || rung.name == "pinned") {
       EXPECT_EQ(rung.obstacle, rung.name == "pinned" ? "needs a GPU" : "") << rung.name;
     }
+  }
+}
+
+// What needs the operators or the processes that a measurement leaves out goes with them.
+TEST(Rungs, EveryValidRunCanBeMeasured) {
+  const std::string compiled = "model: {n_layer: 8}\ntraining: {";
+  for (const std::string& yaml :
+       {compiled + "quantized_forward: int8}\n", compiled + "swap_activations: 2}\n",
+        compiled + "gradient_checkpointing: norm}\n", compiled + "optimizer: muon, optimizer_state_dtype: int8}\n",
+        compiled + "batch_size: 8}\ndistributed: {processes: 2, zero: 3}\n",
+        compiled + "batch_size: 8}\ndistributed: {processes: 2, tensor_parallel: 2}\n",
+        compiled + "batch_size: 8}\ndistributed: {processes: 2, pipeline_parallel: 2}\n"}) {
+    const Config wanted = config::from_yaml(yaml);
+    ASSERT_NO_THROW(config::validate(wanted, "wanted", {})) << yaml;
+    Config eager = measurable(wanted);
+    use_libtorchs_operators(eager);
+    for (const Config& measured : {measurable(wanted), eager, without_rungs(wanted)})
+      EXPECT_NO_THROW(config::validate(measured, "measured", {})) << yaml;
   }
 }
 

@@ -31,8 +31,8 @@ class Run {
   Run& operator=(const Run&) = delete;
 
   // Before the first update: tries the model's operators (model/compile.h). Where they fail, the run goes on with LibTorch's, and with
-  // another step(), which records nothing. Whether the model's are used.
-  bool check_operators();
+  // another step(), which records nothing. Whether the model's are used. `is_told`: the log says so too.
+  bool check_operators(bool is_told = true);
 
   // The update that the plan has next. Returns the number of its tokens; nothing where `stop`, which is called between micro-batches,
   // was true. Then, and where it throws, data position and random state are as they were. Throws gpt::Error(data) where the token file
