@@ -42,8 +42,8 @@
 #include "gpt/device/device.h"
 #include "gpt/device/host.h"
 #include "gpt/device/precision.h"
+#include "gpt/plan/automatic_sizes.h"
 #include "gpt/plan/resolve.h"
-#include "gpt/run/automatic_sizes.h"
 
 namespace gpt::bench {
 namespace {
@@ -64,7 +64,7 @@ void complete(Config& config, const config::Origins& origins) {
   const DataConfig& data = config.data;
   if (data.text.empty() && data.bin.empty() && data.dataset == DatasetName::none)
     config.data.dataset = DatasetName::shakespeare;
-  run::choose_for_this_machine(config, origins);
+  plan::choose_for_this_machine(config, origins);
 }
 
 std::string now() { return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))); }

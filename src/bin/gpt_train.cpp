@@ -1,7 +1,7 @@
 // gpt-train: trains a GPT, or goes on with one.
 #include "gpt/config/load.h"
 #include "gpt/core/process.h"
-#include "gpt/run/automatic_sizes.h"
+#include "gpt/plan/automatic_sizes.h"
 #include "gpt/train/train_command.h"
 
 namespace {
@@ -33,7 +33,7 @@ int main_of(int argc, char** argv) {
        config::switch_row(
            "find-lr", options.find_lr,
            "look for the learning rate of a new run, as learning_rate: auto does, draw what was found, and exit")},
-      run::choose_for_this_machine, kGuide);
+      plan::choose_for_this_machine, kGuide);
   options.arguments.assign(argv + 1, argv + argc);
   return command.handled ? 0 : static_cast<int>(train(command, options));
 }

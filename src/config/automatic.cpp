@@ -51,6 +51,13 @@ bool is_chosen(const std::string& key) {
   return std::find(std::begin(kChosenKeys), std::end(kChosenKeys), key) != std::end(kChosenKeys);
 }
 
+// Whether the user has written out a size of the model. Where that comes from a checkpoint, the length of its sequences is none.
+bool names_size(const Origins& origins, bool has_model) {
+  return std::any_of(std::begin(kSizeKeys), std::end(kSizeKeys), [&](const std::string& key) {
+    return origins.count(key) > 0 && !(has_model && key == "model.block_size");
+  });
+}
+
 // Copies the rows that the table sets and the user did not write.
 void copy_chosen(Config& config, const Origins& origins, Config from) {
   const std::vector<Option> to_rows = options(config), from_rows = options(from);
@@ -71,26 +78,61 @@ Sizes row_for(const Surroundings& surroundings) {
   return best;
 }
 
+// What the table must leave as it is.
+struct Given {
+  bool model = false, context = false,
+       batch = false;  // sizes of the model, length of its sequences, how many at a time
+  std::optional<int64_t> total_batch_size = {};
+};
+
+// Sequences of which validation has a few.
+void fit_sequences_to_text(Sizes& sizes, const Surroundings& surroundings, double validation_fraction) {
+  constexpr int64_t kShortest = 8, kFew = 4;
+  const double tokens =
+      validation_fraction * static_cast<double>(surroundings.characters) / surroundings.characters_per_token;
+  while (sizes.block_size > kShortest && surroundings.characters > 0 &&
+         tokens < static_cast<double>(kFew * sizes.block_size))
+    sizes.block_size /= 2;
+}
+
+// A model that is there may read longer sequences than the table has: as many tokens at a time, which decide memory and time, or fewer where
+// they do not fit.
+void fit_to_model(Sizes& sizes, Config config, const Given& given, const Surroundings& surroundings,
+                  double validation_fraction) {
+  constexpr int64_t kShortest = 128;
+  const int64_t tokens = sizes.batch_size * sizes.block_size;
+  sizes.n_layer = config.model.n_layer, sizes.n_embd = config.model.n_embd;
+  sizes.block_size = given.context ? config.model.block_size : std::min(config.model.block_size, tokens);
+  if (!given.context) fit_sequences_to_text(sizes, surroundings, validation_fraction);
+  sizes.batch_size = std::clamp<int64_t>(tokens / sizes.block_size, 1, sizes.batch_size);
+  if (!surroundings.fits) return;
+  const auto fits = [&] {
+    config.model.block_size = sizes.block_size;
+    if (!given.batch) config.training.batch_size = sizes.batch_size;
+    return surroundings.fits(config);
+  };
+  while (!given.batch && sizes.batch_size > 1 && !fits()) sizes.batch_size /= 2;
+  while (!given.context && sizes.block_size > kShortest && !fits()) sizes.block_size /= 2;
+}
+
 // A short text is learned by a quarter of the model, in sequences of which validation has a few, and in batches of which an epoch
-// has a few. The model sees it at most 30 times, with as little dropout as that allows. Of a model that is there nothing changes.
-void fit_to_text(Sizes& sizes, const Surroundings& surroundings, double validation_fraction,
-                 std::optional<int64_t> total_batch_size, bool has_model) {
+// has a few. The model sees it at most 30 times, with as little dropout as that allows. A model that is there gets none, and keeps its size.
+void fit_to_text(Sizes& sizes, const Surroundings& surroundings, double validation_fraction, const Given& given) {
   constexpr int64_t kShort = 50'000, kLeastSteps = 100, kLeastBatches = 16;
   constexpr double kMostEpochs = 30, kDropouts[] = {0, 0.1, 0.2};
   if (surroundings.characters == 0) return;
   const double tokens = static_cast<double>(surroundings.characters) / surroundings.characters_per_token;
-  if (!has_model && surroundings.characters < kShort) sizes.n_layer = 2, sizes.n_head = 2, sizes.n_embd = 64;
-  while (!has_model && sizes.block_size > 8 && tokens * validation_fraction < static_cast<double>(4 * sizes.block_size))
-    sizes.block_size /= 2;
+  if (!given.model && surroundings.characters < kShort) sizes.n_layer = 2, sizes.n_head = 2, sizes.n_embd = 64;
+  if (!given.model) fit_sequences_to_text(sizes, surroundings, validation_fraction);
   const double of_epoch = tokens * (1 - validation_fraction);
-  while (!total_batch_size && sizes.batch_size > 4 &&
+  while (!given.total_batch_size && sizes.batch_size > 4 &&
          of_epoch < static_cast<double>(kLeastBatches * sizes.batch_size * sizes.block_size))
     sizes.batch_size /= 2;
-  const auto of_step = static_cast<double>(total_batch_size.value_or(sizes.batch_size) * sizes.block_size);
+  const auto of_step = static_cast<double>(given.total_batch_size.value_or(sizes.batch_size) * sizes.block_size);
   const double weights = 12.0 * static_cast<double>(sizes.n_layer * sizes.n_embd * sizes.n_embd);
   double epochs = std::min(kMostEpochs, static_cast<double>(sizes.steps) * of_step / of_epoch), useful = 0;
   for (const double dropout : kDropouts) {
-    if (useful >= epochs) break;
+    if (useful >= epochs || (given.model && dropout > 0)) break;
     sizes.dropout = dropout, useful = useful_epochs(weights / of_epoch, dropout);
   }
   epochs = std::min(epochs, useful);
@@ -101,9 +143,21 @@ void fit_to_text(Sizes& sizes, const Surroundings& surroundings, double validati
 }  // namespace
 
 bool chooses_sizes(const Config& config, const Origins& origins) {
-  return config.model.preset == Preset::automatic &&
-         std::none_of(std::begin(kSizeKeys), std::end(kSizeKeys),
-                      [&](const char* key) { return origins.count(key) > 0; });
+  return config.model.preset == Preset::automatic && !names_size(origins, !config.training.init_from.empty());
+}
+
+void choose_tuning(Config& config, const Origins& origins) {
+  constexpr double kLearningRate = 1e-4, kShareOfEnd = 0.1;
+  constexpr int64_t kMostWarmUp = 100;
+  if (config.training.init_from.empty()) return;
+  ScheduleConfig& schedule = config.training.schedule;
+  if (!origins.count("training.learning_rate")) schedule.learning_rate = kLearningRate;
+  if (!origins.count("training.min_lr"))
+    schedule.min_lr = std::min(schedule.min_lr, kShareOfEnd * schedule.learning_rate);
+  // How many steps a run counted in epochs has is known only with its data.
+  if (!origins.count("training.warmup_steps") && !schedule.epochs)
+    schedule.warmup_steps = std::min(kMostWarmUp, schedule.max_steps.value_or(kDefaultMaxSteps) / 10);
+  if (!origins.count("model.dropout")) config.model.dropout = 0;
 }
 
 // Without dropout the loss of a model with 9 weights a token begins to rise after 13 epochs, and one with 10 weights and a dropout of
@@ -125,23 +179,25 @@ void choose_sizes(Config& config, const Origins& origins, const Surroundings& su
   const double fraction =
       origins.count("data.validation_fraction") ? config.data.validation_fraction : chosen.data.validation_fraction;
   Sizes sizes = row_for(surroundings);
-  const ModelConfig& model = config.model;
   const bool has_model = !config.training.init_from.empty();
-  if (has_model) sizes.n_layer = model.n_layer, sizes.n_embd = model.n_embd, sizes.block_size = model.block_size;
   const std::optional<int64_t> total_batch_size = config.training.total_batch_size;
+  const Given given{has_model, origins.count("model.block_size") > 0, origins.count("training.batch_size") > 0,
+                    total_batch_size};
+  if (has_model) fit_to_model(sizes, config, given, surroundings, fraction);
   if (total_batch_size) sizes.batch_size = largest_divisor(*total_batch_size, sizes.batch_size);
   const bool is_length_given = origins.count("training.max_steps") > 0;
   if (is_length_given) sizes.steps = config.training.schedule.max_steps.value_or(sizes.steps);
-  fit_to_text(sizes, surroundings, fraction, total_batch_size, has_model);
+  fit_to_text(sizes, surroundings, fraction, given);
   if (is_length_given) sizes.steps = config.training.schedule.max_steps.value_or(sizes.steps);
   if (!has_model) {
     chosen.model.n_layer = sizes.n_layer, chosen.model.n_head = sizes.n_head, chosen.model.n_embd = sizes.n_embd;
-    chosen.model.block_size = sizes.block_size;
   }
+  chosen.model.block_size = sizes.block_size;
   chosen.model.dropout = sizes.dropout;
   TrainingConfig& training = chosen.training;
   training.batch_size = sizes.batch_size, training.schedule.max_steps = sizes.steps;
-  training.schedule.min_lr = std::min(1e-4, config.training.schedule.learning_rate), training.optimizer.beta2 = 0.99;
+  if (!has_model) training.schedule.min_lr = std::min(1e-4, config.training.schedule.learning_rate);
+  training.optimizer.beta2 = 0.99;
   // How many steps a run counted in epochs has is known only with its data.
   if (!training.schedule.epochs) training.schedule.warmup_steps = std::min<int64_t>(100, sizes.steps / 10);
   training.cadence.eval_interval = {std::max<int64_t>(50, sizes.steps / 12 / 50 * 50), Interval::Unit::steps};
@@ -154,12 +210,15 @@ void choose_sizes(Config& config, const Origins& origins, const Surroundings& su
 namespace {
 
 void keep_sizes(Config& config, const Origins& origins, const Config& saved) {
-  for (const char* key : kSizeKeys) {
-    if (origins.count(key)) return;
-  }
+  if (names_size(origins, !saved.training.init_from.empty())) return;
   if (origins.count("model.preset") && config.model.preset != Preset::automatic) return;
   copy_chosen(config, origins, saved);
   config.model.preset = saved.model.preset;
+}
+
+// What choose_tuning() sets beside the model's dropout.
+bool is_of_tuning(const std::string& key) {
+  return key == "training.learning_rate" || key == "training.min_lr" || key == "training.warmup_steps";
 }
 
 // A run that began with the weights of a checkpoint has the model of that one, which need not be there any more.
@@ -169,7 +228,7 @@ void keep_initial_model(Config& config, const Origins& origins, Config saved) {
   const std::vector<Option> to_rows = options(config), from_rows = options(saved);
   for (size_t i = 0; i < to_rows.size(); ++i) {
     const std::string key = to_rows[i].key();
-    if (to_rows[i].section == "model" && key != "model.dropout" && !origins.count(key))
+    if ((to_rows[i].section == "model" || is_of_tuning(key)) && !origins.count(key))
       (void)assign(to_rows[i], value_text(from_rows[i].target), /*is_quoted=*/false);
   }
 }

@@ -223,7 +223,7 @@ std::vector<Option> options(ModelConfig& c) {
       {.name = "bias", .target = &c.bias, .help = "use biases in linear layers and LayerNorm"},
       {.name = "dropout",
        .target = &c.dropout,
-       .help = "fraction of activations set to zero during training",
+       .help = "fraction of activations set to zero during training, with init_from 0 unless set",
        .min = 0,
        .max = 0.9,
        .aliases = {{"dropout_rate"}, {"dropout_prob"}},

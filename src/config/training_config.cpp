@@ -78,7 +78,7 @@ std::vector<Option> length_and_optimizer(TrainingConfig& c) {
       {.name = "learning_rate",
        .target = FoundNumber{&c.schedule.learning_rate, &c.schedule.finds_learning_rate},
        .help =
-           "peak learning rate, of AdamW and Muon alike; auto = found by short runs before the first update, in about a minute, and kept with the run",
+           "peak learning rate, of AdamW and Muon alike, with init_from 1e-4 unless set; auto = found by short runs before the first update, in about a minute, and kept with the run",
        .min = 0,
        .max = 10,
        .aliases = {{"lr"}}},
@@ -89,7 +89,8 @@ std::vector<Option> length_and_optimizer(TrainingConfig& c) {
        .max = 10},
       {.name = "warmup_steps",
        .target = &c.schedule.warmup_steps,
-       .help = "updates until learning_rate is reached; auto = 1000, but at most a tenth of the run",
+       .help =
+           "updates until learning_rate is reached; auto = 1000, with init_from 100, but at most a tenth of the run",
        .min = 0,
        .max = 1e12,
        .aliases = {{"warmup_iters"}, {"num_warmup_steps"}, {"lr_warmup_steps"}}},

@@ -19,9 +19,9 @@
 #include "gpt/diagnose/machine.h"
 #include "gpt/diagnose/plan_options.h"
 #include "gpt/diagnose/runs.h"
+#include "gpt/plan/automatic_sizes.h"
 #include "gpt/plan/resolve.h"
 #include "gpt/prepare/text_cache.h"
-#include "gpt/run/automatic_sizes.h"
 
 namespace gpt {
 namespace {
@@ -65,7 +65,7 @@ int diagnose(int argc, char** argv) {
       "Checks this machine and, with --config or options, a run: its data, model, memory, time, cost and disk.", rows,
       [&asked](Config& config, const config::Origins& origins) {
         if (!asked.gpu.empty()) config.device = "cuda";
-        run::choose_for_this_machine(config, origins);
+        plan::choose_for_this_machine(config, origins);
       },
       guide());
   if (command.handled) return 0;

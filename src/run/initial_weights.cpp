@@ -79,6 +79,11 @@ bool may_differ(const std::string& key) {
   return may;
 }
 
+// The first positions of a model are one for shorter sequences, learned or rotated.
+bool is_shorter(const std::string& key, const Config& written, const Config& checkpoint) {
+  return key == "model.block_size" && written.model.block_size < checkpoint.model.block_size;
+}
+
 // "model.n_layer 3 (the checkpoint has 2)" for each row of the model that was written out, by itself or by a preset, and differs.
 std::vector<std::string> contradictions(Config written, const config::Origins& origins, Config checkpoint) {
   checkpoint.model.n_kv_head = checkpoint.model.kv_heads();  // auto and the number that it stands for are the same
@@ -91,7 +96,7 @@ std::vector<std::string> contradictions(Config written, const config::Origins& o
   for (size_t i = 0; i < rows.size(); ++i) {
     const std::string key = rows[i].key(), value = config::value_text(rows[i].target);
     const bool is_written = rows[i].section == "model" && (origins.count(key) || is_preset);
-    if (!is_written || may_differ(key) || value == "auto") continue;
+    if (!is_written || may_differ(key) || value == "auto" || is_shorter(key, written, checkpoint)) continue;
     const std::string theirs = config::value_text(own[i].target);
     if (value != theirs) found.push_back(fmt::format("{} {} (the checkpoint has {})", key, value, theirs));
   }
@@ -110,6 +115,14 @@ bool asks_for_other_tokenizer(const Config& config, const config::Origins& origi
   if (spec == "char" || spec == "byte") return tokenizer->name() != spec;
   if (const auto size = trained_vocabulary(spec)) return tokenizer->name() != "bpe" || tokenizer->vocab_size() != *size;
   return make_tokenizer(spec, {})->to_json() != own;
+}
+
+// The rows of learned positions that the run has.
+void keep_positions(NamedTensors& weights, int64_t positions) {
+  for (auto& [name, tensor] : weights) {
+    if (name == "transformer.wpe.weight" && tensor.size(0) > positions)
+      tensor = tensor.detach().narrow(0, 0, positions).clone();
+  }
 }
 
 // The weights of `initial` for the tokenizer of the corpus.
@@ -183,6 +196,7 @@ double take_model(Config& config, const config::Origins& origins) {
   const ModelConfig written = std::exchange(config.model, initial->model);
   config.model.preset = written.preset;
   config.model.dropout = written.dropout;
+  if (origins.count("model.block_size")) config.model.block_size = written.block_size;
   for_each_key_of_attention([&](const char* key, auto member) {
     if (origins.count(key)) config.model.*member = written.*member;
   });
@@ -206,6 +220,7 @@ InitialWeights read_initial_weights(const Config& config, const config::Origins&
   foreign.model.vocab_multiple = config.model.vocab_multiple;
   InitialWeights initial{path, std::nullopt, exchange::read_weights(path, foreign.model, foreign.family),
                          std::move(foreign.tokenizer)};
+  keep_positions(initial.model, config.model.block_size);
   initial.changes_tokenizer = asks_for_other_tokenizer(config, origins, initial.tokenizer);
   initial.text_format = std::move(foreign.text_format);
   if (!foreign.note.empty()) log::warn(foreign.note);
@@ -216,6 +231,7 @@ InitialWeights initial_weights(Checkpoint checkpoint, const Config& config, cons
   InitialWeights initial{config.training.init_from, checkpoint.step, std::move(checkpoint.model),
                          std::move(checkpoint.tokenizer)};
   initial.text_format = std::move(checkpoint.text_format);
+  keep_positions(initial.model, config.model.block_size);
   initial.changes_tokenizer = asks_for_other_tokenizer(config, origins, initial.tokenizer);
   return initial;
 }

@@ -18,10 +18,10 @@
 #include "gpt/device/host.h"
 #include "gpt/distributed/group.h"
 #include "gpt/distributed/launcher.h"
+#include "gpt/plan/automatic_sizes.h"
 #include "gpt/plan/before_training.h"
 #include "gpt/plan/out_of_memory.h"
 #include "gpt/plan/resolve.h"
-#include "gpt/run/automatic_sizes.h"
 #include "gpt/run/beginning.h"
 #include "gpt/run/divided_state.h"
 #include "gpt/run/finished.h"
@@ -151,7 +151,7 @@ ExitCode train_as_first(const config::CommandLine& command, const TrainOptions& 
   const distributed::Ranks& ranks = group.ranks();
   const bool restarts = options.restart && (ranks.launcher.empty() || folder.is_still_to_restart(ranks.restart));
   run::Beginning begins = run::find_beginning(folder, asked, command.origins, restarts);
-  if (!begins.start) run::announce_choice(asked, command.origins, command.config_path);
+  if (!begins.start) plan::announce_choice(asked, command.origins, command.config_path);
   run::RunData data = run::load_data(asked, command.origins, begins);
   const std::vector<std::string> changes = std::move(data.changes);
   announce_device(describe_device(choice.device), choice, host::has_nvidia_gpu());

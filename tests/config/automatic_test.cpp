@@ -190,7 +190,48 @@ TEST(AutomaticSizes, OfAModelThatIsGivenOnlyTheRestIsChosen) {
   EXPECT_NEAR(static_cast<double>(*longer.training.schedule.max_steps) / 2,
               static_cast<double>(*half.training.schedule.max_steps), 100)
       << "as many epochs of shorter sequences";
-  EXPECT_EQ(chosen({.gpu = false, .cores = 2, .characters = 500}, config).model.block_size, 128);
+  EXPECT_EQ(longer.model.dropout, 0) << "a trained model is tuned for a few epochs";
+}
+
+TEST(AutomaticSizes, AModelThatIsGivenReadsAsMuchAsTextMemoryAndTheTableAllow) {
+  Config config;
+  config.training.init_from = "a/model";
+  config.model.block_size = 8192;
+  const Surroundings diary{.cores = 2, .characters = 60'000, .characters_per_token = 4};
+  Surroundings book{.cores = 2, .characters = 10 * kMegabyte, .characters_per_token = 4};
+  EXPECT_EQ(chosen(diary, config).model.block_size, 256) << "validation has four of 1,500 tokens";
+  EXPECT_EQ(chosen(book, config).model.block_size, 2048) << "as many tokens at a time as without a model";
+  EXPECT_EQ(chosen(book, config).training.batch_size, 1);
+  book.fits = [](const Config& c) { return c.training.batch_size * c.model.block_size <= 600; };
+  EXPECT_EQ(chosen(book, config).model.block_size, 512);
+  config.model.block_size = 1000;
+  const Origins written{{"model.block_size", "--block_size"}};
+  EXPECT_EQ(chosen(diary, config, written).model.block_size, 1000);
+  EXPECT_EQ(chosen(diary, config, written).training.batch_size, 2);
+  EXPECT_EQ(chosen(book, config, written).training.batch_size, 1);
+  Config saved = chosen(diary, config), now = config;
+  saved.training.batch_size = 7;
+  keep_choices(now, written, saved);
+  EXPECT_EQ(now.training.batch_size, 7) << "a run goes on with what was chosen, though one length was written out";
+}
+
+TEST(AutomaticSizes, ATrainedModelIsTunedGently) {
+  Config config = from_yaml("training: {init_from: a, max_steps: 2000}\n");
+  choose_tuning(config, {});
+  EXPECT_EQ(config.training.schedule.learning_rate, 1e-4);
+  EXPECT_EQ(config.training.schedule.min_lr, 1e-5);
+  EXPECT_EQ(config.training.schedule.warmup_steps, 100);
+  EXPECT_EQ(config.model.dropout, 0);
+  Config written = from_yaml(
+      "training: {init_from: a, max_steps: 20, learning_rate: 3e-5, warmup_steps: 7}\nmodel: {dropout: 0.3}\n");
+  choose_tuning(written, {{"training.learning_rate", ""}, {"training.warmup_steps", ""}, {"model.dropout", ""}});
+  EXPECT_EQ(written.training.schedule.learning_rate, 3e-5);
+  EXPECT_NEAR(written.training.schedule.min_lr, 3e-6, 1e-12);
+  EXPECT_EQ(written.training.schedule.warmup_steps, 7);
+  EXPECT_EQ(written.model.dropout, 0.3);
+  Config scratch;
+  choose_tuning(scratch, {});
+  EXPECT_EQ(scratch.training.schedule.learning_rate, Config().training.schedule.learning_rate);
 }
 
 TEST(AutomaticSizes, TokensOfSeveralCharactersAreFewer) {
@@ -207,9 +248,11 @@ TEST(AutomaticSizes, ARunThatBeganWithWeightsKeepsTheirModel) {
   saved.model.norm = Norm::layernorm;
   saved.model.n_layer = 3;
   saved.model.vocab_size = 65;
+  saved.training.schedule.learning_rate = 2e-4;
   Config now;
   now.model.preset = Preset::none;
   keep_choices(now, {}, saved);
+  EXPECT_EQ(now.training.schedule.learning_rate, 2e-4) << "a tuning's, though --init_from was left out";
   EXPECT_EQ(now.model.norm, Norm::layernorm);
   EXPECT_EQ(now.model.vocab_size, 65);
   EXPECT_EQ(now.training.init_from, "/a/ckpt.pt");

@@ -60,6 +60,20 @@ class InitFrom(unittest.TestCase):
         self.assertIn("source/ckpt.pt: step 12", found["checkpoint"]["detail"])
         self.assertEqual(found["parameters"]["status"], "pass")
 
+    def test_a_short_text_is_learned_in_short_sequences(self):
+        short = self.root / "short.txt"
+        short.write_text("".join(f"{i}: the lazy fox sees the dog.\n" for i in range(12)))
+        line = self.train(self.root / "short", check_code=3, data__text=short, model__block_size=16).stderr
+        self.assertIn("use a smaller model.block_size", line)
+        words = {"data.text": short, "output_dir": self.root / "short", "training.init_from": self.source, "training.max_steps": 2}
+        done = programs.run("gpt-train", *programs.flags(words), check_code=0)
+        self.assertIn("sequences of 8 tokens (the model of training.init_from takes up to 16)", done.stderr)
+        self.assertIn("a trained model is tuned with a learning rate of 0.0001, no dropout; --learning_rate auto looks", done.stderr)
+        begun = torch.load(self.root / "short/ckpt.pt", weights_only=True)["config"]
+        self.assertEqual(begun["model"]["block_size"], 8)
+        self.assertEqual(begun["training"]["learning_rate"], 1e-4)
+        self.assertIn("after step 2", programs.run("gpt-train", *programs.flags({**words, "training.max_steps": 3}), check_code=0).stderr)
+
     def test_what_contradicts_the_checkpoint_is_refused_by_name(self):
         run = self.root / "refused"
         line = self.train(run, check_code=2, model__n_layer=3).stderr

@@ -1,6 +1,8 @@
 // training.init_from: what a new run takes of a checkpoint, and what it refuses. tests/e2e/test_init_from.py has what its user sees.
 #include "gpt/run/initial_weights.h"
 
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -71,6 +73,28 @@ TEST_F(InitialWeightsTest, KeysThatContradictTheCheckpointAreNamed) {
   apply_preset(config_.model);
   EXPECT_NE(refusal({{"model.preset", "--preset"}}).find("model.n_embd 768 (the checkpoint has 16)"),
             std::string::npos);
+}
+
+TEST_F(InitialWeightsTest, SequencesMayBeShorterThanTheCheckpoints) {
+  const config::Origins written{{"model.block_size", "--block_size"}};
+  const int64_t longest = source_config_.model.block_size;
+  config_.model.block_size = longest + 1;
+  EXPECT_NE(refusal(written).find(fmt::format("model.block_size {} (the checkpoint has {})", longest + 1, longest)),
+            std::string::npos);
+  config_.model.dropout = source_config_.model.dropout = 0;
+  for (const Position position : {Position::rope, Position::learned}) {
+    source_config_.model.position = position;
+    const State source(source_config_, corpus_, at::kCPU, Precision{});
+    save_checkpoint(path_, source.capture());
+    config_.model.block_size = 4;
+    take(written);
+    EXPECT_EQ(config_.model.block_size, 4);
+    const InitialWeights initial = initial_weights(load_checkpoint(path_), config_, written);
+    const GPT shorter(config_.model, at::kCPU, initial.model);
+    const at::NoGradGuard no_grad;
+    const at::Tensor ids = at::arange(4).view({1, 4});
+    EXPECT_TRUE(shorter.forward(ids).allclose(source.model.forward(ids)));
+  }
 }
 
 TEST_F(InitialWeightsTest, AModelMayLearnToChooseBlocks) {

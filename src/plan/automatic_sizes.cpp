@@ -1,4 +1,4 @@
-#include "gpt/run/automatic_sizes.h"
+#include "gpt/plan/automatic_sizes.h"
 
 #include <fmt/format.h>
 
@@ -9,24 +9,46 @@
 
 #include "gpt/config/automatic.h"
 #include "gpt/config/output_folder.h"
+#include "gpt/core/error.h"
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
 #include "gpt/core/processors.h"
 #include "gpt/device/device.h"
+#include "gpt/device/precision.h"
 #include "gpt/layout/freeze.h"
+#include "gpt/plan/estimates.h"
+#include "gpt/plan/model_checks.h"
+#include "gpt/plan/resolve.h"
 #include "gpt/prepare/load_corpus.h"
 #include "gpt/run/initial_weights.h"
 #include "gpt/run/teacher.h"
 
-namespace gpt::run {
+namespace gpt::plan {
 namespace {
+
+// By the memory that the machine has, so that the same command chooses the same whatever is free: whether it may suffice.
+bool fits_this_machine(const Config& config) {
+  try {
+    const DeviceInfo device = describe_device(select_device(config.device).device);
+    const bool is_shared = device.device.is_cpu();
+    const MemoryBudget memory{.available = static_cast<double>(device.memory_bytes) /
+                                           static_cast<double>(is_shared ? count_processes(config) : 1)};
+    const Precision precision = resolve_precision(config.training.precision, device);
+    ModelConfig model = config.model;
+    if (!model.vocab_size) model.vocab_size = 1;  // of a tokenizer that is still to be made
+    const ActivationForm form = activation_form(model, config.training, config.distributed, device, precision, "flash");
+    return estimate_memory(model, config.training, form).total() <= memory.comfortable();
+  } catch (const Error&) { return true; }  // what is wrong is about to be refused by name
+}
 
 config::Surroundings surroundings_of(const Config& config) {
   const int64_t cores = usable_cores();
   return {.gpu =
               config.device.starts_with("cuda") || (config.device == "auto" && select_device("auto").device.is_cuda()),
           .cores = config.threads > 0 ? std::min(config.threads, cores) : cores,
-          .characters = estimate_characters(config.data)};
+          .characters = estimate_characters(config.data),
+          .characters_per_token = 1,
+          .fits = fits_this_machine};
 }
 
 void announce_sizes(const Config& config, const config::Origins& origins) {
@@ -41,6 +63,10 @@ void announce_sizes(const Config& config, const config::Origins& origins) {
   if (!has_model) {
     chosen = {plural(m.n_layer, "layer"), plural(m.heads(), "head"), fmt::format("width {}", m.n_embd),
               "sequences of " + plural(m.block_size, "token")};
+  } else if (const int64_t most = run::read_model(config.training.init_from).model.block_size;
+             m.block_size < most && !origins.count("model.block_size")) {
+    chosen = {fmt::format("sequences of {} (the model of training.init_from takes up to {})",
+                          plural(m.block_size, "token"), with_commas(most))};
   }
   if (!origins.count("training.batch_size"))
     chosen.push_back(fmt::format("{}{} at a time", config.training.batch_size, has_model ? " sequences" : ""));
@@ -50,6 +76,21 @@ void announce_sizes(const Config& config, const config::Origins& origins) {
   if (chosen.empty()) return;
   log::info(fmt::format("model.preset: auto chose {}, for {} and {} of text", fmt::join(chosen, ", "), device,
                         format_bytes(static_cast<double>(here.characters))));
+}
+
+void announce_tuning(const Config& config, const config::Origins& origins) {
+  if (config.training.init_from.empty()) return;
+  const ScheduleConfig& schedule = config.training.schedule;
+  std::vector<std::string> chosen;
+  if (!origins.count("training.learning_rate"))
+    chosen.push_back(fmt::format("a learning rate of {:.3g}", schedule.learning_rate));
+  if (schedule.warmup_steps.value_or(0) > 0 && !origins.count("training.warmup_steps"))
+    chosen.push_back(plural(*schedule.warmup_steps, "update") + " of warm-up");
+  if (!origins.count("model.dropout")) chosen.emplace_back("no dropout");
+  if (chosen.empty()) return;
+  log::info(
+      fmt::format("training.init_from: a trained model is tuned with {}{}", fmt::join(chosen, ", "),
+                  origins.count("training.learning_rate") ? "" : "; --learning_rate auto looks for a better one"));
 }
 
 // A folder of an earlier naming holds a run like this one.
@@ -76,11 +117,12 @@ void choose_for_this_machine(Config& config, const config::Origins& origins) {
   const std::string& tokenizer = config.data.tokenizer;
   double characters_per_token = tokenizer == "char" || tokenizer == "byte" ? 1 : 4;
   const bool chooses = config::chooses_sizes(config, origins);
-  if (!config.training.init_from.empty()) characters_per_token = take_model(config, origins);
-  take_teacher(config);
+  if (!config.training.init_from.empty()) characters_per_token = run::take_model(config, origins);
+  run::take_teacher(config);
   config::Surroundings here;
   if (chooses) here = surroundings_of(config);
   here.characters_per_token = characters_per_token;
+  config::choose_tuning(config, origins);
   config::choose_sizes(config, origins, here);
   if (config.data.schedule == DataSchedule::grow && config.data.stages.empty())
     config.data.stages =
@@ -90,7 +132,8 @@ void choose_for_this_machine(Config& config, const config::Origins& origins) {
 
 void announce_choice(const Config& config, const config::Origins& origins, const std::string& config_path) {
   announce_sizes(config, origins);
+  announce_tuning(config, origins);
   if (!origins.count("output_dir")) announce_former(config, origins, config_path);
 }
 
-}  // namespace gpt::run
+}  // namespace gpt::plan
