@@ -85,8 +85,16 @@ def http_head():
           b"Authorization: Bearer abc\r\nContent-Type: application/json\r\n\r\n")
     write("http_head", "old", b"GET http://proxy/ HTTP/1.0\r\nConnection: keep-alive, upgrade\r\nX-Empty:\r\n\r\n")
     write("http_head", "chunks", b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+    write("http_head", "address", b"GET http://[::1]:80/ HTTP/1.1\r\nHost: [::1]\r\n\r\n")
+
+
+def http_chunks():
+    write("http_chunks", "two", b"\0" + b"5\r\nhello\r\n00c;x=y ; z\r\n, wide world\r\n0\r\n\r\nGET")
+    write("http_chunks", "trailer", b"\3" + b"1 ;a=\"b\"\r\na\r\n0\r\nExpires: never\r\nX: \r\n\r\n")
+    write("http_chunks", "empty", b"\7" + b"0\r\n\r\n")
+    write("http_chunks", "large", b"\377" + b"3e8\r\n" + b"z" * 1000 + b"\r\n0\r\n\r\n")
 
 
 if __name__ == "__main__":
-    for target in (tokenizer_json, merges, metadata, token_file, safetensors, http_head):
+    for target in (tokenizer_json, merges, metadata, token_file, safetensors, http_head, http_chunks):
         target()

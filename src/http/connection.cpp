@@ -31,6 +31,12 @@ Connection::Connection(int socket, int stop) : socket_(socket), stop_(stop) {
   setsockopt(socket_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   const int bytes = 64 << 10;  // for a client that does not read the system would keep megabytes
   setsockopt(socket_, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
+  // Asked for a sign of life now and then, because a client that has gone without a word is not seen otherwise.
+  const int seconds = 15, times = 3;
+  setsockopt(socket_, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  setsockopt(socket_, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof seconds);
+  setsockopt(socket_, IPPROTO_TCP, TCP_KEEPINTVL, &seconds, sizeof seconds);
+  setsockopt(socket_, IPPROTO_TCP, TCP_KEEPCNT, &times, sizeof times);
 }
 
 Connection::~Connection() { ::close(socket_); }
@@ -59,10 +65,13 @@ bool Connection::write(std::string_view bytes, Clock::time_point deadline) {
   return true;
 }
 
-bool Connection::client_has_gone() const {
-  char byte;
-  const ssize_t count = ::recv(socket_, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-  return count == 0 || (count < 0 && !is_temporary(errno));
+bool Connection::sends_no_more() const { return has_event(POLLRDHUP); }
+
+bool Connection::is_broken() const { return has_event(POLLERR | POLLHUP); }
+
+bool Connection::has_event(int events) const {
+  pollfd event{socket_, POLLRDHUP, 0};
+  return ::poll(&event, 1, 0) > 0 && (event.revents & events) != 0;
 }
 
 void Connection::linger() {

@@ -20,12 +20,16 @@ class Connection {
 
   bool read(std::string& buffer, Clock::time_point deadline);  // appends what has come; false where nothing more will
   bool write(std::string_view bytes, Clock::time_point deadline);
-  bool client_has_gone() const;
+  bool sends_no_more() const;  // the client; it may still wait for its answer
+  bool is_broken() const;      // by the client, or by a network without it
+  int socket() const { return socket_; }
   // Says that no more is coming, and gives the client a moment to read what has: closing at once, while some of what it sent is unread,
   // would take that away from it.
   void linger();
 
  private:
+  bool has_event(int events) const;
+
   const int socket_;
   const int stop_;
 };

@@ -24,6 +24,7 @@ std::string_view reason(int status) {
     case 417: return "Expectation Failed";
     case 429: return "Too Many Requests";
     case 431: return "Request Header Fields Too Large";
+    case 501: return "Not Implemented";
     case 503: return "Service Unavailable";
     case 505: return "HTTP Version Not Supported";
     default: return "Internal Server Error";
@@ -45,6 +46,7 @@ std::string date() {
 
 void Responder::answer_to(const Request& request, bool keeps_alive) {
   in_chunks_ = request.understands_chunks;
+  has_body_ = request.method != "HEAD";
   keeps_alive_ = keeps_alive;
 }
 
@@ -63,7 +65,7 @@ void Responder::send(int status, std::string_view content_type, std::string_view
   std::vector<Header> headers = more;
   headers.push_back({"Content-Length", std::to_string(body.size())});
   begin(status, content_type, headers);
-  put(body);
+  if (has_body_) put(body);
   is_complete_ = !is_broken_;
 }
 
@@ -84,7 +86,21 @@ void Responder::end_stream() {
   is_complete_ = !is_broken_;
 }
 
-bool Responder::client_has_gone() const { return is_broken_ || connection_.client_has_gone(); }
+// One that only sends no more is there until something cannot be delivered to it.
+bool Responder::client_has_gone() {
+  if (!is_broken_ && connection_.sends_no_more()) ask_silent_client();
+  return is_broken_ || connection_.is_broken();
+}
+
+// Before an answer has begun, a 100 (Continue) changes nothing for a client that is there (RFC 9110, section 15.2), and the system of one
+// that has closed its connection refuses it.
+void Responder::ask_silent_client() {
+  const auto now = Clock::now();
+  if (!silent_since_) silent_since_ = now;
+  if (was_asked_ || status_ != 0 || !in_chunks_ || now < *silent_since_ + silence_) return;
+  was_asked_ = true;
+  put("HTTP/1.1 100 Continue\r\n\r\n");
+}
 
 bool Responder::put(std::string_view bytes) {
   if (!is_broken_) is_broken_ = !connection_.write(bytes, Clock::now() + patience_);

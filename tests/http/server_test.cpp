@@ -33,6 +33,7 @@ class Client {
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
+  void send_no_more() { ::shutdown(socket_, SHUT_WR); }
   void send(const std::string& text) { ::send(socket_, text.data(), text.size(), MSG_NOSIGNAL); }
   std::string read_until(const std::string& end) {
     char bytes[4096];
@@ -67,13 +68,19 @@ struct Echo : Handler {
       ++left;
       return;
     }
+    if (request.path == "/wait") {
+      ++waiting;
+      while (!is_released && !responder.client_has_gone()) std::this_thread::sleep_for(1ms);
+      if (!is_released) return void(++left);
+    }
     responder.send(200, "text/plain", request.method + " " + request.body, {{"X-Path", request.path}});
   }
   void refuse(const Refusal& refusal, Responder& responder) override {
     responder.send(refusal.status(), "text/plain", refusal.what());
   }
 
-  std::atomic<int> left{0};
+  std::atomic<int> left{0}, waiting{0};
+  std::atomic<bool> is_released{false};
 };
 
 class ServerTest : public testing::Test {
@@ -118,6 +125,52 @@ TEST_F(ServerTest, StreamsInChunksToWhoUnderstandsThem) {
   EXPECT_TRUE(older.read_all().ends_with("Connection: close\r\n\r\none two"));
 }
 
+TEST_F(ServerTest, SendsNoBodyAfterTheHeadersOfOne) {
+  Client client(start());
+  client.send("HEAD /a HTTP/1.1\r\nHost: x\r\n\r\n" + kGet);
+  const std::string head = client.read_until("\r\n\r\n");
+  EXPECT_NE(head.find("Content-Length: 5\r\n"), std::string::npos) << head;  // of "HEAD ", which does not come
+  EXPECT_TRUE(client.read_until("GET ").starts_with("HTTP/1.1 200 OK\r\n"));
+  client.send("HEAD /a HTTP/1.1\r\n\r\n");
+  EXPECT_TRUE(client.read_all().ends_with("\r\n\r\n"));  // a refusal has none either
+}
+
+TEST_F(ServerTest, TakesABodyInChunks) {
+  Client client(start({.body_bytes = 10}));
+  const std::string head = "POST /b HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n";
+  client.send(head + "Expect: 100-continue\r\n\r\n");
+  EXPECT_EQ(client.read_until("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
+  client.send("5\r\nhel");
+  client.send("lo\r\n5\r\nworld\r\n0\r\n\r\n" + kGet);  // with the next request
+  EXPECT_NE(client.read_until("POST helloworld").find("X-Path: /b\r\n"), std::string::npos);
+  client.read_until("GET ");
+  client.send(head + "\r\nb\r\n");
+  EXPECT_TRUE(client.read_all().starts_with("HTTP/1.1 413 "));
+}
+
+// It may be half-closed by a client that waits for its answer, or closed by one that does not.
+TEST_F(ServerTest, AsksAClientThatSendsNoMore) {
+  const uint16_t port = start({.silence = 0ms});
+  const std::string wait = "GET /wait HTTP/1.1\r\nHost: x\r\n\r\n";
+  Client client(port);
+  client.send(wait);
+  client.send_no_more();
+  EXPECT_EQ(client.read_until("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
+  std::make_unique<Client>(port)->send(wait);
+  while (echo_.left == 0) std::this_thread::sleep_for(1ms);
+  echo_.is_released = true;
+  EXPECT_TRUE(client.read_all().ends_with("GET "));
+}
+
+TEST_F(ServerTest, SaysThatARequestIsNotWhole) {
+  Client client(start());
+  client.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n1");
+  client.send_no_more();
+  const std::string answer = client.read_all();
+  EXPECT_TRUE(answer.starts_with("HTTP/1.1 400 ") && answer.ends_with("the request ended before it was complete"))
+      << answer;
+}
+
 TEST_F(ServerTest, WantsTheBodyThatWaits) {
   Client client(start());
   client.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
@@ -153,13 +206,11 @@ TEST_F(ServerTest, WaitsForNobodyForLong) {
 }
 
 TEST_F(ServerTest, TakesSoManyConnectionsAndLetsTheRestWait) {
-  const uint16_t port = start({.connections = 2});
-  auto first = std::make_unique<Client>(port);
-  Client second(port), third(port);
-  for (Client* client : {first.get(), &second}) {
-    client->send(kGet);
-    client->read_until("GET ");
-  }
+  const uint16_t port = start({.connections = 2, .rest = 0ms});
+  Client first(port), second(port);
+  for (Client* client : {&first, &second}) client->send("GET /wait HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  while (echo_.waiting < 2) std::this_thread::sleep_for(1ms);
+  Client third(port);
   third.send(kGet);
   std::atomic<bool> is_answered{false};
   std::thread waiting([&] {
@@ -168,8 +219,24 @@ TEST_F(ServerTest, TakesSoManyConnectionsAndLetsTheRestWait) {
   });
   std::this_thread::sleep_for(50ms);
   EXPECT_FALSE(is_answered);
-  first.reset();
+  echo_.is_released = true;
+  EXPECT_TRUE(first.read_all().ends_with("GET ") && second.read_all().ends_with("GET "));
   waiting.join();
+}
+
+// Connections without a request keep nobody out: the one that has waited longest makes room.
+TEST_F(ServerTest, ClosesTheLongestIdleConnectionForAnother) {
+  const uint16_t port = start({.connections = 2, .rest = 0ms});
+  Client idle(port), half(port);
+  half.send("GET / HT");
+  Client third(port);
+  third.send(kGet);
+  EXPECT_TRUE(third.read_until("GET ").starts_with("HTTP/1.1 200 OK\r\n"));
+  EXPECT_EQ(idle.read_all(), "");
+  Client fourth(port);
+  fourth.send(kGet);
+  EXPECT_TRUE(fourth.read_until("GET ").starts_with("HTTP/1.1 200 OK\r\n"));
+  EXPECT_TRUE(half.read_all().starts_with("HTTP/1.1 400 "));
 }
 
 TEST_F(ServerTest, StopsBesideIdleAndEndlessConnections) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -17,6 +18,7 @@ struct Header {
 struct Request {
   std::string method;
   std::string path;  // without what follows a '?'
+  std::string host;  // whom the client means, as host_name() reads it; empty where it does not say
   std::vector<Header> headers;
   std::string body;
   bool understands_chunks = true;  // not of HTTP/1.0
@@ -39,9 +41,20 @@ class Refusal : public std::runtime_error {
 // All before the body.
 struct Head {
   Request request;
-  size_t body_bytes = 0;
+  bool has_chunks = false;        // the body is a ChunkedBody
+  size_t body_bytes = 0;          // of one that is not
   bool expects_continue = false;  // the client waits to be told that its body is wanted
 };
+
+// The name or address of HOST or HOST:PORT (RFC 3986, section 3.2), in lower case and without the brackets of IPv6; nothing where the text is
+// neither.
+std::optional<std::string> host_name(std::string_view text);
+
+// What a body of more bytes than that is refused with.
+Refusal body_too_long(size_t most);
+
+// NAME: VALUE. Throws Refusal.
+Header parse_header(std::string_view line);
 
 // `text` ends with the empty line. Throws Refusal, also for a body of more than `most_body` bytes.
 Head parse_head(std::string_view text, size_t most_body);

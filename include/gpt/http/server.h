@@ -5,9 +5,9 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <thread>
 
@@ -19,11 +19,14 @@ namespace gpt::http {
 struct Limits {
   size_t head_bytes = 16 << 10;
   size_t body_bytes = 4 << 20;
-  size_t connections = 256;                   // further ones wait
+  size_t connections = 256;                   // at a time
   int64_t requests = 1000;                    // over one connection
   std::chrono::milliseconds idle{15'000};     // between two requests
   std::chrono::milliseconds request{30'000};  // from the first byte of a request to its last
   std::chrono::milliseconds write{30'000};    // until a client has taken a piece of the answer
+  std::chrono::milliseconds rest{
+      1'000};  // for a request, after which a connection may be closed in favour of another client
+  std::chrono::milliseconds silence{1'000};  // of a client that sends no more, before it is asked whether it is there
 };
 
 // Both are called from the threads of the connections, many at once. An exception is answered by refuse() with status 500.
@@ -49,10 +52,19 @@ class Server {
   void stop();            // and waits for these, a few seconds at most
 
  private:
+  struct Open {
+    std::optional<std::chrono::steady_clock::time_point> waits_since;  // for the next request, or the rest of it
+    bool is_closing = false;
+  };
+
   void accept_all();
-  bool wait_for_room();
+  bool is_stopping();
+  bool make_room();
+  void close_longest_waiting();
+  void say_full();
   void start(int socket);
   void serve(int socket);
+  void set_waiting(int socket, bool is_waiting);
   bool answer_next(Connection& connection, std::string& buffer, bool may_go_on);
   std::optional<Request> read_request(Connection& connection, std::string& buffer);
 
@@ -61,8 +73,9 @@ class Server {
   int listener_ = -1, stop_ = -1;
   uint16_t port_ = 0;
   std::mutex mutex_;
-  std::condition_variable ended_;
-  std::set<int> sockets_;
+  std::condition_variable changed_;
+  std::map<int, Open> open_;                                       // by socket
+  std::optional<std::chrono::steady_clock::time_point> was_full_;  // when this was last said
   bool is_stopping_ = false;
   std::thread acceptor_;
 };
