@@ -38,7 +38,7 @@ DrawnText::DrawnText(at::Device device, uint64_t seed, std::vector<std::string> 
 
 std::string DrawnText::take(int32_t token, const Tokenizer& tokenizer) {
   ++result.new_tokens;
-  if (is_end(token, ends, tokenizer)) return end("end of text"), finish();
+  if (is_end(token, ends, tokenizer)) return ignores_end ? "" : (end("end of text"), finish());
   std::string piece = stream.push(tokenizer.piece(token, /*begins_text=*/!std::exchange(has_begun, true)));
   if (stream.stopped()) end("stop text"), piece += stream.finish();
   result.text += piece;

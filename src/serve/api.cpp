@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <ctime>
 #include <nlohmann/json.hpp>
@@ -26,10 +28,13 @@ constexpr std::chrono::milliseconds kLook{
 
 struct ClientLeft {};
 
-void send_error(const ApiError& error, http::Responder& responder) {
-  std::vector<http::Header> more;
+struct WrongMethod {
+  std::string allowed;
+};
+
+void send_error(const ApiError& error, http::Responder& responder, std::vector<http::Header> more = {}) {
   if (error.status() == 401) more.push_back({"WWW-Authenticate", "Bearer"});
-  if (error.status() == 429 || error.status() == 503) more.push_back({"Retry-After", "1"});
+  if (error.status() == 503) more.push_back({"Retry-After", "1"});
   responder.send(error.status(), kJson, error.json(), more);
 }
 
@@ -39,13 +44,47 @@ void log_request(std::string_view what, int status, int64_t tokens, Clock::time_
                         status == 0 ? "client left" : std::to_string(status), plural(tokens, "token"), 1e3 * seconds));
 }
 
-// The name or address of a Host header or an Origin, without scheme and port.
-std::string host_in(std::string_view value) {
-  if (const size_t scheme = value.find("://"); scheme != std::string_view::npos) value.remove_prefix(scheme + 3);
-  const size_t end = value.starts_with('[') ? value.find(']') : value.rfind(':');
-  std::string_view host = value.substr(0, end);
-  if (host.starts_with('[')) host.remove_prefix(1);
-  return std::string(host);
+// Whether the page that asks, http://HOST:PORT, comes from where it asks.
+bool is_own_page(std::string_view origin, const std::string& host) {
+  for (const std::string_view scheme : {"http://", "https://"})
+    if (origin.starts_with(scheme)) return http::host_name(origin.substr(scheme.size())) == host;
+  return false;
+}
+
+// A path as it was before %2F and the like were written in it.
+std::string unescaped(std::string_view path) {
+  std::string text;
+  for (size_t i = 0; i < path.size(); ++i) {
+    const char* const digits = path.data() + i + 1;
+    unsigned char byte = 0;
+    if (path[i] == '%' && i + 2 < path.size() && std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2) {
+      text += static_cast<char>(byte);
+      i += 2;
+    } else {
+      text += path[i];
+    }
+  }
+  return text;
+}
+
+// The key of 'Bearer KEY', of which the scheme may be in any case (RFC 9110, section 11.1).
+std::string_view bearer_key(std::string_view authorization) {
+  constexpr std::string_view kScheme = "bearer ";
+  const auto is_same = [](char given, char wanted) { return given == wanted || (given | 0x20) == wanted; };
+  if (authorization.size() < kScheme.size() ||
+      !std::equal(kScheme.begin(), kScheme.end() - 1, authorization.begin(), is_same) ||
+      authorization[kScheme.size() - 1] != ' ')
+    return "";
+  return authorization.substr(std::min(authorization.find_first_not_of(' ', kScheme.size()), authorization.size()));
+}
+
+// The model's name may be any bytes.
+std::string written(const ordered_json& object) {
+  return object.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+ordered_json model_object(const std::string& name, int64_t created) {
+  return {{"id", name}, {"object", "model"}, {"created", created}, {"owned_by", "gpt-serve"}};
 }
 
 // While it exists the worker works for a client; then no longer.
@@ -55,7 +94,7 @@ struct Subscription {
 };
 
 // Throws ClientLeft.
-TextEvent next_event(EventQueue& events, const http::Responder& responder) {
+TextEvent next_event(EventQueue& events, http::Responder& responder) {
   for (;;) {
     std::optional<TextEvent> event = events.next(kLook);
     if (responder.client_has_gone()) throw ClientLeft();  // though events may come one after the other
@@ -66,15 +105,17 @@ TextEvent next_event(EventQueue& events, const http::Responder& responder) {
 std::string as_sse(const std::string& data) { return "data: " + data + "\n\n"; }
 
 // What goes wrong before the first piece is answered like any error, and later within the stream.
-void stream(Task& task, bool with_usage, CompletionWriter& writer, http::Responder& responder) {
+void stream(Task& task, const CompletionRequest& request, CompletionWriter& writer, http::Responder& responder) {
+  using Usage = CompletionWriter::UsageSoFar;
+  const Usage usage = request.continuous_usage ? Usage::told : request.include_usage ? Usage::null : Usage::left_out;
   try {
     while (!writer.is_complete()) {
       const TextEvent event = next_event(task.events, responder);
       if (responder.status() == 0) responder.begin_stream("text/event-stream");
-      const std::string piece = writer.piece(event, with_usage);
+      const std::string piece = writer.piece(event, usage);
       if (!piece.empty() && !responder.write(as_sse(piece))) throw ClientLeft();
     }
-    if (with_usage) responder.write(as_sse(writer.usage_piece()));
+    if (request.include_usage) responder.write(as_sse(writer.usage_piece()));
   } catch (const ApiError& error) {
     if (responder.status() == 0) throw;
     responder.write(as_sse(error.json()));
@@ -108,8 +149,14 @@ void Api::answer(const http::Request& request, http::Responder& responder) {
     tokens = route(request, responder);
     status = responder.status();
   } catch (const ApiError& error) {
-    send_error(error, responder);
+    std::vector<http::Header> more;
+    if (error.status() == 429) more = {{"Retry-After", std::to_string(batcher_.seconds_until_room())}};
+    send_error(error, responder, more);
     status = error.status();
+  } catch (const WrongMethod& wrong) {
+    status = 405;
+    send_error({status, fmt::format("{} takes {} only", request.path, wrong.allowed)}, responder,
+               {{"Allow", wrong.allowed}});
   } catch (const ClientLeft&) {}
   log_request(fmt::format("{} {}", request.method, request.path), status, tokens, start);
 }
@@ -121,24 +168,26 @@ void Api::refuse(const http::Refusal& refusal, http::Responder& responder) {
 
 // Returns how many tokens were drawn.
 int64_t Api::route(const http::Request& request, http::Responder& responder) {
+  constexpr std::string_view kModels = "/v1/models";
   check_origin(request);
-  const auto only = [&request](const char* method) {
-    if (request.method != method) throw ApiError(405, fmt::format("{} takes {} only", request.path, method));
+  const std::string& path = request.path;
+  const auto read_only = [&request] {
+    if (request.method != "GET" && request.method != "HEAD") throw WrongMethod{"GET, HEAD"};
   };
-  if (request.path == "/v1/completions") {
+  if (path == "/v1/completions") {
     check_key(request);
-    only("POST");
+    if (request.method != "POST") throw WrongMethod{"POST"};
     return complete(request, responder);
   }
-  if (request.path == "/v1/models") {
+  if (path == kModels || path.starts_with(std::string(kModels) + "/")) {
     check_key(request);
-    only("GET");
-    responder.send(200, kJson, models());
-  } else if (request.path == "/health") {
-    only("GET");
+    read_only();
+    responder.send(200, kJson, path == kModels ? models() : model(unescaped(path.substr(kModels.size() + 1))));
+  } else if (path == "/health") {
+    read_only();
     responder.send(200, kJson, health());
-  } else if (request.path == "/") {
-    only("GET");
+  } else if (path == "/") {
+    read_only();
     responder.send(
         200, "text/html; charset=utf-8", page(),
         {{"Content-Security-Policy",
@@ -153,51 +202,54 @@ int64_t Api::route(const http::Request& request, http::Responder& responder) {
 // A page of another site that a browser on this machine shows must not reach the model, neither by this server's address nor by a name of
 // its own that leads here.
 void Api::check_origin(const http::Request& request) const {
-  const std::string *const origin = request.header("origin"), *const host = request.header("host");
-  if (origin && (!host || host_in(*origin) != host_in(*host)))
+  const std::string* const origin = request.header("origin");
+  if (origin && !is_own_page(*origin, request.host))
     throw ApiError(403, "pages of other sites may not ask this server");
-  if (options_.api_key.empty() && host && !http::is_loopback(host_in(*host)))
+  const bool names_host = !request.host.empty() || request.header("host");
+  if (options_.api_key.empty() && names_host && !http::is_loopback(request.host))
     throw ApiError(403, "without an API key this server answers only as 127.0.0.1 or localhost");
 }
 
 void Api::check_key(const http::Request& request) const {
   if (options_.api_key.empty()) return;
-  constexpr std::string_view kScheme = "Bearer ";
   const std::string* const given = request.header("authorization");
-  if (given && given->starts_with(kScheme) &&
-      is_same_key(std::string_view(*given).substr(kScheme.size()), options_.api_key))
-    return;
+  if (given && is_same_key(bearer_key(*given), options_.api_key)) return;
   throw ApiError(401, "the API key is missing or wrong: send it as 'Authorization: Bearer KEY'", {}, "invalid_api_key");
 }
 
 std::string Api::models() const {
-  const ordered_json model = {{"id", options_.model},
-                              {"object", "model"},
-                              {"created", created_},
-                              {"owned_by", "gpt-serve"}};
-  return ordered_json{{"object", "list"}, {"data", ordered_json::array({model})}}.dump();
+  const ordered_json all = ordered_json::array({model_object(options_.completions.model, created_)});
+  return written({{"object", "list"}, {"data", all}});
+}
+
+std::string Api::model(const std::string& name) const {
+  check_model_name(name, options_.completions.model);
+  return written(model_object(name, created_));
 }
 
 std::string Api::health() const {
   const Batcher::State state = batcher_.state();
-  return ordered_json{{"status", "ok"},       {"model", options_.model},
-                      {"slots", state.slots}, {"slots_in_use", state.slots_in_use},
-                      {"queue", state.queue}, {"queued", state.queued}}
-      .dump();
+  return written({{"status", "ok"},
+                  {"model", options_.completions.model},
+                  {"slots", state.slots},
+                  {"slots_in_use", state.slots_in_use},
+                  {"queue", state.queue},
+                  {"queued", state.queued}});
 }
 
 int64_t Api::complete(const http::Request& request, http::Responder& responder) {
-  const CompletionRequest completion = parse_completion_request(request.body, options_.model, options_.most_tokens);
+  const CompletionRequest completion = parse_completion_request(request.body, options_.completions);
+  name_left_out(completion);
   const std::shared_ptr<Task> task = make_task(completion);
   int64_t prompt_tokens = 0;
   for (const auto& prompt : task->prompts) prompt_tokens += std::ssize(prompt.tokens);
-  CompletionWriter writer(*session_.loaded.tokenizer, options_.model, prompt_tokens, task->choices(),
+  CompletionWriter writer(*session_.loaded.tokenizer, options_.completions.model, prompt_tokens, task->choices(),
                           task->logprobs.has_value(), echoes(completion, *task));
   const Subscription subscription{task->events};
   if (!batcher_.submit(task))
     throw ApiError(429, "too many requests are waiting: try again in a moment", {}, "queue_full");
   if (completion.stream) {
-    stream(*task, completion.include_usage, writer, responder);
+    stream(*task, completion, writer, responder);
   } else {
     while (!writer.is_complete()) writer.add(next_event(task->events, responder));
     responder.send(200, kJson, writer.whole());
@@ -205,29 +257,55 @@ int64_t Api::complete(const http::Request& request, http::Responder& responder) 
   return writer.usage().completion_tokens;
 }
 
+// What clients send in vain is said once, with the first requests.
+void Api::name_left_out(const CompletionRequest& request) {
+  constexpr size_t kMostNamed = 100;
+  for (const auto& [field, is_known] : request.left_out) {
+    const std::lock_guard lock(mutex_);
+    if (named_.size() == kMostNamed || !named_.insert(field).second) continue;
+    if (is_known) {
+      log::info(fmt::format("Requests have the field '{}', which changes nothing here", field));
+    } else {
+      log::warn(
+          fmt::format("requests have the field '{}', which this server does not know and leaves out: "
+                      "--strict-fields refuses them",
+                      field));
+    }
+  }
+}
+
 std::shared_ptr<Task> Api::make_task(const CompletionRequest& request) {
   auto task = std::make_shared<Task>(request.stream);
   task->sampling = request.sampling;
   task->n = request.n;
   task->logprobs = request.logprobs;
+  task->ignores_end = request.ignores_end;
   task->scores_prompt = request.echo && request.logprobs;
-  const int64_t most = session_.loaded.model->config().block_size, ids = session_.loaded.tokenizer->vocab_size();
-  for (const auto& prompt : request.prompts) {
-    const auto* const tokens = std::get_if<std::vector<int32_t>>(&prompt);
-    const auto* const text = std::get_if<std::string>(&prompt);
-    task->prompts.push_back(tokens ? Task::Prompt{*tokens} : Task::Prompt{encode(*text), !text->empty()});
-    const std::vector<int32_t>& last = task->prompts.back().tokens;
-    if (std::ssize(last) > most) {
-      throw ApiError(400,
-                     fmt::format("the prompt has {}, and the model's context only {}",
-                                 plural(std::ssize(last), "token"), most),
-                     "prompt", "context_length_exceeded");
-    }
-    for (const int32_t id : last)
-      if (id >= ids)
-        throw ApiError(400, fmt::format("prompt: token {} is outside the vocabulary of {}", id, ids), "prompt");
-  }
+  for (size_t i = 0; i < request.prompts.size(); ++i) task->prompts.push_back(read_prompt(request, i));
   return task;
+}
+
+Task::Prompt Api::read_prompt(const CompletionRequest& request, size_t number) {
+  const int64_t context = session_.loaded.model->config().block_size, ids = session_.loaded.tokenizer->vocab_size();
+  const auto* const tokens = std::get_if<std::vector<int32_t>>(&request.prompts[number]);
+  const auto* const text = std::get_if<std::string>(&request.prompts[number]);
+  Task::Prompt prompt = tokens ? Task::Prompt{*tokens} : Task::Prompt{encode(*text), !text->empty()};
+  if (request.prompt_tokens) {
+    const int64_t most = *request.prompt_tokens < 0 ? context : *request.prompt_tokens;
+    const int64_t more = std::max<int64_t>(std::ssize(prompt.tokens) - most, 0);
+    prompt.tokens.erase(prompt.tokens.begin(), prompt.tokens.begin() + more);
+  }
+  if (std::ssize(prompt.tokens) > context) {
+    throw ApiError(400,
+                   fmt::format("the prompt has {}, and the model's context only {}: shorten it, or send "
+                               "\"truncate_prompt_tokens\": -1 to have its end continued",
+                               plural(std::ssize(prompt.tokens), "token"), context),
+                   "prompt", "context_length_exceeded");
+  }
+  for (const int32_t id : prompt.tokens)
+    if (id >= ids)
+      throw ApiError(400, fmt::format("prompt: token {} is outside the vocabulary of {}", id, ids), "prompt");
+  return prompt;
 }
 
 std::vector<int32_t> Api::encode(const std::string& prompt) {
@@ -242,7 +320,8 @@ std::vector<std::string> Api::echoes(const CompletionRequest& request, const Tas
   for (int64_t choice = 0; request.echo && choice < task.choices(); ++choice) {
     const int64_t prompt = choice / task.n;
     const auto* const text = std::get_if<std::string>(&request.prompts[prompt]);
-    texts.push_back(text ? *text : session_.loaded.tokenizer->decode(task.prompts[prompt].tokens));
+    texts.push_back(text && !request.prompt_tokens ? *text
+                                                   : session_.loaded.tokenizer->decode(task.prompts[prompt].tokens));
   }
   return texts;
 }

@@ -51,6 +51,11 @@ Batcher::State Batcher::state() const {
   return {slots_, in_use_, queue_, std::ssize(waiting_)};
 }
 
+int64_t Batcher::seconds_until_room() const {
+  const std::lock_guard lock(mutex_);
+  return pace_.seconds_until_room(QueuePace::Clock::now());
+}
+
 void Batcher::run(const std::function<bool()>& should_stop) {
   const c10::InferenceMode inference;
   const EvaluationMode evaluation(*session_.loaded.model);
@@ -100,16 +105,24 @@ bool Batcher::admit() {
 
 std::optional<Batcher::Growing> Batcher::next_waiting() {
   const std::lock_guard lock(mutex_);
-  while (!waiting_.empty() && waiting_.front()->events.is_over()) waiting_.pop_front(), begun_ = 0;
+  while (!waiting_.empty() && waiting_.front()->events.is_over()) pop_waiting();
   if (waiting_.empty() || std::ssize(growing_) == slots_) return std::nullopt;
   const std::shared_ptr<Task> task = waiting_.front();
   const int64_t choice = begun_++;
-  if (begun_ == task->choices()) waiting_.pop_front(), begun_ = 0;
+  if (begun_ == task->choices()) pop_waiting();
   ++in_use_;
   const SamplingConfig& sampling = task->sampling;
-  return Growing{task, choice,
-                 DrawnText(session_.loaded.model->device(), sampling.seed + static_cast<uint64_t>(choice),
-                           sampling.stop, session_.loaded.text_format.ends, task->prompt_of(choice).has_text)};
+  Growing growing{task, choice,
+                  DrawnText(session_.loaded.model->device(), sampling.seed + static_cast<uint64_t>(choice),
+                            sampling.stop, session_.loaded.text_format.ends, task->prompt_of(choice).has_text)};
+  growing.text.ignores_end = task->ignores_end;
+  return growing;
+}
+
+void Batcher::pop_waiting() {
+  waiting_.pop_front();
+  begun_ = 0;
+  pace_.one_left(QueuePace::Clock::now(), std::ssize(waiting_));
 }
 
 void Batcher::begin(Growing& growing) {

@@ -104,7 +104,7 @@ ordered_json CompletionWriter::frame() const {
           {"choices", ordered_json::array()}};
 }
 
-std::string CompletionWriter::piece(const TextEvent& event, bool with_usage) {
+std::string CompletionWriter::piece(const TextEvent& event, UsageSoFar usage) {
   count(event);
   const std::string text = take_echo(event.choice) + event.text;
   if (text.empty() && event.scores.empty() && event.finish_reason.empty()) return "";
@@ -112,7 +112,7 @@ std::string CompletionWriter::piece(const TextEvent& event, bool with_usage) {
   ordered_json logprobs;
   if (has_logprobs_) logprobs = choices_[event.choice].logprobs.write(event.scores);
   object["choices"].push_back(choice_json(event.choice, text, std::move(logprobs), event.finish_reason));
-  if (with_usage) object["usage"] = nullptr;
+  if (usage != UsageSoFar::left_out) object["usage"] = usage == UsageSoFar::told ? usage_json(usage_) : ordered_json();
   return dump(object);
 }
 

@@ -56,7 +56,10 @@ std::vector<config::Section> serve_sections(ServeOptions& o) {
             {.name = "max-tokens",
              .target = &o.most_tokens,
              .help = "the largest max_tokens that a request may ask for",
-             .min = 1}}},
+             .min = 1},
+            config::switch_row("strict-fields", o.strict_fields,
+                               "refuse requests with a field that this server does not know, which may be misspelled; "
+                               "otherwise the log names it once")}},
           {"Model", gpt::options(o.model, kThreadsAreTried)}};
 }
 

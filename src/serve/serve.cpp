@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "gpt/checkpoint/file_names.h"
@@ -26,9 +27,12 @@ std::string url(const std::string& host, uint16_t port) {
 }  // namespace
 
 std::string model_name(const std::string& checkpoint) {
-  const std::filesystem::path path = std::filesystem::absolute(checkpoint).lexically_normal();
-  const std::string folder = path.parent_path().filename();
-  return path.filename() == kLastCheckpoint && !folder.empty() ? folder : path.stem().string();
+  std::filesystem::path path = std::filesystem::absolute(checkpoint).lexically_normal();
+  if (path.filename().empty() || path.filename() == kLastCheckpoint) path = path.parent_path();  // gpt2/ is gpt2
+  const bool is_file =
+      !std::filesystem::is_directory(path) && (path.extension() == ".pt" || path.extension() == ".safetensors");
+  const std::string name = is_file ? path.stem() : path.filename();
+  return name.empty() ? "model" : name;
 }
 
 int serve(const ServeOptions& options) {
@@ -36,8 +40,11 @@ int serve(const ServeOptions& options) {
   const int64_t slots = options.slots > 0 ? options.slots : texts_at_once(*session.loaded.model, ops::kMostFewRows);
   const std::string name = model_name(options.model.checkpoint);
   Batcher batcher(session, slots, options.queue);
-  Api api({.model = name, .api_key = options.api_key, .most_tokens = options.most_tokens}, session, batcher);
-  http::Server server(options.host, static_cast<uint16_t>(options.port), {}, api);
+  Api api({.completions = {name, options.most_tokens, options.strict_fields}, .api_key = options.api_key}, session,
+          batcher);
+  // Room for those of all requests that are answered or wait, and some to tell others that the queue is full.
+  const size_t connections = std::max<size_t>(256, slots + options.queue + 64);
+  http::Server server(options.host, static_cast<uint16_t>(options.port), {.connections = connections}, api);
   log::info(fmt::format("Serving {} at {}: {}, a queue of {}, {}", name, url(options.host, server.port()),
                         plural(slots, "slot"), options.queue,
                         options.api_key.empty() ? "no API key needed" : "an API key needed"));

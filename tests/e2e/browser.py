@@ -15,6 +15,7 @@ BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "
 MISSING = "no chromium here: apt-get install chromium"
 DRIVER = BROWSER and shutil.which("chromedriver")
 DRIVER_MISSING = "no chromedriver here: apt-get install chromium chromium-driver"
+CONTROL, ENTER = "\ue009", "\ue007"  # as WebDriver writes these keys
 # Without a sandbox, which root and containers cannot have: the pages are our own.
 FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
          "--disable-background-networking", "--disable-component-update")
@@ -55,6 +56,9 @@ class Session:
     def type(self, id, text):
         self.ask("POST", self.element(id) + "/clear", {})
         self.ask("POST", self.element(id) + "/value", {"text": text})
+
+    def press(self, id, keys):
+        self.ask("POST", self.element(id) + "/value", {"text": keys})
 
     def click(self, id):
         self.ask("POST", self.element(id) + "/click", {})

@@ -5,6 +5,7 @@ import contextlib
 import json
 import math
 import signal
+import socket
 import time
 import unittest
 
@@ -58,6 +59,9 @@ class Serve(generating.TrainedModel):
         models = self.server.ask("GET", "/v1/models")[1]
         self.assertEqual([list(model) for model in models["data"]], [["id", "object", "created", "owned_by"]])
         self.assertEqual((models["object"], models["data"][0]["id"]), ("list", "run"))
+        self.assertEqual(self.server.ask("GET", "/v1/models/%72un")[1], models["data"][0])
+        status, answer = self.server.ask("GET", "/v1/models/ru")
+        self.assertEqual((status, answer["error"]["code"]), (404, "model_not_found"))
 
     def test_several_prompts_and_texts(self):
         answer = self.server.complete(prompt=["the", [1, 2], ""], n=2, max_tokens=10, seed=3, echo=True)
@@ -81,6 +85,9 @@ class Serve(generating.TrainedModel):
             self.assertTrue("".join(choice["text"] for choice in choices).startswith("the"))
         self.assertEqual({event["id"] for event in events}, {last["id"]})
         self.assertTrue(all(event["usage"] is None for event in events))
+        *told, done = self.server.stream(prompt="the", max_tokens=12, stream_options={"continuous_usage_stats": True}, ignore_eos=True)
+        self.assertEqual([event["usage"]["completion_tokens"] for event in told if event["choices"][0]["text"]][-1:], [12])
+        self.assertTrue(all(event["usage"]["prompt_tokens"] == 3 for event in told))
 
     def test_logprobs_of_the_prompt_are_those_of_a_forward_pass(self):
         vocabulary = 44
@@ -123,27 +130,62 @@ class Serve(generating.TrainedModel):
     def test_refused_requests_name_what_is_wrong(self):
         error = self.server.refused(400, prompt="a", temperature=-1)
         self.assertEqual((error["type"], error["param"], error["code"]), ("invalid_request_error", "temperature", None))
-        self.assertIn("'langs' is no field", self.server.refused(400, prompt="a", langs=1)["message"])
         self.assertIn("suffix is not supported", self.server.refused(400, prompt="a", suffix="b")["message"])
         self.assertEqual(self.server.refused(404, prompt="a", model="gpt-4")["code"], "model_not_found")
         self.assertEqual(self.server.refused(400, prompt="a" * 17)["code"], "context_length_exceeded")
         self.assertIn("is not in the vocabulary", self.server.refused(400, prompt="Ä")["message"])
         self.assertIn("outside the vocabulary", self.server.refused(400, prompt=[1000])["message"])
-        for method, path, status in (("GET", "/v1/completions", 405), ("POST", "/health", 405), ("GET", "/v1", 404), ("PUT", "/", 405)):
-            self.assertEqual(self.server.ask(method, path, b"")[0], status, (method, path))
+        for method, path, status, allowed in (("GET", "/v1/completions", 405, "POST"), ("POST", "/health", 405, "GET, HEAD"),
+                                              ("HEAD", "/v1/completions", 405, "POST"), ("PUT", "/", 405, "GET, HEAD"),
+                                              ("GET", "/v1", 404, None), ("HEAD", "/health", 200, None), ("HEAD", "/v1/models", 200, None)):
+            answer = self.server.begin(method, path, b"")
+            with contextlib.closing(answer.connection):
+                self.assertEqual((answer.status, answer.getheader("Allow")), (status, allowed), (method, path))
         for body in (b"", b"{", b"[" * 100_000, b"\xff\xfe", b'{"prompt": "a", "n": 1e999}', b'{"prompt": "\\ud800"}', b"null"):
             status, answer = self.server.ask("POST", "/v1/completions", body)
             self.assertEqual((status, answer["error"]["type"]), (400, "invalid_request_error"), body[:50])
+            self.assertNotIn("exception", answer["error"]["message"])
         self.assertEqual(self.server.ask("POST", "/v1/completions", b"x" * (5 << 20))[0], 413)
         for head in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\r\n\r\n", b"POST / HTTP/1.1\r\nHost: a\r\n\r\n"):
             with self.server.send_raw(head) as connection:
                 self.assertRegex(connection.recv(100), rb"^HTTP/1.1 4\d\d ")
         self.server.complete(prompt="a")  # it is still there
 
+    def test_fields_that_change_nothing_are_named_once(self):
+        for _ in range(2):
+            self.server.complete(prompt="a", max_tokens=1, langs=1, cache_prompt=True, lang=None, stop="", top_k=-1)
+        named = [line for line in self.server.log if "field" in line]
+        self.assertEqual(len(named), 2, self.server.log)
+        self.assertIn("'cache_prompt', which changes nothing here", named[0])
+        self.assertRegex(named[1], "^warning: .*'langs', which this server does not know.* --strict-fields")
+
+    def test_a_body_may_come_in_chunks_and_a_client_may_send_no_more(self):
+        whole = serving.raw_completion(prompt="the", max_tokens=5, seed=1)
+        head, _, body = whole.partition(b"\r\n\r\n")
+        head = head.rpartition(b"\r\n")[0] + b"\r\nTransfer-Encoding: chunked\r\n\r\n"
+        chunks = b"".join(b"%x\r\n%s\r\n" % (len(body[i:i + 7]), body[i:i + 7]) for i in range(0, len(body), 7)) + b"0\r\n\r\n"
+        answers = []
+        for request in (whole, head + chunks):
+            with self.server.send_raw(request) as connection:
+                connection.shutdown(socket.SHUT_WR)
+                answers.append(b"".join(iter(lambda: connection.recv(4096), b"")))
+        texts = [json.loads(answer.rpartition(b"\r\n\r\n")[2])["choices"][0]["text"] for answer in answers]
+        self.assertEqual(texts, [self.generated("the", "-n", 5, "--seed", 1)["text"]] * 2)
+
+    def test_the_end_of_a_long_prompt_is_continued_on_request(self):
+        asked = dict(max_tokens=5, temperature=0)
+        expected = self.server.complete(prompt="the quick brown ", **asked)
+        answer = self.server.complete(prompt="abc" * 20 + "the quick brown ", truncate_prompt_tokens=-1, echo=True, **asked)
+        self.assertEqual(answer["choices"][0]["text"], "the quick brown " + expected["choices"][0]["text"])
+        self.assertEqual(answer["usage"], expected["usage"])
+
     def test_pages_of_other_sites_are_turned_away(self):
         ask = lambda **headers: self.server.ask("POST", "/v1/completions", {"prompt": "a"}, headers)[0]
         self.assertEqual(ask(Origin="http://example.org"), 403)
         self.assertEqual(ask(Host="example.org"), 403)
+        self.assertEqual(ask(Host="example.org://127.0.0.1"), 400)
+        self.assertEqual(ask(Origin=f"http://example.org://127.0.0.1:{self.server.port}"), 403)
+        self.assertEqual(ask(Host=f"LOCALHOST:{self.server.port}"), 200)
         self.assertEqual(ask(Origin=f"http://127.0.0.1:{self.server.port}"), 200)
         answer = self.server.begin("GET", "/")
         with contextlib.closing(answer.connection):
@@ -162,7 +204,8 @@ class Serve(generating.TrainedModel):
             for method, path in (("POST", "/v1/completions"), ("GET", "/v1/models")):
                 status, answer = server.ask(method, path, {"prompt": "a"}, {"Authorization": key})
                 self.assertEqual((status, answer["error"]["code"]), (401, "invalid_api_key"), key)
-        self.assertEqual(server.ask("POST", "/v1/completions", {"prompt": "a"}, {"Authorization": "Bearer se-cret"})[0], 200)
+        for scheme in ("Bearer ", "bearer ", "BEARER  "):
+            self.assertEqual(server.ask("POST", "/v1/completions", {"prompt": "a"}, {"Authorization": scheme + "se-cret"})[0], 200)
         self.assertEqual(server.ask("GET", "/health")[0], 200)
         self.assertFalse(any("cret" in line for line in server.log))
 
@@ -173,14 +216,16 @@ class Serve(generating.TrainedModel):
         self.assertEqual(together, [ask(seed) for seed in range(10)])
 
     def test_more_than_the_queue_holds_are_told_to_come_again(self):
-        server = self.serve("--slots", 1, "--queue", 1, "--max-tokens", LONG)
+        server = self.serve("--slots", 1, "--queue", 1, "--max-tokens", LONG, "--strict-fields")
+        self.assertIn("'langs' is no field", server.refused(400, prompt="a", langs=1)["message"])
         with server.send_raw(serving.raw_completion(prompt="a", max_tokens=LONG, stream=True)) as running:
             running.recv(1)
             with server.send_raw(serving.raw_completion(prompt="a", max_tokens=5)) as waiting:
                 server.wait_until(slots_in_use=1, queued=1)
                 answer = server.begin("POST", "/v1/completions", {"prompt": "a"})
                 with contextlib.closing(answer.connection):
-                    self.assertEqual((answer.status, answer.getheader("Retry-After")), (429, "1"))
+                    self.assertEqual(answer.status, 429)
+                    self.assertIn(int(answer.getheader("Retry-After")), range(1, 61))
                     self.assertEqual(json.load(answer)["error"]["code"], "queue_full")
                 running.close()  # its slot is the next one's
                 self.assertTrue(waiting.recv(100).startswith(b"HTTP/1.1 200 OK"))
@@ -258,11 +303,18 @@ class Page(generating.TrainedModel):
         page.wait_for(lambda: page.text("text") and self.is_ready())
         answer = self.server.ask("POST", "/v1/completions", {"prompt": "the quick", "max_tokens": 30, "temperature": 0.8, "seed": 7},
                                  {"Authorization": "Bearer secret"})
-        self.assertEqual((page.text("prompted"), page.text("text")), ("the quick", answer[1]["choices"][0]["text"]))
-        self.assertEqual(page.text("note"), "")
+        first = answer[1]["choices"][0]["text"]
+        self.assertEqual((page.text("prompted"), page.text("text"), page.text("note")), ("the quick", first, ""))
+        page.press("prompt", browser.CONTROL + browser.ENTER)  # goes on from what was written
+        page.wait_for(lambda: len(page.text("text")) > len(first) and self.is_ready())
+        self.assertEqual((page.text("prompted"), page.text("text")[:len(first)]), ("the quick", first))
+        page.click("again")
+        page.wait_for(lambda: page.text("text") == first and self.is_ready())
+        page.type("prompt", "a")  # another text begins anew
         page.type("max_tokens", str(LONG))
         page.click("go")
         page.wait_for(lambda: len(page.text("text")) > 50)
+        self.assertEqual(page.text("prompted"), "a")
         page.click("stop")
         page.wait_for(self.is_ready)
         page.wait_for(lambda: any(line.startswith("POST /v1/completions client left, ") for line in self.server.log))

@@ -115,22 +115,55 @@ TEST_P(BatcherTest, EachTextIsTheOneOfItsSeed) {
   }
 }
 
-// Puts an underscore before every token but one that begins a text, as others do with a space.
-class UnderscoreTokenizer : public Tokenizer {
+class CharactersTokenizer : public Tokenizer {
  public:
   std::string name() const override { return inner_->name(); }
   int64_t vocab_size() const override { return inner_->vocab_size(); }
   void encode(std::string_view text, std::vector<int32_t>& ids) const override { inner_->encode(text, ids); }
   std::string decode(std::span<const int32_t> ids) const override { return inner_->decode(ids); }
-  std::string piece(int32_t id, bool begins_text) const override {
-    return (begins_text ? "" : "_") + inner_->piece(id, begins_text);
-  }
+  std::string piece(int32_t id, bool begins_text) const override { return inner_->piece(id, begins_text); }
   size_t last_cut(std::string_view text) const override { return inner_->last_cut(text); }
   std::string to_json() const override { return inner_->to_json(); }
 
  private:
   std::unique_ptr<Tokenizer> inner_ = characters();
 };
+
+// Puts an underscore before every token but one that begins a text, as others do with a space.
+class UnderscoreTokenizer : public CharactersTokenizer {
+ public:
+  std::string piece(int32_t id, bool begins_text) const override {
+    return (begins_text ? "" : "_") + CharactersTokenizer::piece(id, begins_text);
+  }
+};
+
+class EndingTokenizer : public CharactersTokenizer {
+ public:
+  explicit EndingTokenizer(int32_t end) : special_{{"<|endoftext|>", end}} {}
+  std::span<const SpecialToken> special_tokens() const override { return special_; }
+
+ private:
+  std::vector<SpecialToken> special_;
+};
+
+TEST_P(BatcherTest, ATextMayGoOnWhereTheModelEndsIt) {
+  start(/*slots=*/2, /*queue=*/10, /*runs=*/false);
+  const auto ends = task({"a"}, {.temperature = 0, .max_new_tokens = 9}), goes_on = task({"a"}, ends->sampling);
+  const std::string whole = expected(*ends, 0).text;
+  session_.loaded.tokenizer = std::make_unique<EndingTokenizer>(session_.loaded.tokenizer->encode(whole)[4]);
+  goes_on->ignores_end = true;
+  for (const auto& task : {ends, goes_on}) ASSERT_TRUE(batcher_->submit(task));
+  run();
+  const Outcome ended = wait_for(*ends), longer = wait_for(*goes_on);
+  const size_t length = whole.find(whole[4]);  // the first of these characters is the end
+  EXPECT_EQ(ended.texts.at(0), whole.substr(0, length));
+  EXPECT_EQ(ended.reasons.at(0), "stop");
+  std::string without_end = whole;
+  std::erase(without_end, whole[4]);
+  EXPECT_EQ(longer.texts.at(0), without_end);
+  EXPECT_EQ(longer.tokens.at(0), 9);
+  EXPECT_EQ(longer.reasons.at(0), "length");
+}
 
 TEST_P(BatcherTest, ATextWithoutAPromptBeginsWithItsFirstToken) {
   start(/*slots=*/2, /*queue=*/10, /*runs=*/false);

@@ -35,18 +35,21 @@ TEST(CompletionResponse, PutsChoicesTogether) {
 }
 
 TEST(CompletionResponse, StreamsPieces) {
+  using Usage = CompletionWriter::UsageSoFar;
   CompletionWriter writer(*bytes(), "mine", 3, 1, false, {});
-  EXPECT_EQ(writer.piece({.new_tokens = 1}, true), "");  // half a character
-  const json first = json::parse(writer.piece({.text = "a", .new_tokens = 1}, true));
+  EXPECT_EQ(writer.piece({.new_tokens = 1}, Usage::null), "");  // half a character
+  const json first = json::parse(writer.piece({.text = "a", .new_tokens = 1}, Usage::null));
   EXPECT_EQ(first["choices"], json::parse(R"([{"index": 0, "text": "a", "logprobs": null, "finish_reason": null}])"));
   EXPECT_TRUE(first.contains("usage") && first["usage"].is_null());
-  const json last = json::parse(writer.piece({.finish_reason = "length"}, false));
+  const json last = json::parse(writer.piece({.finish_reason = "length"}));
   EXPECT_EQ(last["choices"][0]["finish_reason"], "length");
   EXPECT_FALSE(last.contains("usage"));
   EXPECT_EQ(first["id"], last["id"]);
+  const json told = json::parse(writer.piece({.text = "b", .new_tokens = 1}, Usage::told));
+  EXPECT_EQ(told["usage"], json({{"prompt_tokens", 3}, {"completion_tokens", 3}, {"total_tokens", 6}}));
   const json usage = json::parse(writer.usage_piece());
   EXPECT_EQ(usage["choices"], json::array());
-  EXPECT_EQ(usage["usage"]["completion_tokens"], 2);
+  EXPECT_EQ(usage["usage"]["completion_tokens"], 3);
 }
 
 TEST(CompletionResponse, NamesTokensAndPlacesThem) {

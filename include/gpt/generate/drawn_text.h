@@ -34,6 +34,7 @@ struct DrawnText {
   std::vector<int32_t> ends;
   int64_t slot = -1;  // of the decoder, until it has ended
   bool has_begun;
+  bool ignores_end = false;  // an end of text is a token without a text
   GenerationResult result = {};
 
   bool is_done() const { return !result.stop_reason.empty(); }

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,9 +18,8 @@
 namespace gpt::serve {
 
 struct ApiOptions {
-  std::string model;    // its name
-  std::string api_key;  // empty: none is asked for
-  int64_t most_tokens = 4096;
+  CompletionRules completions;
+  std::string api_key = {};  // empty: none is asked for
 };
 
 // Whether they are equal, in a time that tells nothing about where they differ.
@@ -37,10 +38,13 @@ class Api : public http::Handler {
   void check_origin(const http::Request& request) const;
   void check_key(const http::Request& request) const;
   std::string models() const;
+  std::string model(const std::string& name) const;
   std::string health() const;
   int64_t complete(const http::Request& request, http::Responder& responder);
   std::shared_ptr<Task> make_task(const CompletionRequest& request);
   std::vector<int32_t> encode(const std::string& prompt);
+  Task::Prompt read_prompt(const CompletionRequest& request, size_t number);
+  void name_left_out(const CompletionRequest& request);
   std::vector<std::string> echoes(const CompletionRequest& request, const Task& task) const;
 
   const ApiOptions options_;
@@ -48,6 +52,8 @@ class Api : public http::Handler {
   Encoder encoder_;
   Batcher& batcher_;
   const int64_t created_;
+  std::mutex mutex_;
+  std::set<std::string> named_;  // fields that were left out
 };
 
 }  // namespace gpt::serve

@@ -15,6 +15,7 @@
 #include "gpt/generate/drawn_text.h"
 #include "gpt/generate/sampling_config.h"
 #include "gpt/generate/session.h"
+#include "gpt/serve/queue_pace.h"
 #include "gpt/serve/text_event.h"
 
 namespace gpt::serve {
@@ -31,6 +32,7 @@ struct Task {
   SamplingConfig sampling;
   int64_t n = 1;
   std::optional<int64_t> logprobs;
+  bool ignores_end = false;    // a text goes on where the model would end it
   bool scores_prompt = false;  // with logprobs: the first event of a text has those of its prompt
   EventQueue events;
 
@@ -50,6 +52,7 @@ class Batcher {
     int64_t slots, slots_in_use, queue, queued;
   };
   State state() const;
+  int64_t seconds_until_room() const;  // in the queue, as far as can be told
 
   // Computes all texts, until it should stop: what has not ended then fails with status 503. The thread that calls it is the only one that
   // touches the model.
@@ -66,6 +69,7 @@ class Batcher {
   void compute(bool single_tokens, const std::function<void()>& work);
   bool admit();
   std::optional<Growing> next_waiting();
+  void pop_waiting();
   void begin(Growing& growing);
   at::Tensor score_prompt(const Growing& growing);
   void step();
@@ -86,6 +90,7 @@ class Batcher {
   std::deque<std::shared_ptr<Task>> waiting_;
   int64_t begun_ = 0;  // choices of the first that waits
   int64_t in_use_ = 0;
+  QueuePace pace_;
   bool is_stopping_ = false;
 };
 

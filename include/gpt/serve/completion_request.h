@@ -23,10 +23,29 @@ struct CompletionRequest {
   std::optional<int64_t> logprobs;  // how many of the likeliest tokens are told beside each one
   bool echo = false;
   bool stream = false;
-  bool include_usage = false;  // at the end of a stream
+  bool include_usage = false;     // at the end of a stream
+  bool continuous_usage = false;  // in each piece of a stream
+  bool ignores_end = false;       // a text goes on where the model would end it
+  std::optional<int64_t>
+      prompt_tokens;  // how many of the last tokens of a prompt count; -1: as many as the context holds
+
+  struct LeftOut {
+    std::string field;
+    bool is_known;  // as one that changes nothing
+  };
+  std::vector<LeftOut> left_out;
 };
 
-// `model`: the name of the only one; `most_tokens`: the largest max_tokens. Throws ApiError naming the first field at fault.
-CompletionRequest parse_completion_request(std::string_view body, const std::string& model, int64_t most_tokens);
+struct CompletionRules {
+  std::string model;           // the name of the only one
+  int64_t most_tokens = 4096;  // the largest max_tokens
+  bool strict_fields = false;  // a field that nobody knows is refused
+};
+
+// Throws ApiError where another model is wanted.
+void check_model_name(const std::string& wanted, const std::string& model);
+
+// Throws ApiError naming the first field at fault.
+CompletionRequest parse_completion_request(std::string_view body, const CompletionRules& rules);
 
 }  // namespace gpt::serve

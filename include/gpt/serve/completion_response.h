@@ -40,8 +40,11 @@ class CompletionWriter {
   CompletionWriter(const Tokenizer& tokenizer, const std::string& model, int64_t prompt_tokens, int64_t choices,
                    bool has_logprobs, std::vector<std::string> echo);
 
+  // In a piece of a stream, of which the last may have the whole.
+  enum class UsageSoFar { left_out, null, told };
+
   // The answer to a request that streams: a piece for each event; empty where there is nothing to be said yet.
-  std::string piece(const TextEvent& event, bool with_usage);
+  std::string piece(const TextEvent& event, UsageSoFar usage = UsageSoFar::left_out);
   std::string usage_piece() const;
 
   // The answer to one that does not: once all choices have ended.

@@ -19,6 +19,7 @@ struct ServeOptions {
   int64_t slots = 0;    // 0: as many as a step computes well and memory has room for
   int64_t queue = 64;
   int64_t most_tokens = 4096;
+  bool strict_fields = false;
 };
 
 // Nothing when --help or --version was answered on standard output. Throws gpt::Error(config), also for an address that other machines
