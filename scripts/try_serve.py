@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The parts of try_serve.sh that are Python: a client, a task for lm_eval, a comparison of its scores, and many clients at once."""
+"""The parts of try_serve.sh that are Python: clients, a task for lm_eval, a comparison of its scores, and many clients at once."""
 
 import concurrent.futures
 import contextlib
@@ -25,6 +25,7 @@ def try_openai(url):
 
     client = openai.OpenAI(base_url=url + "/v1", api_key="none", max_retries=0)
     model = client.models.list().data[0].id
+    check(client.models.retrieve(model).id == model, "the model is not found by its name")
     asked = dict(model=model, prompt="ROMEO:", max_tokens=40, seed=5)
     whole = client.completions.create(**asked, logprobs=3)
     check(whole.usage.completion_tokens == 40 and whole.choices[0].finish_reason == "length", whole)
@@ -33,11 +34,48 @@ def try_openai(url):
     check("".join(piece.choices[0].text for piece in pieces) == whole.choices[0].text, "the stream has another text")
     check(last.usage == whole.usage and not last.choices, last)
     check(len(client.completions.create(**asked | {"prompt": ["a", [1, 2]]}, n=2).choices) == 4, "two prompts with two texts are four")
+    off = dict(top_k=-1, min_p=0, ignore_eos=False, cache_prompt=True, repetition_penalty=1.0, min_tokens=0, stop_token_ids=[])  # of vLLM and llama.cpp
+    check(client.completions.create(**asked, stop=[], best_of=1, extra_body=off).choices[0].text == whole.choices[0].text, "values that mean off change the text")
     for expected, fields in ((openai.BadRequestError, {"temperature": -1}), (openai.NotFoundError, {"model": "gpt-4"})):
         with contextlib.suppress(expected):
             client.completions.create(**asked | fields)
             check(False, f"{fields} was not refused")
     print(f"openai {openai.__version__}: whole and streamed answers, logprobs, usage and errors are understood")
+
+
+def try_langchain(url):
+    import importlib.metadata
+
+    import langchain_openai
+
+    model = langchain_openai.OpenAI(model="run", base_url=url + "/v1", api_key="none", max_tokens=20, seed=5)
+    whole = model.invoke("ROMEO:")
+    check(len(whole) > 0 and "".join(model.stream("ROMEO:")) == whole, "the stream has another text")
+    answers = model.generate(["ROMEO:", "JULIET:"], stop=["\n\n\n"])
+    check(len(answers.generations) == 2 and answers.llm_output["token_usage"]["completion_tokens"] == 40, answers)
+    print(f"langchain-openai {importlib.metadata.version('langchain-openai')}: texts, streams and lists of prompts are understood")
+
+
+def try_litellm(url):
+    import importlib.metadata
+
+    import litellm
+
+    asked = dict(api_base=url + "/v1", api_key="none", prompt="ROMEO:", max_tokens=20, seed=5)
+    for provider in ("text-completion-openai", "hosted_vllm"):
+        whole = litellm.text_completion(model=f"{provider}/run", **asked).choices[0].text
+        stream = litellm.text_completion(model=f"{provider}/run", **asked, stream=True)
+        check(len(whole) > 0 and "".join(piece.choices[0].text or "" for piece in stream) == whole, f"{provider}: the stream has another text")
+    print(f"litellm {importlib.metadata.version('litellm')}: texts and streams are understood")
+
+
+def check_guidellm(report):
+    requests = json.loads(report.read_text())["benchmarks"][0]["requests"]
+    done = requests["successful"]
+    check(len(done) == 20 and not requests["errored"], f"{len(done)} requests succeeded and {len(requests['errored'])} did not")
+    check({request["output_metrics"]["text_tokens"] for request in done} == {16}, "a text has not as many tokens as were asked for")
+    check(all(request["info"]["timings"]["first_token_iteration"] for request in done), "it has not seen the first token")
+    print("GuideLLM: all requests succeed, with as many tokens as it asks for")
 
 
 def write_task(folder):
@@ -150,6 +188,12 @@ def main():
     command, *words = sys.argv[1:]
     if command == "openai":
         try_openai(*words)
+    elif command == "langchain":
+        try_langchain(*words)
+    elif command == "litellm":
+        try_litellm(*words)
+    elif command == "guidellm":
+        check_guidellm(pathlib.Path(*words))
     elif command == "write-task":
         write_task(pathlib.Path(*words))
     elif command == "compare":

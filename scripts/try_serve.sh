@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# gpt-serve beside the programs that it is made for: the openai package as its client, and lm_eval, whose scores through the server must be
-# those of transformers on the exported model. Then 64 clients that do not read, and 100 that do, for ten seconds each, in which the memory
-# must stay the same. Trains a small model first. Takes some minutes, and the network for the packages.
+# gpt-serve beside the programs that it is made for: openai, langchain-openai and LiteLLM as its clients, GuideLLM, which measures it, and
+# lm_eval, whose scores through the server must be those of transformers on the exported model. Then 64 clients that do not read, and 100
+# that do, for ten seconds each, in which the memory must stay the same. Trains a small model first. Takes some minutes, and the network for
+# the packages.
 #
-# usage: scripts/try_serve.sh [PYTHON]   PYTHON: one that has openai, lm_eval[api] 0.4.13, transformers and accelerate; without it they are installed
-#                                        beside the set-up's packages into .deps/try_serve
+# usage: scripts/try_serve.sh [PYTHON]   PYTHON: one that has the packages below; without it they are installed beside the set-up's packages
+#                                        into .deps/try_serve
 set -euo pipefail
 source "$(dirname "$0")/steps.sh"
 
@@ -21,7 +22,7 @@ trap finish EXIT
 install_packages() {
   .deps/venv/bin/python -m venv .deps/try_serve
   echo "$PWD"/.deps/venv/lib/python3.*/site-packages >.deps/try_serve/lib/python3.*/site-packages/set_up.pth
-  "$python" -m pip install --quiet openai 'lm_eval[api]==0.4.13' transformers accelerate
+  "$python" -m pip install --quiet openai langchain-openai litellm guidellm==0.8.1 'lm_eval[api]==0.4.13' transformers accelerate
 }
 [[ -x $python ]] || report "Packages in .deps/try_serve" install_packages
 
@@ -41,15 +42,23 @@ until url=$(sed -n 's/^Serving .* at \(http[^ ]*[0-9]\): .*/\1/p' "$folder/serve
   sleep 0.1
 done
 
-export HF_HUB_OFFLINE=1 HF_DATASETS_OFFLINE=1 TRANSFORMERS_OFFLINE=1 HF_HOME=$folder/cache
+export LITELLM_LOCAL_MODEL_COST_MAP=True HF_HUB_OFFLINE=1 HF_DATASETS_OFFLINE=1 TRANSFORMERS_OFFLINE=1 HF_HOME=$folder/cache
 evaluate() {
   "$python" -m lm_eval "$@" --tasks own --include_path "$folder/task" --log_samples --batch_size 4 &>"$folder/lm_eval.log" ||
     fail "lm_eval: $(tail -n 3 "$folder/lm_eval.log" | tr '\n' ' ')"
 }
-"$python" -B scripts/try_serve.py openai "$url"
+for client in openai langchain litellm; do "$python" -B scripts/try_serve.py "$client" "$url"; done
+benchmark() {
+  "$python" -m guidellm run --backend "kind=openai_http,target=$url,request_format=/v1/completions" --profile kind=concurrent,streams=4 \
+    --constraint kind=max_requests,count=20 --tokenizer "kind=hf_auto,model=$folder/exported" \
+    --data kind=synthetic_text,prompt_tokens=32,output_tokens=16 --output "kind=json,path=$folder/guidellm.json" \
+    --disable-console-interactive &>"$folder/guidellm.log" || fail "guidellm: $(tail -n 1 "$folder/guidellm.log")"
+}
+report "GuideLLM" benchmark
+"$python" -B scripts/try_serve.py guidellm "$folder/guidellm.json"
 "$python" -B scripts/try_serve.py write-task "$folder/task"
 report "lm_eval through the server" evaluate --model local-completions --output_path "$folder/by_server" \
-  --model_args "model=run,base_url=$url/v1/completions,tokenizer=$folder/exported,tokenized_requests=True,max_length=128"
+  --model_args "model=run,base_url=$url/v1/completions,tokenizer=$folder/exported,tokenized_requests=True,max_length=129"
 report "lm_eval with transformers" evaluate --model hf --output_path "$folder/by_transformers" --device cpu \
   --model_args "pretrained=$folder/exported,dtype=float32,max_length=128"
 "$python" -B scripts/try_serve.py compare "$folder/by_server" "$folder/by_transformers"
