@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -18,6 +19,7 @@
 
 #include "gpt/core/error.h"
 #include "gpt/core/process.h"
+#include "gpt/core/surroundings.h"
 
 namespace gpt {
 namespace {
@@ -65,8 +67,12 @@ std::string MemoryFile::last_line() const {
 
 std::string path_of_this_program() {
   std::error_code error;
-  const auto path = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) fail("read /proc/self/exe", error.value());
+  auto path = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (!error) return path.string();
+  const int number = error.value();
+  const auto* const started = reinterpret_cast<const char*>(getauxval(AT_EXECFN));  // there may be no /proc
+  if (started) path = std::filesystem::canonical(started, error);
+  if (!started || error) fail("read /proc/self/exe", number);
   return path.string();
 }
 
@@ -76,6 +82,8 @@ pid_t start_child(const std::vector<std::string>& command, const ChildStreams& s
   const std::vector<std::string> variables = environment_with(additions.environment);
   const std::vector<char*> arguments = pointers_to(command), environment = pointers_to(variables);
   const pid_t parent = getpid(), child = fork();
+  if (child < 0 && errno == EAGAIN)
+    throw Error(ExitCode::memory, fmt::format("cannot start {}: {}", command[0], surroundings::kThreadsRemedy));
   if (child < 0) fail("start " + command[0], errno);
   if (child > 0) return child;
   prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <pwd.h>
+#include <unistd.h>
 
 #include <cstdlib>
 
@@ -17,7 +18,7 @@ std::string folder_of(const passwd* user) { return user && user->pw_dir ? user->
 
 std::string home_folder() {
   const char* home = std::getenv("HOME");
-  return home ? home : "";
+  return home ? home : folder_of(getpwuid(getuid()));
 }
 
 std::string cache_folder() {

@@ -22,6 +22,7 @@
 #include <utility>
 
 #include "gpt/core/error.h"
+#include "gpt/core/surroundings.h"
 
 namespace gpt::output {
 namespace {
@@ -96,20 +97,35 @@ class Writer {
     std::string bytes;
   };
 
-  // The thread takes no signals (see gpt/core/process.h).
-  void start() {
+  // The thread takes no signals (see gpt/core/process.h). False where the system refuses one.
+  bool start() {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    std::thread([this] { write_all(); }).detach();
+    std::thread thread = surroundings::thread_if_possible([this] { write_all(); });
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    if (!thread.joinable()) return false;
+    thread.detach();
+    return true;
   }
 
+  // Without a thread the text is written at once, however long its reader takes.
   void add(int fd, std::string_view text) {
-    if (!std::exchange(has_started_, true)) start();
+    has_started_ = has_started_ || start();
+    if (!has_started_) return write_at_once(fd, text);
     texts_.push_back({fd, std::string(text)});
     waiting_ += text.size();
     changed_.notify_all();
+  }
+
+  void write_at_once(int fd, std::string_view text) {
+    for (int64_t count = 0; !text.empty(); text.remove_prefix(static_cast<size_t>(count))) {
+      count = write_piece(fd, text);
+      if (count < 0) {
+        errors_[static_cast<size_t>(fd)] = static_cast<int>(-count);
+        return;
+      }
+    }
   }
 
   [[noreturn]] void write_all() {

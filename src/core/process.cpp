@@ -20,6 +20,7 @@
 #include "gpt/core/log.h"
 #include "gpt/core/output.h"
 #include "gpt/core/printable.h"
+#include "gpt/core/surroundings.h"
 
 namespace gpt::process {
 namespace {
@@ -28,7 +29,7 @@ constexpr int kUnexpected = 1;
 
 using Clock = std::chrono::steady_clock;
 
-std::atomic<int> stop_requested{0};
+std::atomic<int> stop_requested{0}, stop_to_take{0};
 std::atomic<bool> save_requested{false}, leave_at_first{true}, waits_for_children{false}, has_lost_threads{false};
 std::atomic<int64_t> unsaved_updates{0};
 std::atomic<const char*> stop_announcement{nullptr};
@@ -76,6 +77,7 @@ void wait_for_signals(sigset_t watched) {
       continue;
     }
     if (leave_at_first) leave_at_once(128 + signal);
+    stop_to_take = signal;
     int none = 0;
     const bool is_first = stop_requested.compare_exchange_strong(none, signal);
     if (is_first) is_interrupted = false;
@@ -165,6 +167,8 @@ int fail_exception(const std::exception& e) {
     const bool by_signal = error->code() == ExitCode::interrupted && stop_signal() != 0;
     return fail(by_signal ? stop_code() : error->code(), printable_line(error->what()));
   }
+  if (surroundings::is_lack_of_threads(e))
+    return fail(ExitCode::memory, fmt::format("cannot start a thread: {}", surroundings::kThreadsRemedy));
   const std::string what = message_of(e);
   if (is_out_of_memory(e)) return fail_out_of_memory(dynamic_cast<const std::bad_alloc*>(&e) ? "host memory" : what);
   log::error(what.empty() ? "unexpected error" : what);
@@ -187,6 +191,8 @@ int finish_output(int status) {
 // The exit status of the body: what it returned, or what its exception amounts to.
 int status_of(int argc, char** argv, int (*body)(int argc, char** argv)) {
   try {
+    surroundings::require_sane_limits();
+    take_signals();
     return body(argc, argv);
   } catch (const std::exception& e) { return fail_exception(e); } catch (...) {
     log::error("unexpected error of an unknown type");
@@ -202,7 +208,6 @@ int run(int argc, char** argv, int (*body)(int argc, char** argv)) {
   open_standard_descriptors();
   dispose(SIGPIPE, SIG_IGN);
   dispose(SIGXFSZ, SIG_IGN);
-  take_signals();
   output::stop_waiting_when([] { return stop_signal() != 0; });
   const int status = status_of(argc, argv, body);
   log::status("");
@@ -228,6 +233,7 @@ void watch_signals() {
 void announce_stops(const char* text) { stop_announcement = text; }
 
 int stop_signal() { return stop_requested; }
+int take_stop_signal() { return stop_to_take.exchange(0); }
 ExitCode stop_code() { return static_cast<ExitCode>(128 + stop_requested); }
 void forget_stop_signal() { stop_requested = 0; }
 void request_stop(int signal) {

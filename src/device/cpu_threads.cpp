@@ -13,6 +13,7 @@
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
 #include "gpt/core/processors.h"
+#include "gpt/core/surroundings.h"
 
 namespace gpt {
 namespace {
@@ -50,9 +51,11 @@ std::string limits_in_environment() {
   return limits.empty() ? "" : fmt::format(" ({})", limits);
 }
 
-// LLVM's OpenMP tells how long its threads spin; LibTorch's own, GNU's, has no such function.
+// It tells how long its threads spin; LibTorch's own, GNU's, has no such function.
+bool is_llvm_openmp() { return dlsym(RTLD_DEFAULT, "kmp_get_blocktime") != nullptr; }
+
 void announce_other_openmp() {
-  if (dlsym(RTLD_DEFAULT, "kmp_get_blocktime")) return;
+  if (is_llvm_openmp()) return;
   Dl_info library{};
   const bool is_known = dladdr(reinterpret_cast<void*>(&omp_get_num_threads), &library) != 0;
   log::info(fmt::format("OpenMP is {} instead of LLVM's in lib/gpt-train beside bin: small models are slower on a CPU",
@@ -63,11 +66,16 @@ void announce_other_openmp() {
 
 void use_cpu_threads(int64_t count, int64_t processes, std::optional<int64_t> local_rank) {
   static std::once_flag is_announced;
-  std::call_once(is_announced, announce_other_openmp);
+  std::call_once(is_announced, [] {
+    surroundings::require_random_numbers();
+    if (is_llvm_openmp()) surroundings::require_shared_memory();
+    announce_other_openmp();
+  });
   omp_set_dynamic(0);
   if (local_rank) keep_to_nodes(*local_rank, processes);
   const int64_t automatic = processes == 1 ? default_threads() : std::max<int64_t>(1, usable_cores() / processes);
   const int64_t asked = count > 0 ? count : automatic;
+  surroundings::require_threads(asked - 1);
   at::set_num_threads(static_cast<int>(asked));
   const int64_t given = threads_of_a_team();
   if (given == asked) return;

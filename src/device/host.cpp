@@ -1,6 +1,7 @@
 #include "gpt/device/host.h"
 
 #include <sys/resource.h>
+#include <sys/sysinfo.h>
 #include <sys/utsname.h>
 
 #include <algorithm>
@@ -100,6 +101,16 @@ GroupMemory memory_of_version_1(const fs::path& group, int64_t free_swap) {
   return {limit, free, std::clamp<int64_t>(sum - std::max<int64_t>(0, sum_used), 0, free + free_swap)};
 }
 
+// Where there is no /proc the system call says less: what files occupy in memory does not count as free.
+int64_t system_memory(const char* key, unsigned long(sysinfo::* field)) {
+  if (const int64_t bytes = proc_kilobytes("/proc/meminfo", key); bytes > 0) return bytes;
+  struct sysinfo info{};
+  return sysinfo(&info) == 0 ? static_cast<int64_t>(info.*field * info.mem_unit) : kUnlimited;
+}
+
+int64_t total_bytes() { return system_memory("MemTotal", &sysinfo::totalram); }
+int64_t available_bytes() { return system_memory("MemAvailable", &sysinfo::freeram); }
+
 int64_t free_swap_bytes() { return proc_kilobytes("/proc/meminfo", "SwapFree"); }
 
 // What a limit of this process (ulimit -v, ulimit -d) leaves to it; `used`: the field of its status that counts against it.
@@ -157,10 +168,10 @@ GroupMemory group_memory(int64_t free_swap, const std::string& root) {
   return tightest;
 }
 
-int64_t memory_bytes() { return std::min(proc_kilobytes("/proc/meminfo", "MemTotal"), group_memory(0).limit); }
+int64_t memory_bytes() { return std::min(total_bytes(), group_memory(0).limit); }
 
 int64_t free_memory_bytes(int64_t processes) {
-  const int64_t shared = std::min(proc_kilobytes("/proc/meminfo", "MemAvailable"), group_memory(0).free);
+  const int64_t shared = std::min(available_bytes(), group_memory(0).free);
   return std::min({shared / processes, left_by_limit(RLIMIT_AS, "VmSize"), left_by_limit(RLIMIT_DATA, "VmData")});
 }
 
@@ -170,7 +181,7 @@ int64_t growable_memory_bytes() {
 
 int64_t shared_memory_bytes() {
   const int64_t swap = free_swap_bytes();
-  return std::min(proc_kilobytes("/proc/meminfo", "MemAvailable") + swap, group_memory(swap).growable);
+  return std::min(available_bytes() + swap, group_memory(swap).growable);
 }
 
 bool limits_virtual_memory() { return left_by_limit(RLIMIT_AS, "VmSize") != kUnlimited; }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "gpt/core/process_memory.h"
+#include "gpt/core/surroundings.h"
 #include "gpt/device/host.h"
 
 namespace gpt {
@@ -14,7 +15,7 @@ MemoryWatch::Senses MemoryWatch::of_this_machine() {
 }
 
 MemoryWatch::MemoryWatch(bool watches, Senses senses) : senses_(std::move(senses)) {
-  if (watches) thread_ = std::thread([this] { look_until_stopped(); });
+  if (watches) thread_ = surroundings::thread_if_possible([this] { look_until_stopped(); });
 }
 
 MemoryWatch::~MemoryWatch() {

@@ -8,6 +8,7 @@
 
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
+#include "gpt/core/surroundings.h"
 #include "gpt/core/terminal.h"
 
 namespace gpt {
@@ -53,7 +54,7 @@ std::string progress_line(const Progress& p, double seconds, const std::string& 
 }
 
 ProgressBar::ProgressBar() {
-  if (log::is_terminal()) thread_ = std::thread([this] { redraw_every_second(); });
+  if (log::is_terminal()) thread_ = surroundings::thread_if_possible([this] { redraw_every_second(); });
 }
 
 void ProgressBar::close() {

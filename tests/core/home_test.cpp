@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <pwd.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <string>
 
@@ -39,8 +40,12 @@ TEST_F(Home, OfAnotherUserIsThatOfTheSystem) {
   }
 }
 
-TEST_F(Home, HasToBeThere) {
+TEST_F(Home, IsTheUsersOwnWhereTheVariableIsNotSet) {
   unsetenv("HOME");
+  const passwd* user = getpwuid(getuid());
+  ASSERT_TRUE(user);
+  EXPECT_EQ(expand_home("~/x"), user->pw_dir + std::string("/x"));
+  setenv("HOME", "", /*overwrite=*/1);
   EXPECT_THROW((void)expand_home("~/x"), Error);
 }
 

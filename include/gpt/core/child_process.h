@@ -38,7 +38,7 @@ struct ChildAdditions {
   std::vector<int> descriptors = {};          // that it inherits under the same numbers, though exec() would close them
 };
 
-// command[0] is the path of a program. Throws gpt::Error(failed_check) where no process can be made.
+// command[0] is the path of a program. Throws gpt::Error where no process can be made.
 pid_t start_child(const std::vector<std::string>& command, const ChildStreams& streams,
                   const ChildAdditions& additions = {});
 

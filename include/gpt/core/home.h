@@ -5,7 +5,7 @@
 
 namespace gpt {
 
-std::string home_folder();   // $HOME; empty where it is not set
+std::string home_folder();   // $HOME, or where it is not set that in the list of users; empty: there is none
 std::string cache_folder();  // of this program: gpt-train in $XDG_CACHE_HOME or ~/.cache; empty without a home folder
 
 // "~" and "~/x" begin with the home folder, "~name/x" with that user's; any other path is as it was. Throws gpt::Error(config) where

@@ -1,5 +1,5 @@
-// Calls build(0), build(1), ... on several threads and hands the results out in that order, building at most `depth`
-// ahead of what was taken. What build throws comes out of the next() that would have returned its result.
+// Calls build(0), build(1), ... on several threads, as far as the system has any, and hands the results out in that order, building at
+// most `depth` ahead of what was taken. What build throws comes out of the next() that would have returned its result.
 #pragma once
 
 #include <chrono>
@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "gpt/core/surroundings.h"
+
 namespace gpt {
 
 template <class Item>
@@ -21,7 +23,10 @@ class OrderedPrefetcher {
   // next() may be called `count` times.
   OrderedPrefetcher(int64_t threads, int64_t depth, int64_t count, std::function<Item(int64_t)> build)
       : build_(std::move(build)), count_(count), slots_(depth) {
-    for (int64_t i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+    for (int64_t i = 0; i < threads; ++i) {
+      std::thread thread = surroundings::thread_if_possible([this] { work(); });
+      if (thread.joinable()) threads_.push_back(std::move(thread));
+    }
   }
 
   ~OrderedPrefetcher() {
@@ -44,6 +49,7 @@ class OrderedPrefetcher {
 
   // Nothing when the next item takes longer than `patience`.
   std::optional<Item> next(std::chrono::milliseconds patience) {
+    if (threads_.empty()) return build_(taken_++);
     std::unique_lock lock(mutex_);
     Slot& slot = slots_[taken_ % slots_.size()];
     if (!ready_.wait_for(lock, patience, [&slot] { return slot.item || slot.error; })) return std::nullopt;

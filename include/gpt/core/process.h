@@ -25,6 +25,7 @@ bool is_out_of_memory(const std::exception& error);
 void watch_signals();
 void announce_stops(const char* text);  // the line that the first signal prints from here on
 int stop_signal();                      // 0, or the first of SIGINT, SIGTERM and SIGHUP
+int take_stop_signal();                 // the last of them, once each time that one arrives, to pass it on; 0: none has
 ExitCode stop_code();                   // the exit status of that signal
 void forget_stop_signal();              // it has been handled: the next one is a first one again
 void request_stop(int signal);          // as if this process had received it, unless it has received one
