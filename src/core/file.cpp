@@ -192,6 +192,15 @@ void create_folders(const std::string& path) {
   if (error) throw Error(ExitCode::disk, fmt::format("cannot create the folder {}: {}", path, error.message()));
 }
 
+// A rename from one name of a file to another of the same one would leave both.
+bool link_file(const std::string& from, const std::string& to) {
+  const std::string temporary = temporary_name(to);
+  if (link(from.c_str(), temporary.c_str()) != 0) return false;
+  const bool is_done = rename(temporary.c_str(), to.c_str()) == 0;
+  unlink(temporary.c_str());
+  return is_done && sync_folder(folder_of(to)) == 0;
+}
+
 void move_file(const std::string& from, const std::string& to) {
   if (rename(from.c_str(), to.c_str()) != 0) throw_unwritable(to, "rename", errno);
   if (const int number = sync_folder(folder_of(to))) throw_unwritable(to, "fsync of its folder", number);

@@ -283,11 +283,17 @@ void Folder::move_metrics_beyond(int64_t step) const {
   file.commit();
 }
 
-void Folder::remove_old_numbered(int64_t keep_last) const {
+std::vector<std::string> Folder::numbered() const {
   std::error_code ignored;  // what cannot be listed or removed now is tried again with the next one
-  std::vector<std::string> numbered = names_in(path_, ignored);
-  std::erase_if(numbered, [](const std::string& name) { return !is_numbered(name); });
-  for (size_t i = 0; i + keep_last < numbered.size(); ++i) fs::remove(path_ + "/" + numbered[i], ignored);
+  std::vector<std::string> names = names_in(path_, ignored);
+  std::erase_if(names, [](const std::string& name) { return !is_numbered(name); });
+  return names;
+}
+
+void Folder::remove_old_numbered(int64_t keep_last) const {
+  const std::vector<std::string> names = numbered();
+  std::error_code ignored;
+  for (size_t i = 0; i + keep_last < names.size(); ++i) fs::remove(path_ + "/" + names[i], ignored);
 }
 
 void Folder::remove_but(bool (*is_of_kind)(const std::string&), std::optional<int64_t> kept_step) const {

@@ -39,17 +39,20 @@ void BackgroundSave::release() {
 }
 
 void BackgroundSave::write(const Files& files) {
+  std::string same;  // a file of these bytes
   for (const std::string& path : files.paths) {
     try {
       if (!files.may_write()) break;
-      files.save(path, copy_);
+      if (same.empty() || !files.link(same, path)) files.save(path, copy_);
       outcome_.written.push_back(path);
+      same = path;
     } catch (const Error& error) {
       if (error.code() != ExitCode::disk) {
         outcome_.error = std::current_exception();
         break;
       }
       outcome_.refused.emplace_back(error.what());
+      same.clear();
       if (path == files.paths.front()) copy_.best_val_loss = files.best_before;
     } catch (...) {
       outcome_.error = std::current_exception();

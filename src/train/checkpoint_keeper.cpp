@@ -4,6 +4,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -15,6 +16,7 @@
 
 #include "gpt/checkpoint/checkpoint.h"
 #include "gpt/core/error.h"
+#include "gpt/core/file.h"
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
 #include "gpt/core/process.h"
@@ -24,11 +26,6 @@
 
 namespace gpt {
 namespace {
-
-// A full disk is no reason to lose the run: the old file remains, and the next interval tries again.
-void warn_of_refusal(const std::string& why) {
-  log::warn(why + "; training continues, and the next checkpoint tries again");
-}
 
 bool takes_all_processors(const run::State& state) {
   return state.model.device().is_cpu() && at::get_num_threads() * state.division().processes() >= usable_processors();
@@ -90,6 +87,36 @@ void CheckpointKeeper::write(const std::string& path, const Checkpoint& captured
   together_ ? save_checkpoint(path, captured, *together_->ranks, together_->writers) : save_checkpoint(path, captured);
 }
 
+// One of the same state. The others hear whether the first process could.
+bool CheckpointKeeper::link(const std::string& from, const std::string& to) const {
+  const bool is_linked = is_first_ && link_file(from, to);
+  return together_ ? together_->ranks->first_says(is_linked) : is_linked;
+}
+
+// On a disk that is full the numbered checkpoint goes before that the next one would replace.
+void CheckpointKeeper::make_room() const {
+  if (!is_first_ || cadence_.keep_last == 0) return;
+  if (free_disk_space(folder_.path()) < state_.checkpoint_bytes()) folder_.remove_old_numbered(cadence_.keep_last - 1);
+}
+
+// A full disk is no reason to lose the run: the old file remains, and the next interval tries again.
+void CheckpointKeeper::warn_of_refusal(const std::string& why, bool is_best) const {
+  log::warn(fmt::format("{}; training continues, and the next {} tries again{}", why,
+                        is_best ? "validation with a new best loss" : "checkpoint", what_to_remove()));
+}
+
+// Empty: nothing that the run could do without.
+std::string CheckpointKeeper::what_to_remove() const {
+  const std::vector<std::string> numbered = folder_.numbered();
+  return numbered.empty() ? "" : fmt::format("; to make room, remove {}", fmt::join(numbered, ", "));
+}
+
+void CheckpointKeeper::tell_missing_best() const {
+  if (!unsaved_best_ || !is_first_) return;
+  log::warn(fmt::format("the best validation loss, {:.4f} at step {}, is in no checkpoint: {} could not be written",
+                        unsaved_best_->loss, unsaved_best_->step, folder_.best_path()));
+}
+
 void CheckpointKeeper::state_changed() {
   if (!is_first_) return;
   ++changes_;
@@ -145,6 +172,7 @@ bool CheckpointKeeper::begins_waiting() {
   // What is removed would not be gone back to by a run that resumes before this step either: it does the same again.
   if (is_first_) folder_.remove_rollbacks_but(state_.proven_step);
   state_.waiting_step = state_.step;
+  newest_.reset();
   return true;
 }
 
@@ -152,6 +180,7 @@ void CheckpointKeeper::save_best(double loss) {
   wanted_.best = loss;
   wanted_.best_before = std::exchange(state_.best_val_loss, loss);
   unsaved_best_.reset();
+  newest_.reset();
 }
 
 std::vector<std::string> CheckpointKeeper::paths_of(const Wanted& wanted) const {
@@ -177,12 +206,16 @@ void CheckpointKeeper::write_wanted() {
   settle();
   require_folder();
   const Wanted wanted = agreed(std::exchange(wanted_, {}));
-  if (wanted.last) saved_at_ = std::chrono::steady_clock::now();
+  if (wanted.last) {
+    saved_at_ = std::chrono::steady_clock::now();
+    make_room();
+  }
   if (!mode_.is_background(state_.checkpoint_bytes()) || !copy_state()) return write_and_measure(wanted);
   background_.begin({.paths = paths_of(wanted),
                      .best_before = wanted.best ? wanted.best_before : state_.best_val_loss,
                      .may_write = [this] { return may_write(); },
-                     .save = [this](const std::string& path, const Checkpoint& state) { write(path, state); }});
+                     .save = [this](const std::string& path, const Checkpoint& state) { write(path, state); },
+                     .link = [this](const std::string& from, const std::string& to) { return link(from, to); }});
   in_background_ = {wanted, state_.step, changes_};
   process_memory::sample();
   if (wanted.last) forecast_.took(run::Forecast::kCheckpoint, watch.running_seconds());
@@ -216,7 +249,7 @@ void CheckpointKeeper::write_and_measure(const Wanted& wanted) {
 bool CheckpointKeeper::write_now(const Wanted& wanted) {
   bool is_complete = true;
   const auto write = [&](const std::string& path) {
-    const bool is_written = save(path, /*must=*/false);
+    const bool is_written = save_as_newest(path) || save(path, /*must=*/false);
     is_complete = is_complete && is_written;
     return is_written;
   };
@@ -262,7 +295,8 @@ void CheckpointKeeper::take_note(const BackgroundSave::Outcome& outcome) {
   if (of.for_rollback && !is_written(folder_.rollback_path(of.step))) state_.waiting_step.reset();
   if (of.stable && is_written(folder_.stable_path(of.step)) && is_first_) folder_.remove_stable_but(of.step);
   for (const std::string& why : outcome.refused)
-    if (is_first_) warn_of_refusal(why);
+    if (is_first_) warn_of_refusal(why, of.best && why.find(folder_.best_path()) != std::string::npos);
+  if (!outcome.refused.empty()) newest_.reset();
   if (!outcome.error) return;
   is_saving_ = true;
   std::rethrow_exception(outcome.error);
@@ -278,7 +312,7 @@ void CheckpointKeeper::save_last(bool must) {
   finish_background();
   const Wanted left = std::exchange(wanted_, {});  // by an error
   if (left.best) give_up_best(left, state_.step);
-  save(folder_.checkpoint_path(), must);
+  if (!save_as_newest(folder_.checkpoint_path())) save(folder_.checkpoint_path(), must);
 }
 
 void CheckpointKeeper::save_the_rest() {
@@ -290,6 +324,7 @@ void CheckpointKeeper::save_the_rest() {
   rest.last = false;  // below, where it must be written
   write_now(rest);
   if (first_says(!is_saved_)) save_last(/*must=*/true);
+  tell_missing_best();
 }
 
 std::optional<Checkpoint> CheckpointKeeper::before_spike(distributed::Communicator& ranks) {
@@ -361,16 +396,21 @@ bool CheckpointKeeper::save(const std::string& path, bool must) {
   require_folder();
   const Stopwatch watch;
   const bool is_last = path == folder_.checkpoint_path();
-  if (is_last) saved_at_ = std::chrono::steady_clock::now();
+  if (is_last) {
+    saved_at_ = std::chrono::steady_clock::now();
+    make_room();
+  }
   is_saving_ = true;
   process_memory::sample();
   try {
     write(path, captured());
   } catch (const Error& error) {
     if (must && error.code() == ExitCode::disk && !is_first_) end_with_first();
-    if (must || error.code() != ExitCode::disk) throw;
+    if (error.code() != ExitCode::disk) throw;
+    newest_.reset();  // the state takes back what it says of this file
+    if (must) throw Error(error.code(), error.what() + what_to_remove());
     is_saving_ = false;
-    if (is_first_) warn_of_refusal(error.what());
+    if (is_first_) warn_of_refusal(error.what(), path == folder_.best_path());
     return false;
   }
   is_saving_ = false;
@@ -379,9 +419,20 @@ bool CheckpointKeeper::save(const std::string& path, bool must) {
   return true;
 }
 
+// Where the file that was written last holds this state. False: this one must be written.
+bool CheckpointKeeper::save_as_newest(const std::string& path) {
+  const bool holds_this = newest_ && newest_->changes == changes_;
+  if (!first_says(is_first_ && holds_this)) return false;
+  require_folder();
+  if (!link(holds_this ? newest_->path : "", path)) return false;
+  has_written(path, state_.step, changes_);
+  return true;
+}
+
 // `changes`: of the state, when it was what the file holds.
 void CheckpointKeeper::has_written(const std::string& path, int64_t step, int64_t changes) {
   if (!is_first_) return;
+  newest_ = {path, changes};
   listeners_.event({step, fmt::format("saved {}", path)});
   if (path == folder_.best_path()) is_saved_ = false;  // ckpt.pt has another best loss
   if (path != folder_.checkpoint_path()) return;

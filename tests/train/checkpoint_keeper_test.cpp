@@ -114,6 +114,44 @@ TEST_P(CheckpointKeeperTest, ABestOneThatTheDiskRefusedIsTriedAgainAtTheEnd) {
   EXPECT_EQ(load_checkpoint(folder_.checkpoint_path()).best_val_loss, 2.5) << "it was saved before the best one";
 }
 
+TEST_P(CheckpointKeeperTest, TheFilesOfAStepAreOne) {
+  update();
+  keeper_.save_due(), keeper_.save_best(2.5), write();
+  EXPECT_EQ(fs::hard_link_count(folder_.checkpoint_path()), 3U);
+  EXPECT_TRUE(fs::equivalent(folder_.checkpoint_path(), folder_.best_path()));
+  EXPECT_TRUE(fs::equivalent(folder_.checkpoint_path(), folder_.numbered_path(1)));
+  update();
+  keeper_.save_best(2), write();
+  keeper_.save_the_rest();  // the same state
+  EXPECT_TRUE(fs::equivalent(folder_.checkpoint_path(), folder_.best_path()));
+  EXPECT_EQ(load_checkpoint(folder_.checkpoint_path()).best_val_loss, 2);
+  EXPECT_EQ(load_checkpoint(folder_.numbered_path(1)).step, 1);
+  EXPECT_TRUE(keeper_.is_saved());
+}
+
+TEST_P(CheckpointKeeperTest, ABestLossThatIsInNoCheckpointIsSaidAtTheEnd) {
+  fs::create_directory(folder_.best_path());
+  update();
+  test::CapturedLog log;
+  keeper_.save_best(2.5), write();
+  EXPECT_NE(log.text().find("training continues, and the next validation with a new best loss tries again"),
+            std::string::npos)
+      << log.text();
+  update();
+  keeper_.save_the_rest();
+  EXPECT_NE(log.text().find("the best validation loss, 2.5000 at step 1, is in no checkpoint"), std::string::npos)
+      << log.text();
+}
+
+TEST_P(CheckpointKeeperTest, WhatTheDiskRefusesNamesWhatCouldGo) {
+  update();
+  keeper_.save_due(), write();
+  fs::rename(folder_.checkpoint_path(), root_ / "kept"), fs::create_directory(folder_.checkpoint_path());
+  update();
+  EXPECT_ERROR(keeper_.save_last(/*must=*/true), ExitCode::disk,
+               "; to make room, remove " + folder_.numbered().front());
+}
+
 // What somebody does to the folder of a run that goes on, and where its checkpoint is then.
 TEST_P(CheckpointKeeperTest, AFolderThatIsNoLongerTheRunsIsNotWrittenTo) {
   struct Case {

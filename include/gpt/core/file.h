@@ -27,6 +27,8 @@ struct SizeLimit {
 std::string read_file(const std::string& path, ExitCode code, std::optional<SizeLimit> limit = {});
 void create_folders(const std::string& path);                    // as mkdir -p; throws gpt::Error(disk)
 void move_file(const std::string& from, const std::string& to);  // or a folder: rename, fsync; throws gpt::Error(disk)
+// Gives a file a second name, in place of what has it: it takes no room. False where the file system does not, and nothing has changed.
+bool link_file(const std::string& from, const std::string& to);
 std::vector<std::string> names_in(const std::string& folder);  // sorted; none without a folder; throws gpt::Error(disk)
 std::vector<std::string> names_in(const std::string& folder, std::error_code& error);  // those before the error
 uint64_t free_disk_space(const std::string& folder);                                   // bytes available to this user

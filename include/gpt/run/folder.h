@@ -97,6 +97,7 @@ class Folder {
   void write_config(const Config& effective, const std::string& config_path) const;
   // Metrics of steps beyond `step`, which the resumed run will log again, move to metrics.old.jsonl.
   void rewind_metrics(int64_t step) const;
+  std::vector<std::string> numbered() const;  // the names of the numbered checkpoints, oldest first
   void remove_old_numbered(int64_t keep_last) const;
   void remove_rollbacks_but(std::optional<int64_t> kept_step) const;
   void remove_stable_but(int64_t kept_step) const;

@@ -20,6 +20,8 @@ class BackgroundSave {
     double best_before = 0;           // the best loss that the later ones have if the first cannot be written
     std::function<bool()> may_write;  // asked before each; where it says no, none is written any more
     std::function<void(const std::string& path, const Checkpoint& state)> save;
+    std::function<bool(const std::string& from, const std::string& to)>
+        link;  // a second name; false: it must be written
   };
   struct Outcome {
     std::vector<std::string> written, refused;  // paths that were written; what the disk said about others

@@ -1,5 +1,5 @@
 // What of a run is on disk: ckpt.pt, the best checkpoint, the numbered ones, those for a rollback and before a decay, when each is due, and
-// what they lack. They are written at once or, as training.async_checkpoint says, while training goes on: those of one step from one copy of
+// what they lack. Those of one step are one file with several names, where the file system allows it. They are written at once or, as training.async_checkpoint says, while training goes on: those of one step from one copy of
 // the state. Where processes have divided the state or the model, they write each file together, and the first one says which files those are.
 #pragma once
 
@@ -98,6 +98,10 @@ class CheckpointKeeper {
   bool all_can(bool own);
   Checkpoint captured() const;
   void write(const std::string& path, const Checkpoint& captured) const;
+  bool link(const std::string& from, const std::string& to) const;
+  void make_room() const;
+  void warn_of_refusal(const std::string& why, bool is_best) const;
+  std::string what_to_remove() const;
   [[noreturn]] void end_with_first();
   bool may_write() const;
   bool copy_state();
@@ -106,6 +110,8 @@ class CheckpointKeeper {
   void write_and_measure(const Wanted& wanted);
   bool write_now(const Wanted& wanted);           // false: the disk refused some of it
   bool save(const std::string& path, bool must);  // false: the disk refused it
+  bool save_as_newest(const std::string& path);
+  void tell_missing_best() const;
   void finish_background();
   void take_note(const BackgroundSave::Outcome& outcome);
   void give_up_best(const Wanted& wanted, int64_t step);
@@ -127,6 +133,12 @@ class CheckpointKeeper {
   bool is_saved_, has_saved_;
   int64_t saved_step_;
   int64_t changes_ = 0;  // of the state so far
+  struct Newest {
+    std::string path;
+    int64_t changes;  // of the state that it holds
+  };
+  std::optional<Newest>
+      newest_;  // the file that was written last, unless the state has changed in a way that is not counted
   Wanted wanted_;
   Written in_background_;
   BackgroundSave background_;
