@@ -2,7 +2,9 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <ctime>
@@ -194,6 +196,18 @@ std::string as_json(const std::vector<CacheEntry>& entries) {
 
 }  // namespace
 
+std::string usable_cache(const DataConfig& config, const std::string& instead) {
+  if (!config.cache_dir.empty()) return config.cache_dir;
+  const std::string root = cache_folder();
+  if (root.empty()) return instead;
+  std::error_code error;
+  fs::create_directories(root, error);
+  if (!error && access(root.c_str(), W_OK | X_OK) == 0) return "";
+  if (!error) error = {errno, std::generic_category()};
+  log::info(fmt::format("{} cannot be written ({}): prepared text is kept in {}", root, error.message(), instead));
+  return instead;
+}
+
 Bin prepared_text(const std::string& input, const DataConfig& config, const std::string& saved_tokenizer,
                   const Open& open) {
   try {
@@ -201,8 +215,9 @@ Bin prepared_text(const std::string& input, const DataConfig& config, const std:
   } catch (const Error& error) {
     log::status("");
     if (error.code() != ExitCode::disk) throw;
-    throw Error(ExitCode::disk,
-                fmt::format("{}; prepared text is kept there: set data.cache_dir to a folder with room", error.what()));
+    const bool is_allowed = access(cache_root(config).c_str(), W_OK | X_OK) == 0;
+    throw Error(ExitCode::disk, fmt::format("{}; prepared text is kept there: set data.cache_dir to a folder {}",
+                                            error.what(), is_allowed ? "with room" : "that you may write to"));
   }
 }
 

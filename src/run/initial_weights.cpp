@@ -27,6 +27,7 @@
 #include "gpt/prepare/load_corpus.h"
 #include "gpt/run/folder.h"
 #include "gpt/run/match_vocabulary.h"
+#include "gpt/run/same_run.h"
 #include "gpt/tokenizer/make_tokenizer.h"
 
 namespace gpt::run {
@@ -238,7 +239,7 @@ InitialWeights initial_weights(Checkpoint checkpoint, const Config& config, cons
 
 Corpus load_corpus_for(InitialWeights& initial, const Config& config) {
   if (initial.changes_tokenizer) {
-    Corpus corpus = load_corpus(config.data, config.model.block_size, "", std::nullopt);
+    Corpus corpus = load_corpus(data_with_cache(config), config.model.block_size, "", std::nullopt);
     adopt_vocabulary(initial, config.model, corpus);
     return corpus;
   }
@@ -251,7 +252,7 @@ Corpus load_corpus_for(InitialWeights& initial, const Config& config) {
                     initial.step ? ", because its run was given token ids alone" : ": there is no tokenizer.json"));
   }
   const int64_t vocab_size = *config.model.vocab_size;
-  Corpus corpus = load_corpus(config.data, config.model.block_size, initial.tokenizer, vocab_size);
+  Corpus corpus = load_corpus(data_with_cache(config), config.model.block_size, initial.tokenizer, vocab_size);
   corpus.text_format = format_for(initial, corpus);
   if (corpus.vocab_size <= vocab_size) return corpus;
   throw Error(ExitCode::data,

@@ -15,6 +15,7 @@
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
 #include "gpt/prepare/load_corpus.h"
+#include "gpt/prepare/text_cache.h"
 #include "gpt/tokenizer/make_tokenizer.h"
 #include "gpt/tokenizer/text_error.h"
 
@@ -96,8 +97,15 @@ void require_run_data(const Config& config, const std::string& origin) {
   }
 }
 
+DataConfig data_with_cache(const Config& config) {
+  DataConfig data = config.data;
+  data.cache_dir = usable_cache(data, config.output_dir + "/prepared");
+  return data;
+}
+
 Corpus load_run_corpus(const Config& config, const std::optional<StartingPoint>& start) {
-  if (!start) return load_corpus(config.data, config.model.block_size, "", config.model.vocab_size);
+  const DataConfig data = data_with_cache(config);
+  if (!start) return load_corpus(data, config.model.block_size, "", config.model.vocab_size);
   const DataConfig& saved = start->checkpoint.config.data;
   const auto refuse_data = [&](const std::string& why) {
     const std::string then = data_name(saved), now = data_name(config.data);
@@ -111,7 +119,7 @@ Corpus load_run_corpus(const Config& config, const std::optional<StartingPoint>&
   require_same_split(*start, config);
   Corpus corpus;
   try {
-    corpus = load_corpus(config.data, config.model.block_size, start->checkpoint.tokenizer, config.model.vocab_size);
+    corpus = load_corpus(data, config.model.block_size, start->checkpoint.tokenizer, config.model.vocab_size);
   } catch (const UnencodableText& error) { refuse_data(error.what()); } catch (const Error& error) {
     if (error.code() != ExitCode::data || data_name(saved) == data_name(config.data)) throw;
     refuse_data(error.what());

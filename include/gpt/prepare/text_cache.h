@@ -19,6 +19,9 @@ namespace gpt {
 Bin prepared_text(const std::string& input, const DataConfig& config, const std::string& saved_tokenizer,
                   const std::function<Bin(const std::string& path)>& open);
 
+// What config.cache_dir should be: what it is; or where it says nothing and the user's cache cannot be written, `instead`, as a line says.
+std::string usable_cache(const DataConfig& config, const std::string& instead);
+
 // The texts in config.cache_dir, for people or as JSON: path, size, when each was used last and what it was made from.
 std::string describe_text_cache(const DataConfig& config, bool json);
 

@@ -23,6 +23,9 @@ void announce_changes(const std::vector<std::string>& changes);
 // message names it: with that the run continues.
 void require_run_data(const Config& config, const std::string& origin);
 
+// config.data, with prepared text kept in output_dir where the user's cache cannot be written.
+DataConfig data_with_cache(const Config& config);
+
 // The corpus of `config`, encoded with the tokenizer of the run that resumes, if one does. Throws gpt::Error(checkpoint)
 // where the data are not those of that run.
 Corpus load_run_corpus(const Config& config, const std::optional<StartingPoint>& start);
