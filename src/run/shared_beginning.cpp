@@ -28,6 +28,30 @@ std::vector<std::string> differences(const Config& first, const Config& other) {
   return found;
 }
 
+// CBOR, because names of files need not be UTF-8, which JSON would require.
+std::string packed(const nlohmann::json& said) {
+  const std::vector<uint8_t> bytes = nlohmann::json::to_cbor(said);
+  return {bytes.begin(), bytes.end()};
+}
+
+nlohmann::json unpacked(const std::string& bytes) { return nlohmann::json::from_cbor(bytes); }
+
+// In what this process was started otherwise than the first one, whose command that is; empty: in nothing.
+std::string difference_from(const nlohmann::json& first, const Config& asked, int64_t rank) {
+  const std::string build = first.at("build");
+  if (build != version_text())
+    return fmt::format("rank {} runs another build ({}) than rank 0 ({}): install the same one", rank,
+                       first_line(version_text()), first_line(build));
+  Config config;
+  config::read_yaml(first.at("config").get<std::string>(), "the configuration of rank 0", config);
+  const std::vector<std::string> found = differences(config, asked);
+  return found.empty() ? ""
+                       : fmt::format(
+                             "rank {} has another configuration than rank 0 ({}): start all processes with the "
+                             "same command and files",
+                             rank, fmt::join(found, ", "));
+}
+
 // The processes of a machine have the same files; the first of them prepares what is not prepared yet.
 Corpus load_on_machine(const distributed::Group& group, const Config& config, Beginning& begins) {
   const distributed::Ranks& ranks = group.ranks();
@@ -44,28 +68,21 @@ Corpus load_on_machine(const distributed::Group& group, const Config& config, Be
 
 }  // namespace
 
+// Whoever differs says so itself as well: on another machine nobody sees what the first one says.
 void require_same_command(const distributed::Group& group, const Config& asked) {
   if (group.ranks().size == 1) return;
   const nlohmann::json mine{{"build", version_text()}, {"config", config::dump(asked)}};
-  const std::vector<std::string> all = group.from_all("command", mine.dump());
-  if (!group.is_first()) return;
-  for (size_t rank = 1; rank < all.size(); ++rank) {
-    const nlohmann::json other = nlohmann::json::parse(all[rank]);
-    const std::string build = other.at("build");
-    if (build != version_text()) {
-      throw Error(ExitCode::config,
-                  fmt::format("rank {} runs another build ({}) than rank 0 ({}): install the same one", rank,
-                              first_line(build), first_line(version_text())));
-    }
-    Config config;
-    config::read_yaml(other.at("config").get<std::string>(), fmt::format("the configuration of rank {}", rank), config);
-    if (const auto found = differences(asked, config); !found.empty()) {
-      throw Error(ExitCode::config,
-                  fmt::format("rank {} has another configuration than rank 0 ({}): start all processes "
-                              "with the same command and files",
-                              rank, fmt::join(found, ", ")));
-    }
+  const nlohmann::json first = unpacked(group.from(0, "command", packed(mine)));
+  const std::string own = difference_from(first, asked, group.ranks().rank);
+  std::string found = own;
+  try {
+    for (const std::string& other : group.from_all("difference", own))
+      if (found.empty()) found = other;
+  } catch (const Error&) {  // the first one has heard it and has gone
+    if (own.empty()) throw;
   }
+  if (found.empty()) return;
+  throw Error(group.is_first() || !own.empty() ? ExitCode::config : ExitCode::peer, found);
 }
 
 void say_beginning(const distributed::Group& group, const Beginning& begins, const Setup& setup) {
@@ -78,12 +95,12 @@ void say_beginning(const distributed::Group& group, const Beginning& begins, con
                      {"step", begins.start->checkpoint.step}};
   }
   said["has_initial"] = begins.initial.has_value();
-  (void)group.from(0, "beginning", said.dump());
+  (void)group.from(0, "beginning", packed(said));
 }
 
 SharedBeginning hear_beginning(const distributed::Group& group, const Config& asked, const config::Origins& origins,
                                const Folder& folder) {
-  const nlohmann::json said = nlohmann::json::parse(group.from(0, "beginning", ""));
+  const nlohmann::json said = unpacked(group.from(0, "beginning", ""));
   SharedBeginning shared;
   config::read_yaml(said.at("config").get<std::string>(), "the configuration of rank 0", shared.config);
   shared.config.device = asked.device, shared.config.threads = asked.threads;
