@@ -17,6 +17,8 @@
 #include <vector>
 
 #include "gpt/core/error.h"
+#include "gpt/core/surroundings.h"
+#include "meeting.h"
 #include "sums.h"
 
 namespace gpt::distributed {
@@ -26,12 +28,16 @@ namespace {
 constexpr std::chrono::hours kNoLimit(24 * 365);
 
 // `connections`: to each process.
-Backend connect_gloo(const Ranks& ranks, const c10::intrusive_ptr<c10d::Store>& store, const std::string& address,
-                     int connections) {
+Backend connect_gloo(const Ranks& ranks, const c10::intrusive_ptr<c10d::Store>& store,
+                     const std::vector<std::string>& addresses, int connections) {
   constexpr std::chrono::minutes kToConnect(1);
   const auto options = c10d::ProcessGroupGloo::Options::create(kToConnect);
-  const auto device = c10d::ProcessGroupGloo::createDeviceForHostname(address);
-  options->devices.assign(static_cast<size_t>(connections), device);
+  for (const std::string& address : addresses)
+    options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(address));
+  const size_t interfaces = options->devices.size();
+  for (size_t i = interfaces; i < static_cast<size_t>(connections); ++i)
+    options->devices.push_back(options->devices[i % interfaces]);
+  options->devices.resize(static_cast<size_t>(connections));  // as many as the others have
   options->threads = connections;
   const auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(store, static_cast<int>(ranks.rank),
                                                                 static_cast<int>(ranks.size), options);
@@ -140,22 +146,23 @@ class C10d : public Communicator {
   double seconds_waited_ = 0;  // for what was broadcast
 };
 
-using StorePointer = c10::intrusive_ptr<c10d::Store>;
-
 StorePointer store_of(const std::string& name, const StorePointer& store) {
   return c10::make_intrusive<c10d::PrefixStore>(name, store);
 }
 
 std::shared_ptr<Communicator> connect(const Ranks& ranks, const StorePointer& store, at::Device device,
-                                      const std::string& address, const Watch& watch, int connections) {
+                                      const std::vector<std::string>& addresses, const Watch& watch, int connections) {
   constexpr int kOfAnother = 1;
   const auto make_another = [=, &watch, made = 0]() mutable {
-    return connect(ranks, store_of(fmt::format("another/{}", made++), store), at::kCPU, address, watch, kOfAnother);
+    return connect(ranks, store_of(fmt::format("another/{}", made++), store), at::kCPU, addresses, watch, kOfAnother);
   };
   try {
-    return std::make_shared<C10d>(ranks, connect_gloo(ranks, store_of("gloo", store), address, connections),
-                                  connect_nccl(ranks, store_of("nccl", store), device), device, watch, make_another);
-  } catch (const std::exception& error) {
+    const Backend gloo = unless_stopped(
+        [=, of_gloo = store_of("gloo", store)] { return connect_gloo(ranks, of_gloo, addresses, connections); });
+    return std::make_shared<C10d>(ranks, gloo, connect_nccl(ranks, store_of("nccl", store), device), device, watch,
+                                  make_another);
+  } catch (const Error&) { throw; } catch (const std::exception& error) {
+    if (surroundings::is_lack_of_threads(error)) throw;
     throw Error(ExitCode::peer, fmt::format("the processes cannot connect to each other: {}",
                                             watch.lost().value_or(first_line(error.what()))));
   }
@@ -164,9 +171,10 @@ std::shared_ptr<Communicator> connect(const Ranks& ranks, const StorePointer& st
 }  // namespace
 
 std::shared_ptr<Communicator> connect(const Ranks& ranks, const c10::intrusive_ptr<c10d::Store>& store,
-                                      at::Device device, const std::string& address, const Watch& watch) {
+                                      at::Device device, const std::vector<std::string>& addresses,
+                                      const Watch& watch) {
   constexpr int kConnections = 4;  // because one alone does not fill the line
-  return connect(ranks, store, device, address, watch, kConnections);
+  return connect(ranks, store, device, addresses, watch, kConnections);
 }
 
 }  // namespace gpt::distributed

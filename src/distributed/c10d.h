@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "gpt/distributed/communicator.h"
 #include "gpt/distributed/ranks.h"
@@ -12,8 +13,9 @@
 
 namespace gpt::distributed {
 
-// `watch` must outlive it. `address`: of this process, for Gloo.
+// `watch` must outlive it. `addresses`: of this process, among which Gloo's connections are dealt out. Throws gpt::Error: peer where one of the
+// processes cannot be reached, interrupted after a signal.
 std::shared_ptr<Communicator> connect(const Ranks& ranks, const c10::intrusive_ptr<c10d::Store>& store,
-                                      at::Device device, const std::string& address, const Watch& watch);
+                                      at::Device device, const std::vector<std::string>& addresses, const Watch& watch);
 
 }  // namespace gpt::distributed

@@ -2,14 +2,11 @@
 
 #include <fmt/format.h>
 #include <unistd.h>
-#include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <chrono>
 #include <cstdlib>
 #include <ctime>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -21,46 +18,11 @@
 #include "gpt/core/format.h"
 #include "gpt/core/process.h"
 #include "gpt/distributed/watch.h"
+#include "meeting.h"
 #include "sockets.h"
 
 namespace gpt::distributed {
 namespace {
-
-using Store = c10::intrusive_ptr<c10d::Store>;
-
-// How long those that come first wait for the others, which a queue may start later.
-constexpr std::chrono::minutes kPatience(5);
-
-std::string meeting_file(const Ranks& ranks, const std::string& folder) {
-  return fmt::format("{}/.ranks-{}-{}", folder, ranks.id.empty() ? "0" : ranks.id, ranks.restart);
-}
-
-Store open_store(const Ranks& ranks, const std::string& folder) {
-  if (ranks.address.empty()) {
-    std::filesystem::create_directories(folder);
-    return c10::make_intrusive<c10d::FileStore>(meeting_file(ranks, folder), static_cast<int>(ranks.size));
-  }
-  c10d::TCPStoreOptions options;
-  options.port = ranks.port;
-  options.isServer = ranks.is_first() && !ranks.is_served;
-  options.waitWorkers = false;
-  options.timeout = kPatience;
-  options.masterListenFd = ranks.listener;
-  return c10::make_intrusive<c10d::TCPStore>(ranks.address, options);
-}
-
-Store open_own_store(const Ranks& ranks, const std::string& folder) {
-  try {
-    // A launcher's store may still hold what was said before a restart.
-    return c10::make_intrusive<c10d::PrefixStore>(fmt::format("gpt-train/{}", ranks.restart),
-                                                  open_store(ranks, folder));
-  } catch (const std::exception& error) {
-    throw Error(ExitCode::peer,
-                fmt::format("rank {} cannot meet the others at {}: {}", ranks.rank,
-                            ranks.address.empty() ? folder : fmt::format("{}:{}", ranks.address, ranks.port),
-                            first_line(error.what())));
-  }
-}
 
 // Where torchrun looks for the cause of a failure.
 void write_error_file(const std::string& why) {
@@ -75,8 +37,7 @@ void write_error_file(const std::string& why) {
 
 struct Group::Impl {
   const Ranks ranks;
-  std::string file = {};  // in which the processes met
-  Store store = {};
+  StorePointer store = {};
   std::unique_ptr<Watch> watch = {};
   at::Device device = at::kCPU;
   Mesh mesh = no_mesh();
@@ -94,22 +55,16 @@ struct Group::Impl {
   // What another process says; as long as it is there it may take its time.
   std::string hear(const std::string& name) const {
     try {
-      for (;; std::this_thread::sleep_for(std::chrono::milliseconds(20))) {
-        if (const auto lost = watch ? watch->lost() : std::nullopt) throw Error(ExitCode::peer, *lost);
+      // Who has said it may have ended since.
+      for (; !store->check({name}); std::this_thread::sleep_for(std::chrono::milliseconds(20))) {
+        if (const auto lost = watch->lost()) throw Error(ExitCode::peer, *lost);
         if (process::stop_signal() != 0) throw Error(ExitCode::interrupted, "interrupted");
-        if (store->check({name})) break;
       }
       const std::vector<uint8_t> text = store->get(name);
       return {text.begin(), text.end()};
     } catch (const Error&) { throw; } catch (const std::exception& error) {
-      throw Error(ExitCode::peer, watch ? watch->await_lost() : first_line(error.what()));  // the store has gone
+      throw Error(ExitCode::peer, watch->await_lost());  // the store has gone
     }
-  }
-
-  // The first process does, because c10d only does so where each process ends in order.
-  void remove_file() const {
-    std::error_code ignored;
-    if (ranks.is_first() && !file.empty()) std::filesystem::remove(file, ignored);
   }
 
   // Who left before could not be told from one who never came.
@@ -131,7 +86,8 @@ struct Group::Impl {
                                              int64_t count) const {
     if (count == 1) return alone();
     const auto store_of = c10::make_intrusive<c10d::PrefixStore>(fmt::format("{}/{}", name, first), store);
-    return connect({.rank = (ranks.rank - first) / step, .size = count}, store_of, device, own_address(ranks), *watch);
+    return connect({.rank = (ranks.rank - first) / step, .size = count}, store_of, device, own_addresses(ranks),
+                   *watch);
   }
 
   void arrange(int64_t tensor, int64_t stages) {
@@ -160,15 +116,10 @@ struct Group::Impl {
       pipeline.ends = connect_some("ends", first, step * (stages - 1), kBoth);
   }
 
-  void meet(std::chrono::duration<double> timeout) {
-    if (ranks.is_first()) {
-      watch = std::make_unique<Watch>(ranks, timeout);
-      say("watch", watch->where());
-      watch->await_all(kPatience);
-    } else {
-      watch = std::make_unique<Watch>(ranks, timeout, hear("watch"));
-    }
-    mesh.all = mesh.data = connect(ranks, store, device, own_address(ranks), *watch);
+  void come_together(const std::string& folder, std::chrono::duration<double> timeout) {
+    Meeting meeting = meet(ranks, folder, timeout);
+    store = std::move(meeting.store), watch = std::move(meeting.watch);
+    mesh.all = mesh.data = connect(ranks, store, device, own_addresses(ranks), *watch);
     await_all("connected");
     if (ranks.met) tell_launcher(*ranks.met);
     constexpr std::chrono::seconds kToAnswer(5);
@@ -198,15 +149,17 @@ void require_mesh(int64_t processes, const DistributedConfig& config) {
 Group::Group(const Ranks& ranks, at::Device device, const std::string& folder, double timeout)
     : impl_(new Impl{.ranks = ranks, .device = device}) {
   if (ranks.size == 1) return;
-  if (ranks.address.empty()) impl_->file = meeting_file(ranks, folder);
-  impl_->store = open_own_store(ranks, folder);
-  impl_->meet(std::chrono::duration<double>(timeout));
+  try {
+    impl_->come_together(folder, std::chrono::duration<double>(timeout));
+  } catch (const std::exception& error) {
+    if (impl_->watch) impl_->watch->leave(first_line(error.what()));
+    throw;
+  }
 }
 
-// The others may still ask what the first process has said, which holds the store.
+// The others may still ask what the first process has said, which holds the store, and that one may still be saving.
 Group::~Group() {
-  if (impl_->watch && ranks().is_first()) impl_->watch->await_ends();
-  impl_->remove_file();
+  if (impl_->watch) impl_->watch->await_ends();
   if (impl_->watch && impl_->watch->lost()) impl_->give_up_threads();
 }
 
@@ -246,8 +199,6 @@ void Group::leave(const std::string& why) const {
   write_error_file(why);
   impl_->watch->leave(why);
   impl_->give_up_threads();
-  impl_->remove_file();
-  process::end_without_destructors();
 }
 
 void Group::forward_warning(const std::string& warning) const {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -67,6 +69,13 @@ class Processes {
     return endings_;
   }
 
+  // The first process has said so.
+  bool have_met() {
+    char said = 0;
+    have_met_ = have_met_ || read(met_, &said, 1) == 1;
+    return have_met_;
+  }
+
  private:
   struct Process {
     int64_t rank;
@@ -87,13 +96,16 @@ class Processes {
             fmt::format("GPT_TRAIN_RESTART={}", restart)};
   }
 
-  // It may have been sent to this process alone; a second one shortly after the first changes nothing.
+  // It may have been sent to this process alone; one that comes twice within a second changes nothing. Before all have met nothing can be lost.
   void pass_signal_on() {
     if (process::take_save_request()) kill_all(SIGUSR1);
-    const int signal = process::stop_signal();
-    if (signal == 0 || is_signal_passed_on_) return;
-    is_signal_passed_on_ = true;
+    const int signal = process::take_stop_signal();
+    if (signal == 0) return;
     kill_all(signal);
+    if (have_met() || is_ending_) return;
+    log::info(fmt::format("Stopped by SIG{} before the processes had met: nothing had begun", sigabbrev_np(signal)));
+    is_ending_ = true;
+    kill_all(SIGKILL);
   }
 
   void kill_all(int signal) const {
@@ -147,13 +159,6 @@ class Processes {
     return since > timeout + (may_save ? kForSaving : kToNotice);
   }
 
-  // The first process has said so.
-  bool have_met() {
-    char said = 0;
-    have_met_ = have_met_ || read(met_, &said, 1) == 1;
-    return have_met_;
-  }
-
   void end_the_rest() {
     if (!std::exchange(is_ending_, true) && !have_met()) {
       const auto failed = std::find_if(endings_.begin(), endings_.end(), [](const Ending& e) { return e.status != 0; });
@@ -166,10 +171,43 @@ class Processes {
   std::vector<Ending> endings_;
   std::optional<Clock::time_point> failed_at_, ended_at_;
   int met_ = -1;
-  bool have_met_ = false, is_signal_passed_on_ = false, is_ending_ = false;
+  bool have_met_ = false, is_ending_ = false;
 };
 
 bool is_lost(const Ending& ending) { return ending.signal != 0 || ending.is_stopped; }
+
+// Changes whenever the file is written.
+struct Version {
+  ino_t file = 0;
+  time_t seconds = 0;
+  int64_t nanoseconds = 0;
+  bool operator==(const Version&) const = default;
+};
+
+Version version_of(const std::string& path) {
+  struct stat info{};
+  if (stat(path.c_str(), &info) != 0) return {};
+  return {info.st_ino, info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
+}
+
+// False where a signal ends it.
+bool pause_for(std::chrono::seconds time) {
+  constexpr std::chrono::milliseconds kLookAgain(20);
+  for (const auto end = Clock::now() + time; Clock::now() < end; std::this_thread::sleep_for(kLookAgain))
+    if (process::stop_signal() != 0) return false;
+  return process::stop_signal() == 0;
+}
+
+void announce_restart(int64_t count, int64_t restart, const DistributedConfig& config, int64_t fruitless) {
+  const std::string pause =
+      fruitless == 0
+          ? ""
+          : fmt::format(" in {} s, because {} has saved nothing", pause_after(fruitless).count(),
+                        fruitless == 1 ? "this start" : fmt::format("none of the last {} starts", fruitless));
+  log::warn(fmt::format("starting again from the last checkpoint with {}{} (restart {} of {})",
+                        count == 1 ? "1 process" : fmt::format("{} processes", count), pause, restart,
+                        config.restarts));
+}
 
 }  // namespace
 
@@ -199,21 +237,34 @@ std::optional<int64_t> processes_after(const std::vector<Ending>& endings, const
   return count >= std::max<int64_t>(1, least) ? std::optional(count) : std::nullopt;
 }
 
-int launch(const std::vector<std::string>& command, const DistributedConfig& config) {
+std::chrono::seconds pause_after(int64_t fruitless_starts) {
+  constexpr int64_t kMost = 60, kDoublings = 6;
+  if (fruitless_starts == 0) return std::chrono::seconds(0);
+  return std::chrono::seconds(std::min(kMost, int64_t{1} << std::min(fruitless_starts - 1, kDoublings)));
+}
+
+int launch(const std::vector<std::string>& command, const DistributedConfig& config, const std::string& checkpoint) {
+  require_connections({.size = config.processes, .local_size = config.processes});
   process::leave_stopping_to_children();
-  int64_t count = config.processes;
+  int64_t count = config.processes, fruitless = 0;
   for (int64_t restart = 0;; ++restart) {
-    const std::vector<Ending> endings = Processes(command, count, restart).wait(Seconds(config.timeout));
+    const Version before = version_of(checkpoint);
+    Processes processes(command, count, restart);
+    const std::vector<Ending> endings = processes.wait(Seconds(config.timeout));
     const int status = status_of(endings);
-    if (status != kPeer || process::stop_signal() != 0 || restart == config.restarts) return status;
+    const bool is_stopped = process::stop_signal() != 0;
+    if (is_stopped && status == kPeer && (!processes.have_met() || restart < config.restarts))
+      return static_cast<int>(process::stop_code());
+    if (status != kPeer || is_stopped || restart == config.restarts) return status;
     const auto next = processes_after(endings, config);
     if (!next) {
       log::error(fmt::format("fewer processes are left than distributed.min_processes {}", *config.min_processes));
       return status;
     }
-    log::warn(fmt::format("starting again from the last checkpoint with {} (restart {} of {})",
-                          *next == 1 ? "1 process" : fmt::format("{} processes", *next), restart + 1, config.restarts));
     count = *next;
+    fruitless = version_of(checkpoint) == before ? fruitless + 1 : 0;
+    announce_restart(count, restart + 1, config, fruitless);
+    if (!pause_for(pause_after(fruitless))) return static_cast<int>(process::stop_code());
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "gpt/distributed/ranks.h"
 
@@ -10,10 +11,17 @@ namespace gpt::distributed {
 
 inline constexpr const char* kLoopback = "127.0.0.1";
 
+// Throws gpt::Error(interrupted) after a signal.
 int connect_to(const std::string& address, uint16_t port);
 
-// The address under which the other processes reach this one: that of the loopback where all are on one machine, otherwise that of the
-// interface that GLOO_SOCKET_IFNAME names, or of the one that leads to where they meet, or of the first that is up.
-std::string own_address(const Ranks& ranks);
+// The addresses under which the other processes reach this one: those of the interfaces that GLOO_SOCKET_IFNAME lists, otherwise that of the
+// loopback where all are on one machine, or of the interface that leads to where they meet, or of the first that is up.
+std::vector<std::string> own_addresses(const Ranks& ranks);
+
+// Throws gpt::Error(peer) where the loopback is down, or so many processes need more descriptors than this one may open.
+void require_connections(const Ranks& ranks);
+
+// From here on a signal is not waited for any longer: throws gpt::Error(interrupted) if there was one.
+void leave_if_stopped();
 
 }  // namespace gpt::distributed

@@ -39,9 +39,9 @@ std::string new_token() {
 }
 
 // The messages, each a line: who somebody is, that somebody is there, ends as it should, ends because of an error, or warns of something,
-// and, from the first process, which one is lost.
+// and, from the first process, whether it has been waiting for that one, and which one is lost.
 constexpr std::string_view kHello = "hello ", kBeat = "beat", kEnd = "end", kFault = "fault ", kLost = "lost ",
-                           kWarning = "warning ";
+                           kWarning = "warning ", kWelcome = "welcome", kRefused = "refused ";
 
 // One connection, to a process that has said who it is or not yet.
 struct Peer {
@@ -67,7 +67,7 @@ class Watch::Impl {
   Impl(const Ranks& ranks, Seconds timeout, const std::string& where)
       : ranks_(ranks), timeout_(timeout), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     if (ranks.is_first()) {
-      const std::string address = own_address(ranks);
+      const std::string address = own_addresses(ranks).front();
       listener_ = listen_at(address);
       token_ = new_token();
       where_ = fmt::format("{} {} {} {}", address, listener_.port, token_, own_name());
@@ -92,7 +92,7 @@ class Watch::Impl {
     while (present_.size() + 1 < static_cast<size_t>(ranks_.size)) {
       changed_.wait_for(lock, std::chrono::milliseconds(100));
       if (lost_) throw Error(ExitCode::peer, *lost_);
-      if (process::stop_signal() != 0) throw Error(ExitCode::interrupted, "interrupted");
+      leave_if_stopped();
       if (Clock::now() - begin < patience) continue;
       std::vector<int64_t> missing;
       for (int64_t rank = 1; rank < ranks_.size; ++rank)
@@ -116,8 +116,10 @@ class Watch::Impl {
   }
 
   void await_ends() const {
+    if (!ranks_.is_first() && !ends_) send_line(first_, kEnd);
+    const int64_t awaited = ranks_.is_first() ? ranks_.size - 1 : 1;
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return lost_ || ends_ || ended_ + 1 == ranks_.size; });
+    changed_.wait(lock, [&] { return lost_ || ends_ || ended_ == awaited; });
   }
 
   void forward_warning(const std::string& warning) const {
@@ -143,8 +145,36 @@ class Watch::Impl {
                .name = where.substr(token + 1)};
     send_line(first.fd,
               fmt::format("{}{} {} {}", kHello, where.substr(port + 1, token - port - 1), ranks_.rank, own_name()));
+    try {
+      await_welcome(first);
+    } catch (...) {
+      close(first.fd);
+      throw;
+    }
     first_ = first.fd;
     peers_.push_back(std::move(first));
+  }
+
+  // Somebody else may listen there by now: who does not answer as the first process does is not it.
+  static void await_welcome(Peer& first) {
+    constexpr Seconds kPatience(10);
+    constexpr int kMilliseconds = 100;
+    const Clock::time_point begin = Clock::now();
+    size_t end = std::string::npos;
+    while ((end = first.received.find('\n')) == std::string::npos && Clock::now() - begin < kPatience) {
+      leave_if_stopped();
+      pollfd ready{.fd = first.fd, .events = POLLIN, .revents = 0};
+      if (poll(&ready, 1, kMilliseconds) <= 0) continue;
+      char bytes[4096];
+      const ssize_t count = recv(first.fd, bytes, sizeof bytes, MSG_DONTWAIT);
+      if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) break;
+      if (count > 0) first.received.append(bytes, static_cast<size_t>(count));
+    }
+    const std::string answer = end == std::string::npos ? "" : first.received.substr(0, end);
+    if (answer.starts_with(kRefused)) throw Error(ExitCode::peer, answer.substr(kRefused.size()));
+    if (answer != kWelcome)
+      throw Error(ExitCode::peer, fmt::format("the first process ({}) does not answer", first.name));
+    first.received.erase(0, end + 1);
   }
 
   void watch() {
@@ -207,7 +237,7 @@ class Watch::Impl {
   }
 
   void note_end(Peer& peer) {
-    peer.has_ended = true;
+    if (std::exchange(peer.has_ended, true)) return;
     const std::lock_guard lock(mutex_);
     ++ended_;
     changed_.notify_all();
@@ -218,10 +248,17 @@ class Watch::Impl {
     const std::string expected = fmt::format("{}{} ", kHello, token_);
     if (!line.starts_with(expected)) return close_peer(peer);
     const std::string rest(line.substr(expected.size()));
-    peer.rank = std::strtoll(rest.c_str(), nullptr, 10);
-    peer.name = rest.substr(std::min(rest.size(), rest.find(' ') + 1));
+    const int64_t rank = std::strtoll(rest.c_str(), nullptr, 10);
     const std::lock_guard lock(mutex_);
-    present_.push_back(peer.rank);
+    if (rank < 1 || rank >= ranks_.size || std::find(present_.begin(), present_.end(), rank) != present_.end()) {
+      send_line(peer.fd, fmt::format("{}rank {} is not missing among the {} processes of {}", kRefused, rank,
+                                     ranks_.size, own_name()));
+      return close_peer(peer);
+    }
+    peer.rank = rank;
+    peer.name = rest.substr(std::min(rest.size(), rest.find(' ') + 1));
+    send_line(peer.fd, kWelcome);
+    present_.push_back(rank);
     changed_.notify_all();
   }
 

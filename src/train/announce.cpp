@@ -3,11 +3,13 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <string_view>
 
 #include "gpt/config/output_folder.h"
 #include "gpt/core/format.h"
+#include "gpt/core/host_name.h"
 #include "gpt/core/log.h"
 #include "gpt/data/document_mask.h"
 #include "gpt/data/stages.h"
@@ -145,6 +147,9 @@ void announce_processes(const distributed::Group& group, at::Device device, cons
                                ? "; each has a part of the optimizer's state and of the gradients"
                                : "; each has a part of the optimizer's state, of the gradients and of the "
                                  "weights"));
+  if (const std::string signals = distributed::signals_under(ranks.launcher); !signals.empty())
+    log::info(fmt::format("{}; to stop with everything saved, send SIGTERM to a gpt-train process: kill {}, on {}",
+                          signals, getpid(), host_name()));
   if (ranks.launcher != "gpt-train" && asked.processes != 1 && asked.processes != ranks.size)
     log::info(fmt::format("distributed.processes: {} counts only where gpt-train starts the processes itself",
                           asked.processes == 0 ? "auto" : std::to_string(asked.processes)));

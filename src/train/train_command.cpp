@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -224,6 +225,18 @@ bool is_said_by_first(const Error& error, const distributed::Group& group) {
          (error.code() == ExitCode::peer && !group.has_lost_first());
 }
 
+// None: a signal has ended the waiting, as the first process says, or gpt-train where it has started all of them.
+std::unique_ptr<distributed::Group> meet_others(const distributed::Ranks& ranks, at::Device device,
+                                                const Config& asked) {
+  try {
+    return std::make_unique<distributed::Group>(ranks, device, asked.output_dir, asked.distributed.timeout);
+  } catch (const Error& error) {
+    const bool is_said = !ranks.is_first() || ranks.launcher == "gpt-train";
+    if (error.code() != ExitCode::interrupted || !is_said) throw;
+    return nullptr;
+  }
+}
+
 // As one of the processes of a run, which may be the only one.
 ExitCode train_as(const distributed::Ranks& ranks, const config::CommandLine& command, const TrainOptions& options) {
   const Config& asked = command.config;
@@ -234,7 +247,9 @@ ExitCode train_as(const distributed::Ranks& ranks, const config::CommandLine& co
       select_device_of(ranks, asked.device);  // so that a missing one is reported before a text is prepared
   choice.is_wished = command.origins.count("use_gpu") > 0;
   distributed::require_mesh(ranks.size, asked.distributed);
-  distributed::Group group(ranks, choice.device, asked.output_dir, asked.distributed.timeout);
+  const std::unique_ptr<distributed::Group> met = meet_others(ranks, choice.device, asked);
+  if (!met) return process::stop_code();
+  distributed::Group& group = *met;
   const ForwardedWarnings forwarded(group);
   try {
     run::require_same_command(group, asked);
@@ -252,6 +267,18 @@ ExitCode train_as(const distributed::Ranks& ranks, const config::CommandLine& co
     group.leave(first_line(error.what()));
     throw;
   }
+}
+
+// Before any is started: where their libraries alone do not fit, the system ends one of them, or this process, without a word.
+void require_memory_to_start(int64_t processes) {
+  constexpr int64_t kOfLibraries = 64 << 20;  // what a process has for itself before it computes anything
+  const int64_t needed = processes * kOfLibraries, free = host::free_memory_bytes();
+  if (free >= needed) return;
+  throw Error(
+      ExitCode::memory,
+      fmt::format("{} processes need {} before they compute anything, and {} is free: start fewer, or stop other "
+                  "programs that hold memory",
+                  processes, format_bytes(static_cast<double>(needed)), format_bytes(static_cast<double>(free))));
 }
 
 }  // namespace
@@ -277,9 +304,10 @@ ExitCode train(const config::CommandLine& command, const TrainOptions& options) 
   distributed.processes = plan::count_processes(asked);
   if (ranks.size == 1) distributed::require_mesh(distributed.processes, distributed);
   if (ranks.size == 1 && distributed.processes > 1) {
+    require_memory_to_start(distributed.processes);
     std::vector<std::string> command{path_of_this_program()};
     command.insert(command.end(), options.arguments.begin(), options.arguments.end());
-    return static_cast<ExitCode>(distributed::launch(command, distributed));
+    return static_cast<ExitCode>(distributed::launch(command, distributed, asked.output_dir + "/" + kLastCheckpoint));
   }
   return train_as(ranks, command, options);
 }

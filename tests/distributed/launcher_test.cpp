@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "gpt/core/log.h"
+#include "gpt/core/process.h"
 
 namespace gpt::distributed {
 namespace {
@@ -67,7 +68,7 @@ TEST(Launcher, AfterAnEarlierRestartTheFewerCount) {
   const std::string script = R"(
     [ $RANK = 1 ] || { printf '\1' > /proc/self/fd/$GPT_TRAIN_MET; exit 0; }
     [ $GPT_TRAIN_RESTART = 1 ] || kill -STOP $$)";
-  const int status = launch({"/bin/sh", "-c", script}, config);
+  const int status = launch({"/bin/sh", "-c", script}, config, "/no/checkpoint");
   while (!log::flush({.patience = std::chrono::seconds(1)})) continue;
   std::_Exit(status);
 }
@@ -76,6 +77,39 @@ TEST(LauncherDeathTest, AProcessThatIsStoppedWhenTheOthersAreDoneIsLost) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(exit_as_a_run_with_a_stopped_process(), testing::ExitedWithCode(0),
               "starting again from the last checkpoint with 2 processes");
+}
+
+// As a run of two processes that do what the script says, each time that they are started.
+[[noreturn]] void exit_as_a_run_of(const std::string& script) {
+  process::watch_signals();
+  DistributedConfig config = config_of(2);
+  config.restarts = 1000;
+  const int status = launch({"/bin/sh", "-c", script}, config, "/no/checkpoint");
+  while (!log::flush({.patience = std::chrono::seconds(1)})) continue;
+  std::_Exit(status);
+}
+
+// The processes hear no signal, and say nothing of having met.
+TEST(LauncherDeathTest, ASignalBeforeAllHaveMetEndsThemAtOnce) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(exit_as_a_run_of("trap '' TERM INT; [ $RANK = 1 ] && kill -TERM $PPID; while :; do sleep 1; done"),
+              testing::ExitedWithCode(143), "Stopped by SIGTERM before the processes had met: nothing had begun");
+}
+
+TEST(LauncherDeathTest, ASignalDuringARestartEndsTheRunAsTheSignal) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(exit_as_a_run_of("[ $GPT_TRAIN_RESTART$RANK = 10 ] && kill -TERM $PPID; exit 6"),
+              testing::ExitedWithCode(143), "in 1 s, because this start has saved nothing \\(restart 1 of 1000\\)");
+}
+
+TEST(Launcher, StartsThatSaveNothingWaitLongerAndLonger) {
+  const auto seconds = [](int64_t starts) { return pause_after(starts).count(); };
+  EXPECT_EQ(seconds(0), 0);
+  EXPECT_EQ(seconds(1), 1);
+  EXPECT_EQ(seconds(2), 2);
+  EXPECT_EQ(seconds(5), 16);
+  EXPECT_EQ(seconds(7), 60);
+  EXPECT_EQ(seconds(1'000'000), 60);
 }
 
 }  // namespace

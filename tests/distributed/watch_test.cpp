@@ -10,6 +10,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <memory>
 #include <optional>
 #include <sstream>
 #include <thread>
@@ -87,6 +88,32 @@ TEST(Watch, TheFirstWaitsUntilTheOthersHaveEnded) {
   EXPECT_TRUE(has_ended);
   EXPECT_EQ(first.lost(), std::nullopt);
   other.join();
+}
+
+TEST(Watch, TheOthersWaitUntilTheFirstHasEnded) {
+  auto first = std::make_unique<Watch>(test::local_rank(0, 2), Patience(60));
+  std::atomic<bool> has_ended = false, saw_the_end = false;
+  std::thread other([&, where = first->where()] {
+    const Watch second(test::local_rank(1, 2), Patience(60), where);
+    second.await_ends();
+    saw_the_end = has_ended.load();
+  });
+  first->await_all(Patience(60));
+  first->await_ends();  // the other one has nothing more to do
+  has_ended = true;
+  first.reset();
+  other.join();
+  EXPECT_TRUE(saw_the_end);
+}
+
+TEST(Watch, ARankThatIsThereAlreadyIsRefused) {
+  Watch first(test::local_rank(0, 3), Patience(60));
+  const BarePeer peer(first.where());
+  peer.greet(peer.token());
+  EXPECT_EQ(peer.hear(), "welcome");
+  EXPECT_ERROR(Watch(test::local_rank(1, 3), Patience(60), first.where()), ExitCode::peer,
+               "rank 1 is not missing among the 3 processes of PID ");
+  EXPECT_ERROR(first.await_all(Patience(0)), ExitCode::peer, "of 3 processes, rank 2 has not come");
 }
 
 TEST(Watch, TheFirstDoesNotWaitForOneThatIsLost) {

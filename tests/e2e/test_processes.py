@@ -230,12 +230,13 @@ class TestProcesses(ranks.DividedRun):
     def options(self, name):
         return {**programs.TINY, **FOUR_LANES, "data.text": self.text, "output_dir": self.folder / name}
 
-    def assert_starts_two(self, launcher, message):
+    def assert_starts_two(self, launcher, *messages):
         """The command `launcher` starts two processes, which say so and compute the run of one."""
         words = [*launcher, *programs.command("gpt-train", *programs.flags(self.options("run")))]
         done = subprocess.run(words, text=True, capture_output=True, timeout=programs.HANGS)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn(message, done.stderr)
+        for message in messages:
+            self.assertIn(message, done.stderr)
         self.train("one")
         self.assert_same_weights("one", "run")
 
@@ -246,7 +247,8 @@ class TestProcesses(ranks.DividedRun):
     @unittest.skipUnless(shutil.which("mpirun"), "Open MPI is not installed")
     def test_mpirun_starts_the_processes(self):
         self.assert_starts_two(["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2"],
-                               "2 processes, started by mpirun, 1 thread each; they meet in a file of output_dir")
+                               "2 processes, started by Open MPI's mpirun, 1 thread each; they meet in a file of output_dir",
+                               "it passes SIGUSR1 on, which saves; to stop with everything saved, send SIGTERM to a gpt-train process: kill ")
 
     def run_as_ranks(self, variables, options):
         """Two processes, with the variables and options of their rank; their exit statuses and what they said."""
@@ -261,7 +263,7 @@ class TestProcesses(ranks.DividedRun):
                           "OMPI_COMM_WORLD_LOCAL_RANK": rank, "OMPI_COMM_WORLD_LOCAL_SIZE": "2"},
             lambda rank: self.options("run"))
         self.assertEqual(statuses, [0, 0], outcomes)
-        self.assertIn("2 processes, started by mpirun, 1 thread each; they meet in a file of output_dir", outcomes[0])
+        self.assertIn("2 processes, started by Open MPI's mpirun, 1 thread each; they meet in a file of output_dir", outcomes[0])
         self.assertEqual(outcomes[1], "")
         self.assertEqual(list((self.folder / "run").glob(".ranks*")), [])
         self.train("one")
@@ -311,9 +313,32 @@ class TestProcesses(ranks.DividedRun):
         statuses, outcomes = self.run_as_ranks(
             lambda rank: {"PMI_RANK": rank, "PMI_SIZE": "2"},
             lambda rank: {**self.options("run"), "training.learning_rate": 1e-2 * (1 + rank)})
-        self.assertEqual(statuses[0], 2, outcomes)
-        self.assertIn("rank 1 has another configuration than rank 0 (training.learning_rate: 0.02 instead of 0.01)",
-                      outcomes[0])
+        self.assertEqual(statuses, [2, 2], outcomes)
+        for said in outcomes:
+            self.assertIn("rank 1 has another configuration than rank 0 (training.learning_rate: 0.02 instead of 0.01)", said)
+
+    def test_a_signal_ends_a_process_that_waits_for_the_first_one(self):
+        with socket.create_server(("127.0.0.1", 0)) as nobody:  # takes connections and never answers
+            variables = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2",
+                         "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(nobody.getsockname()[1])}
+            for number in (signal.SIGTERM, signal.SIGINT):
+                with subprocess.Popen(programs.command("gpt-train", *programs.flags(self.options("run"))), text=True,
+                                      stderr=subprocess.PIPE, env={**os.environ, **variables}) as run:
+                    connections = [nobody.accept(), nobody.accept()]  # to see whether anybody is there, and c10d's
+                    run.send_signal(number)
+                    _, errors = run.communicate(timeout=programs.HANGS)
+                    self.assertEqual(run.returncode, 128 + number, errors)
+                    self.assertEqual(errors, "")
+                    for connection, _ in connections:
+                        connection.close()
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root")
+    def test_a_missing_loopback_is_said(self):
+        done = subprocess.run(["unshare", "-n", *programs.command("gpt-train", *programs.flags({**self.options("run"), "distributed.processes": 2}))],
+                              text=True, capture_output=True, timeout=programs.HANGS)
+        self.assertEqual(done.returncode, 6, done.stderr)
+        self.assertIn("the processes of a machine meet at the loopback, which is down here", done.stderr)
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
 
 
 if __name__ == "__main__":

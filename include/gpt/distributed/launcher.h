@@ -2,6 +2,7 @@
 // loopback that is bound before the first of them begins, so that no port is raced for and nothing can be reached from outside.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -29,8 +30,12 @@ int status_of(const std::vector<Ending>& endings);
 // too few.
 std::optional<int64_t> processes_after(const std::vector<Ending>& endings, const DistributedConfig& config);
 
-// Runs config.processes copies of `command`, a program and its arguments. Signals that ask this process to stop are
-// passed on. Returns the run's exit status. Throws gpt::Error where a process cannot be started.
-int launch(const std::vector<std::string>& command, const DistributedConfig& config);
+// How long to wait after so many starts in a row that saved nothing, before the next one.
+std::chrono::seconds pause_after(int64_t fruitless_starts);
+
+// Runs config.processes copies of `command`, a program and its arguments. Signals that ask this process to stop are passed on; before all
+// copies have met, they are ended at once. `checkpoint`: the file that changes where a start has saved something. Returns the run's exit
+// status. Throws gpt::Error where a process cannot be started.
+int launch(const std::vector<std::string>& command, const DistributedConfig& config, const std::string& checkpoint);
 
 }  // namespace gpt::distributed

@@ -19,7 +19,7 @@ class Watch {
  public:
   // At the first process, which waits until all others have come. Afterwards where() says how they find it.
   Watch(const Ranks& ranks, std::chrono::duration<double> timeout);
-  // At the others; `where`: that of the first.
+  // At the others; `where`: that of the first. Throws gpt::Error: peer where nobody there waits for this rank, and interrupted after a signal.
   Watch(const Ranks& ranks, std::chrono::duration<double> timeout, const std::string& where);
   ~Watch();  // says that this process has ended as it should
   Watch(const Watch&) = delete;
@@ -34,7 +34,8 @@ class Watch {
   std::optional<std::string> lost() const;
   // The same, once something has gone wrong with a connection: waits until it is known, at most a little longer than `timeout`.
   std::string await_lost() const;
-  // At the first process: waits until all others have ended, or one is lost.
+  // At the first process: waits until all others have ended, or one is lost. At another: says that it has, and waits for the first, which may
+  // still be saving: many launchers end all processes as soon as one has ended with another status than 0.
   void await_ends() const;
   // Tells the others why this process ends.
   void leave(const std::string& why);
