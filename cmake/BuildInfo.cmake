@@ -1,13 +1,21 @@
 # generated/build_info.h: what --version prints. It is updated at every build, so that the commit is the one that was
 # compiled, not the one that was configured; only src/core/version.cpp includes it.
 #
-#   GPT_VERSION "0.1.0"  GPT_COMMIT "abc1234" (followed by "-dirty", or "unknown")  GPT_TORCH_VERSION "2.11.0"  GPT_CUDA_VERSION "13.0" or ""
+#   GPT_VERSION "0.1.812" (the number of commits comes last, so that pip takes a later wheel for a newer one; 0.1.0 where it is not known)
+#   GPT_COMMIT "abc1234" (followed by "-dirty", or "unknown")  GPT_TORCH_VERSION "2.11.0"  GPT_CUDA_VERSION "13.0" or ""
 
 if(CMAKE_SCRIPT_MODE_FILE)
   execute_process(COMMAND git describe --always --dirty --abbrev=7 --exclude=* WORKING_DIRECTORY "${SOURCE_DIR}"
     OUTPUT_VARIABLE COMMIT OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
   if(NOT COMMIT)
     set(COMMIT unknown)
+  endif()
+  execute_process(COMMAND git rev-list --count HEAD WORKING_DIRECTORY "${SOURCE_DIR}"
+    OUTPUT_VARIABLE COUNT OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  execute_process(COMMAND git rev-parse --is-shallow-repository WORKING_DIRECTORY "${SOURCE_DIR}"
+    OUTPUT_VARIABLE IS_SHALLOW OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  if(COUNT AND IS_SHALLOW STREQUAL "false")
+    string(REGEX REPLACE "[0-9]+$" "${COUNT}" VERSION "${VERSION}")
   endif()
   file(CONFIGURE OUTPUT "${OUTPUT}" CONTENT [[
 #pragma once

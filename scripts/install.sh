@@ -8,11 +8,16 @@
 set -euo pipefail
 source "$(dirname "$0")/steps.sh"
 
+usage="usage: scripts/install.sh [--cpu|--cuda|--remove] [PREFIX]"
 device=() remove=
 case ${1:-} in
   --cpu | --cuda) device=("$1") && shift ;;
   --remove) remove=yes && shift ;;
-  -*) fail "unknown argument '$1'; usage: scripts/install.sh [--cpu|--cuda|--remove] [PREFIX]" ;;
+  -h | --help)
+    sed -n '2,/^# usage/s/^# \?//p' scripts/install.sh
+    exit
+    ;;
+  -*) fail "unknown argument '$1'; $usage" ;;
 esac
 prefix=$(cd "$OLDPWD" && realpath -m -- "${1:-$HOME/.local}")
 installed=$prefix/share/gpt-train/installed_files  # their sha256 and paths
@@ -47,6 +52,14 @@ if [[ $remove ]]; then
   exit
 fi
 
+# The kind of the build that is there, so that bringing it up to date does not compile another one.
+if ! ((${#device[@]})) && [[ -f build/CMakeCache.txt ]]; then
+  if grep -q '^GPT_CUDA:.*=ON' build/CMakeCache.txt; then
+    device=(--cuda) && say "The build is with CUDA, and stays so (--cpu changes it)."
+  else
+    device=(--cpu) && say "The build is for CPUs, and stays so (--cuda changes it)."
+  fi
+fi
 scripts/setup.sh "${device[@]}"
 scripts/get_data.sh
 mkdir -p "$prefix/bin" "$prefix/share" 2>/dev/null && [[ -w $prefix/bin && -w $prefix/share ]] || refuse_unwritable

@@ -47,7 +47,9 @@ tree=$build/tree
 rm -rf "$tree"
 .deps/venv/bin/cmake --install "$build" --prefix "$tree" --strip >"$build/install.log" 2>&1 ||
   fail "cmake --install failed: $(grep -A 2 -m 1 'CMake Error' "$build/install.log" | tr -s '\n ' ' ') (log: $build/install.log)"
-version=$(sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' "$build/CMakeCache.txt")
+version=$(sed -n 's/^#define GPT_VERSION "\(.*\)"$/\1/p' "$build/generated/build_info.h")
+[[ $version != *.0 ]] ||
+  warn "the version is $version, because the number of commits is not known here (git fetch --unshallow): pip takes no such wheel for newer than another"
 seconds=$(git log -1 --format=%ct 2>/dev/null || say 315532800)  # outside a checkout the oldest time that a wheel can say: 1980
 for kind in "${kinds[@]}"; do
   say "Packing the $kind:"

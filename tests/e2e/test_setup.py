@@ -170,6 +170,22 @@ done >build/install_manifest.txt
         done = self.run_command("scripts/install.sh", "--remove", str(self.prefix))
         self.assertRegex(done.stdout, r"^error: .*installed_files is missing: [^\n]*\n$")
 
+    def test_help_and_unknown_arguments(self):
+        done = self.run_command("scripts/install.sh", "--help")
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("\nusage: scripts/install.sh [--cpu|--cuda|--remove] [PREFIX]", done.stdout)
+        self.assertNotIn("set -e", done.stdout)
+        done = self.run_command("scripts/install.sh", "--hepl")
+        self.assertEqual((done.returncode, done.stdout[:30]), (1, "error: unknown argument '--hep"))
+
+    def test_an_update_keeps_the_kind_of_the_build(self):
+        self.write("scripts/setup.sh", '#!/bin/sh\necho "setup.sh $*"\n').chmod(0o755)
+        self.assertIn("setup.sh \n", self.install())
+        for value, flag, other in (("OFF", "--cpu", "--cuda"), ("ON", "--cuda", "--cpu")):
+            self.write("build/CMakeCache.txt", f"GPT_CUDA:BOOL={value}\n")
+            self.assertIn(f"setup.sh {flag}\n", self.install())
+            self.assertIn(f"setup.sh {other}\n", self.install(other))
+
     def test_an_update_replaces_what_the_older_version_installed(self):
         self.install()
         (self.prefix / "share/gpt-train/configs/a.yaml").write_text("changed")
