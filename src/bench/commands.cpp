@@ -2,6 +2,7 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,6 +27,7 @@
 #include "gpt/config/arguments.h"
 #include "gpt/config/batch.h"
 #include "gpt/config/load.h"
+#include "gpt/config/suggest.h"
 #include "gpt/config/value.h"
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
@@ -307,13 +309,15 @@ config::Guide guide_of(const Verb& verb) {
 }
 
 const Verb& verb_named(const std::string& name) {
-  std::string known;
+  std::vector<std::string> known;
   for (const Verb& verb : kVerbs) {
     if (verb.name == name) return verb;
-    if (verb.help) known += fmt::format("{}{}", known.empty() ? "" : ", ", verb.name);
+    if (verb.help) known.emplace_back(verb.name);
   }
+  const auto near = config::did_you_mean(name, known);
   throw Error(ExitCode::config,
-              fmt::format("gpt-bench: unknown command {}; use one of {}", config::in_quotes(name), known));
+              fmt::format("gpt-bench: unknown command {}; {}use one of {}", config::in_quotes(name),
+                          near ? fmt::format("did you mean {}? Otherwise ", *near) : "", fmt::join(known, ", ")));
 }
 
 std::vector<config::Option> options_of(const std::string& verb, Options& options) {
@@ -444,6 +448,7 @@ int run_command(int argc, char** argv) {
   const auto command = config::parse_command_line(argc - used, argv + used, program, description_of(verb),
                                                   options_of(name, options), complete, guide_of(verb));
   if (command.handled) return 0;
+  for (const std::string& note : command.notes) log::info("Note: " + note);
   if (is_combo && options.names.empty())
     throw Error(ExitCode::config, "gpt-bench combo: name the optimizations, such as compile+adamw");
   const bool simulates = verb.find == simulate_devices;

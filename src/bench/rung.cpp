@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "gpt/config/suggest.h"
 #include "gpt/config/value.h"
 #include "gpt/core/error.h"
 #include "gpt/device/precision.h"
@@ -67,8 +68,11 @@ const Rung& rung_named(const std::string& name, const std::vector<Rung>& all) {
   if (found == all.end()) {
     std::vector<std::string> known;
     for (const Rung& rung : all) known.push_back(rung.name);
-    throw Error(ExitCode::config, fmt::format("gpt-bench combo: there is no optimization {}; there are {}",
-                                              config::in_quotes(name), fmt::join(known, ", ")));
+    const auto near = config::did_you_mean(name, known);
+    throw Error(ExitCode::config,
+                fmt::format("gpt-bench combo: there is no optimization {}; {} {}", config::in_quotes(name),
+                            near ? fmt::format("did you mean {}? There are", *near) : "there are",
+                            fmt::join(known, ", ")));
   }
   if (!found->obstacle.empty())
     throw Error(ExitCode::config, fmt::format("gpt-bench combo: {} cannot be measured: {}", name, found->obstacle));

@@ -12,6 +12,7 @@
 #include "gpt/config/suggest.h"
 #include "gpt/config/value.h"
 #include "gpt/core/error.h"
+#include "gpt/core/log.h"
 #include "gpt/core/printable.h"
 #include "gpt/core/terminal.h"
 #include "gpt/core/version.h"
@@ -169,7 +170,22 @@ std::vector<std::string> words_of(const Program& program, const std::vector<std:
   return words;
 }
 
-std::vector<Setting> settings_of(const Scan& scan) {
+// The last value counts where a flag is given again, so that a script can add it to a command; one that takes a list has all of them.
+void drop_earlier(std::vector<Setting>& settings, const Spelling& spelling, const Setting& last,
+                  std::vector<std::string>& notes) {
+  if (std::holds_alternative<std::vector<std::string>*>(spelling.option->target)) return;
+  std::erase_if(settings, [&](const Setting& earlier) {
+    if (earlier.key != spelling.option->key()) return false;
+    if (earlier.text == last.text) return true;
+    notes.push_back(
+        earlier.written == last.written
+            ? fmt::format("{} is given again: {} counts, not {}", last.written, last.text, earlier.text)
+            : fmt::format("{} {} counts, not {} {} before it", last.written, last.text, earlier.written, earlier.text));
+    return true;
+  });
+}
+
+std::vector<Setting> settings_of(const Scan& scan, std::vector<std::string>& notes) {
   std::vector<Setting> settings;
   for (const auto& [spelling, value] : scan.given) {
     const std::string name = spelling.alias ? spelling.alias->name : spelling.option->key();
@@ -181,6 +197,7 @@ std::vector<Setting> settings_of(const Scan& scan) {
     if (std::holds_alternative<Structure>(spelling.option->target)) {
       setting.node = std::make_shared<const Node>(parse_node(setting.text, flag));
     }
+    drop_earlier(settings, spelling, setting, notes);
     add_setting(settings, spelling, std::move(setting));
   }
   return settings;
@@ -220,9 +237,9 @@ std::optional<Arguments> parse_arguments(Program program, int argc, const char* 
     print(man_page(program));
     return std::nullopt;
   }
-  Arguments result{.settings = {}, .words = words_of(program, arguments, scan)};
+  Arguments result{.settings = {}, .notes = {}, .words = words_of(program, arguments, scan)};
   if (scan.lacks_value) fail(arguments.back() + " needs a value");
-  result.settings = settings_of(scan);
+  result.settings = settings_of(scan, result.notes);
   if (scan.asks_for("print-completions")) {
     std::erase_if(result.settings, [&](const Setting& setting) { return setting.key != completions.key(); });
     apply_settings(result.settings, {completions});
@@ -235,7 +252,12 @@ std::optional<Arguments> parse_arguments(Program program, int argc, const char* 
     print(manual(topic, reading_columns(STDOUT_FILENO)));
     return std::nullopt;
   }
-  if (!scan.asks_for("version")) return result;
+  if (!scan.asks_for("version")) {
+    if (program.says_notes) {
+      for (const std::string& note : result.notes) log::info("Note: " + note);
+    }
+    return result;
+  }
   print(version_text(program.name.substr(0, program.name.find(' '))) + "\n");  // without a verb
   return std::nullopt;
 }

@@ -1,7 +1,9 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <filesystem>
 #include <initializer_list>
 #include <system_error>
@@ -12,6 +14,7 @@
 #include "gpt/config/load.h"
 #include "gpt/config/output_folder.h"
 #include "gpt/config/setting.h"
+#include "gpt/config/suggest.h"
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
 #include "gpt/core/installed_data.h"
@@ -25,8 +28,28 @@ constexpr const char* kNotes =
     "A key of the configuration may have its section before it: --section.KEY VALUE. In YAML, each key stands below "
     "its section, indented.\n";
 
+// A preset that a flag names is meant as a whole: of what it sets, the file's keys no longer count.
+void replace_sizes_by_preset(std::vector<Setting>& from_file, const std::vector<Setting>& from_flags,
+                             std::vector<std::string>& notes) {
+  const auto preset = std::find_if(from_flags.begin(), from_flags.end(), [](const Setting& flag) {
+    return flag.key == "model.preset" && flag.text != "auto" && flag.text != "none";
+  });
+  if (preset == from_flags.end()) return;
+  const std::vector<std::string> keys = keys_of_preset(preset->text);
+  std::vector<std::string> replaced;
+  std::erase_if(from_file, [&](const Setting& setting) {
+    if (std::find(keys.begin(), keys.end(), setting.key) == keys.end()) return false;
+    replaced.push_back(setting.key);
+    return true;
+  });
+  if (replaced.empty()) return;
+  notes.push_back(
+      fmt::format("{} {} takes the place of the file's {}", preset->written, preset->text, fmt::join(replaced, ", ")));
+}
+
 // Keys of which only one may be set: a flag for one replaces what the file chose, together with what describes it.
-void drop_replaced(std::vector<Setting>& from_file, const std::vector<Setting>& from_flags) {
+void drop_replaced(std::vector<Setting>& from_file, const std::vector<Setting>& from_flags,
+                   std::vector<std::string>& notes) {
   using Keys = std::vector<std::string>;
   static const std::pair<Keys, Keys> kRivals[] = {
       {{"data.text", "data.dataset", "data.bin"},
@@ -46,6 +69,7 @@ void drop_replaced(std::vector<Setting>& from_file, const std::vector<Setting>& 
       from_file.erase(std::remove_if(from_file.begin(), from_file.end(), is_one_of(replaced)), from_file.end());
     }
   }
+  replace_sizes_by_preset(from_file, from_flags, notes);
   // A run's own effective_config.yaml has both a total and the micro-steps that followed from it: they follow anew from another
   // batch_size.
   const bool has_total = std::any_of(from_file.begin(), from_file.end(), [](const Setting& setting) {
@@ -89,11 +113,23 @@ bool has_ending(const std::string& path, std::initializer_list<std::string_view>
   return std::any_of(endings.begin(), endings.end(), [&](std::string_view ending) { return path.ends_with(ending); });
 }
 
-// A configuration that is not in the working directory may be an installed one: configs/NAME.yaml.
+// A configuration that is not in the working directory may be one of the checkout around build/bin, or an installed one:
+// configs/NAME.yaml.
 std::string found_or_installed(const std::string& path) {
   std::error_code ignored;
-  const std::string installed = std::filesystem::exists(path, ignored) ? "" : installed_file(path);
-  return installed.empty() ? path : installed;
+  if (std::filesystem::exists(path, ignored)) return path;
+  for (const std::filesystem::path& folder : {checkout_folder(), installed_folder()}) {
+    const std::string there = (folder / path).lexically_normal().string();
+    if (std::filesystem::is_regular_file(there, ignored)) return there;
+  }
+  std::string near = did_you_mean_path(path);
+  if (near.empty() && !path.starts_with('/'))
+    near = did_you_mean_path((checkout_folder() / path).lexically_normal().string());
+  if (near.empty() && !path.starts_with('/'))
+    near = did_you_mean_path((installed_folder() / path).lexically_normal().string());
+  if (near.empty()) return path;
+  throw Error(ExitCode::config,
+              fmt::format("cannot read {}: {}{}", path, std::generic_category().message(ENOENT), near));
 }
 
 // The settings of a configuration. What cannot be read as one, and is not called so, was probably meant for another flag.
@@ -163,7 +199,8 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
                                           .notes = kNotes,
                                           .guide = guide,
                                           .flag_for = flag_for_file,
-                                          .advice = advice_for_flag},
+                                          .advice = advice_for_flag,
+                                          .says_notes = false},
                                          argc, argv);
   if (!arguments) return answer("");
   const Origins own = apply_settings(arguments->settings, own_rows);
@@ -175,7 +212,8 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
     result.config_path = found_or_installed(result.config_path);
     settings = settings_in(result.config_path);
   }
-  drop_replaced(settings, flags);
+  result.notes = arguments->notes;
+  drop_replaced(settings, flags, result.notes);
   settings.insert(settings.end(), flags.begin(), flags.end());
   result.origins = apply_settings(settings, result.config);
   require_fitting_names(result.config.data, result.origins);

@@ -100,6 +100,15 @@ void apply_preset(ModelConfig& config) {
 
 namespace config {
 
+std::vector<std::string> keys_of_preset(std::string_view name) {
+  std::vector<std::string> keys = {"model.n_layer",  "model.n_head",   "model.n_kv_head", "model.n_embd",
+                                   "model.head_dim", "model.n_hidden", "model.block_size"};
+  if (name.starts_with("gpt2"))
+    for (const char* key : {"norm", "norm_eps", "mlp", "position", "bias", "tie_weights"})
+      keys.push_back(std::string("model.") + key);
+  return keys;
+}
+
 std::vector<Option> options(ModelConfig& c) {
   std::vector<Option> rows = {
       {.name = "preset",

@@ -12,7 +12,8 @@ namespace gpt::config {
 namespace {
 
 std::string default_text(const Option& row) {
-  const std::string text = yaml_scalar(row.target);
+  const bool is_word = std::holds_alternative<Choice>(row.target);
+  const std::string text = is_word ? value_text(row.target) : yaml_scalar(row.target);
   return text == "\"\"" ? "" : text;
 }
 

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
 #include <iterator>
+#include <map>
+#include <system_error>
 #include <tuple>
 
 namespace gpt::config {
@@ -55,6 +58,28 @@ std::optional<std::string> did_you_mean(std::string_view name, const std::vector
   if (nearest == candidates.end()) return std::nullopt;
   const size_t most_edits = std::max<size_t>(1, typed.size() / 3);
   return edit_distance(typed, normalised(*nearest)) <= most_edits ? std::optional(*nearest) : std::nullopt;
+}
+
+std::string did_you_mean_path(const std::string& path) {
+  namespace fs = std::filesystem;
+  constexpr size_t kMostEntries = 10'000;
+  fs::path asked(path);
+  if (!asked.has_filename()) asked = asked.parent_path();
+  const fs::path folder = asked.parent_path();
+  std::map<std::string, std::string> entries;  // by their names, and by those without the ending
+  std::error_code error;
+  for (fs::directory_iterator entry(folder.empty() ? "." : folder, error), end;
+       !error && entry != end && entries.size() < kMostEntries; entry.increment(error)) {
+    const fs::path name = entry->path().filename();
+    if (name.string().starts_with('.')) continue;
+    entries[name.string()] = name.string();
+    std::string& shortest = entries.try_emplace(name.stem().string(), name.string()).first->second;
+    shortest = std::min(shortest, name.string());  // whatever the order of the folder
+  }
+  std::vector<std::string> names;
+  for (const auto& [name, entry] : entries) names.push_back(name);
+  const auto near = did_you_mean(asked.filename().string(), names);
+  return near ? "; did you mean " + (folder / entries[*near]).string() + "?" : "";
 }
 
 }  // namespace gpt::config

@@ -174,6 +174,25 @@ std::string hint(const Option& option, std::string_view text, bool is_quoted) {
   return "";
 }
 
+// The name that stands for true or false here; `text` where none does. YAML 1.1 takes on and off for true and false, and what a program
+// like PyYAML read as such it writes as such.
+std::string_view word_for(bool on, const Option& option, const Choice& choice, std::string_view text) {
+  if (!option.if_true.empty()) return on ? option.if_true : option.if_false;
+  for (const std::string& name : choice.names) {
+    if (boolean(name) == on && boolean(text) == on) return name;
+  }
+  return text;
+}
+
+// What YAML 1.1, and with it PyYAML, takes for something else than text: true or false, nothing, a number.
+bool is_text_in_yaml(std::string_view word) {
+  const std::string lower = normalised(word);
+  if (boolean(word) || lower == "y" || lower == "n" || lower == "null") return false;
+  const bool is_number = word.find_first_not_of("0123456789_.eExXaAbBcCdDfFoO+-") == std::string_view::npos &&
+                         std::isdigit(static_cast<unsigned char>(word[word.starts_with('.') && word.size() > 1]));
+  return !is_number && lower != ".inf" && lower != ".nan";
+}
+
 }  // namespace
 
 std::optional<bool> boolean(std::string_view text) {
@@ -249,8 +268,7 @@ std::optional<std::string> assign(const Option& option, std::string_view text, b
                                    },
                                    [&](const Choice& target) {
                                      std::string_view name = text;
-                                     if (const auto on = boolean(text); on && !option.if_true.empty())
-                                       name = *on ? option.if_true : option.if_false;
+                                     if (const auto on = boolean(text)) name = word_for(*on, option, target, text);
                                      const auto found = std::find(target.names.begin(), target.names.end(), name);
                                      if (found == target.names.end()) return false;
                                      target.set(static_cast<size_t>(found - target.names.begin()));
@@ -298,13 +316,13 @@ std::string yaml_scalar(const Target& target) {
     if (e != std::string::npos && text.find('.') == std::string::npos) text.insert(e, ".0");
     return text;
   }
+  if (std::holds_alternative<Choice>(target))  // true and false mean in YAML what they mean here
+    return text == "true" || text == "false" || is_text_in_yaml(text) ? text : '"' + text + '"';
   if (!std::holds_alternative<std::string*>(target)) return text;
   const auto is_plain = [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '.' || c == '/' || c == '-'; };
   const bool starts_plain =
       !text.empty() && (std::isalnum(static_cast<unsigned char>(text[0])) || text[0] == '/' || text[0] == '.');
-  if (starts_plain && std::all_of(text.begin(), text.end(), is_plain) && text != "null" && text != "Null" &&
-      text != "NULL")
-    return text;
+  if (starts_plain && std::all_of(text.begin(), text.end(), is_plain) && is_text_in_yaml(text)) return text;
   return '"' + escaped(text, "\"\\") + '"';
 }
 

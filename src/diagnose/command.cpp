@@ -69,6 +69,7 @@ int diagnose(int argc, char** argv) {
       },
       guide());
   if (command.handled) return 0;
+  for (const std::string& note : command.notes) log::info("Note: " + note);
   require_consistent(asked, command, !runs.empty() ? "--run" : cache ? "--cache" : clear_cache ? "--clear-cache" : "");
   if (clear_cache && json)
     throw Error(ExitCode::config, "--clear-cache removes texts and has nothing to say in JSON: leave out --json");

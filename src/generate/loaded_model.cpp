@@ -13,6 +13,7 @@
 #include "gpt/checkpoint/history.h"
 #include "gpt/checkpoint/quantized_file.h"
 #include "gpt/config/output_folder.h"
+#include "gpt/config/suggest.h"
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
@@ -176,13 +177,13 @@ std::unique_ptr<Tokenizer> tokenizer_for(const StoredModel& stored, const ModelO
                                             spec, plural(tokenizer->vocab_size(), "token"), path, with_commas(most)));
 }
 
-// The folder in models/ whose last checkpoint is the newest; empty where there is none.
-std::string newest_run() {
+// The run in a folder of runs whose last checkpoint is the newest; empty where there is none.
+std::string newest_run(const std::string& folder) {
   namespace fs = std::filesystem;
   std::string newest;
   fs::file_time_type newest_time = fs::file_time_type::min();
   std::error_code error;
-  for (fs::directory_iterator entry(config::kRunsFolder, error), end; !error && entry != end; entry.increment(error)) {
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
     std::error_code missing;
     if (!entry->is_directory(missing)) continue;
     const fs::file_time_type time = fs::last_write_time(checkpoint_file(entry->path().string()), missing);
@@ -199,10 +200,20 @@ void require_model(const std::string& path) {
   }
   std::error_code error;
   if (std::filesystem::exists(path, error) || error) return;
-  for (const std::string& place : {path, std::filesystem::path(path).parent_path().string()})
-    if (const std::string why = exchange::why_missing(place); !why.empty()) throw Error(ExitCode::checkpoint, why);
+  const bool in_folder = fs::path(path).filename() == kLastCheckpoint;
+  const std::string folder = in_folder ? fs::path(path).parent_path().string() : "";
+  const bool is_there = in_folder && fs::is_directory(folder, error);
+  const std::string run = is_there ? newest_run(folder) : "";
+  const std::string near = !run.empty() ? fmt::format("; {} holds runs, such as {}", folder, run)
+                           : is_there   ? ""
+                                        : config::did_you_mean_path(in_folder ? folder : path);
+  for (const std::string& place : {path, fs::path(path).parent_path().string()}) {
+    const std::string why = near.empty() ? exchange::why_missing(place) : "";
+    if (!why.empty()) throw Error(ExitCode::checkpoint, why);
+  }
   throw Error(ExitCode::checkpoint,
-              path + ": no such checkpoint; train one with gpt-train, or name one with --checkpoint");
+              fmt::format("{}: no such checkpoint; {}", path,
+                          near.empty() ? "train one with gpt-train, or name one with --checkpoint" : near.substr(2)));
 }
 
 }  // namespace
@@ -236,7 +247,7 @@ std::vector<config::Option> options(ModelOptions& o, const std::string& threads)
 }
 
 std::string find_model(const std::string& named) {
-  if (named.empty()) return checkpoint_file(newest_run());
+  if (named.empty()) return checkpoint_file(newest_run(config::kRunsFolder));
   return exchange::is_hugging_face(named) ? named : checkpoint_file(named);
 }
 

@@ -166,6 +166,30 @@ void check_combination(const GenerateOptions& options, const config::Origins& gi
   if (given.count("output") && options.output.empty()) refuse("--output needs the name of a file");
 }
 
+// What to do instead of giving a flag of that name, which is another program's.
+std::optional<std::string> advice_for(const std::string& name) {
+  struct Advice {
+    std::vector<std::string_view> names;
+    const char* text;
+  };
+  static const Advice kAdvices[] = {
+      {{"length", "tokens", "num_tokens", "n_tokens", "max_length", "max_len", "n_predict"},
+       "-n or --max-new-tokens sets how many tokens it writes at most"},
+      {{"num_beams", "beams", "beam_size", "beam_width"},
+       "there is no beam search; --temperature 0 takes the likeliest token"},
+      {{"no_repeat_ngram_size", "presence_penalty", "frequency_penalty"}, "there is --repetition-penalty"},
+      {{"chat", "conversation", "chat_template", "system", "system_prompt"},
+       "there is no chat; --interactive continues each line that is typed, and --stop ends an answer"},
+      {{"model", "model_path", "ckpt", "load", "model_name_or_path"}, "--checkpoint names the model"},
+      {{"input", "text", "file", "f"}, "the prompt is the argument without a flag, or --prompt-file names its file"},
+  };
+  const std::string typed = config::normalised(name);
+  for (const Advice& advice : kAdvices) {
+    if (std::find(advice.names.begin(), advice.names.end(), typed) != advice.names.end()) return advice.text;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<GenerateOptions> parse_generate_options(int argc, const char* const* argv) {
@@ -179,7 +203,8 @@ std::optional<GenerateOptions> parse_generate_options(int argc, const char* cons
        .usage = "[prompt] [--FLAG VALUE ...]",
        .sections = rows,
        .guide = {.examples = kExamples, .ending = kEnding},
-       .takes_words = true},
+       .takes_words = true,
+       .advice = advice_for},
       argc, argv);
   if (!arguments) return std::nullopt;
   const config::Origins given = config::apply_settings(arguments->settings, config::rows_of(rows));

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "gpt/config/output_folder.h"
+#include "gpt/config/suggest.h"
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
 #include "gpt/core/log.h"
@@ -104,7 +105,8 @@ class Search {
     } else if (is_pattern(input)) {
       add_pattern(input);
     } else {
-      cannot_read(input.empty() ? "an input with an empty name" : input, std::generic_category().message(ENOENT));
+      cannot_read(input.empty() ? "an input with an empty name" : input,
+                  std::generic_category().message(ENOENT) + config::did_you_mean_path(input));
     }
   }
 

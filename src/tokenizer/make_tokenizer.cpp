@@ -12,6 +12,7 @@
 #include "bpe_vocabulary.h"
 #include "byte_tokenizer.h"
 #include "char_tokenizer.h"
+#include "gpt/config/suggest.h"
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
 #include "gpt/tokenizer/bpe.h"
@@ -89,6 +90,16 @@ std::unique_ptr<Tokenizer> read_tokenizer(const fs::path& path) {
   return tokenizer_from_json(text, origin);
 }
 
+// "; did you mean bpe:1000?" for "bep:1000" or "BPE:1000".
+std::string probably_meant(const std::string& spec) {
+  const size_t colon = spec.find(':');
+  const std::string rest = colon == std::string::npos ? "" : spec.substr(colon);
+  const auto near =
+      config::did_you_mean(spec.substr(0, colon), rest.empty() ? std::vector<std::string>{"char", "byte", "gpt2"}
+                                                               : std::vector<std::string>{"bpe"});
+  return near ? fmt::format("; did you mean {}{}?", *near, rest) : config::did_you_mean_path(spec);
+}
+
 }  // namespace
 
 std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view text, const std::string& origin) {
@@ -140,8 +151,8 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, std::string_v
   }
   std::error_code error;
   if (!fs::is_regular_file(spec, error)) {
-    throw Error(ExitCode::config,
-                fmt::format("tokenizer '{}': it is not char, byte, gpt2, bpe:N or a tokenizer file", spec));
+    throw Error(ExitCode::config, fmt::format("tokenizer '{}': it is not char, byte, gpt2, bpe:N or a tokenizer file{}",
+                                              spec, probably_meant(spec)));
   }
   return read_tokenizer(spec);
 }

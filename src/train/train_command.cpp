@@ -241,6 +241,7 @@ std::unique_ptr<distributed::Group> meet_others(const distributed::Ranks& ranks,
 ExitCode train_as(const distributed::Ranks& ranks, const config::CommandLine& command, const TrainOptions& options) {
   const Config& asked = command.config;
   log::of_rank(ranks.rank, ranks.size, nullptr);
+  for (const std::string& note : command.notes) log::info("Note: " + note);
   use_cpu_threads(asked.threads, ranks.local_size, ranks.local_rank);
   use_cpu_allocator();
   DeviceChoice choice =

@@ -108,8 +108,6 @@ TEST(Arguments, WrongValuesNameTheFlagTheValueAndWhatIsRight) {
       {{"--choice", "flaot32"}, "--choice must be one of float32, bfloat16, got 'flaot32'; did you mean 'float32'?"},
       {{"--half", "0"}, "--half must be true or false, got '0'; write false"},
       {{"--on=maybe"}, "--on is a switch and takes no value, got 'maybe'"},
-      {{"--whole", "1", "--whole", "2"}, "--whole is given twice; keep one"},
-      {{"--natural", "1", "-n", "2"}, "-n: 'natural' is already set by --natural; keep one"},
       {{"--text"}, "--text needs a value"},
       {{"-w"}, "-w needs a value"},
       {{"--texd", "a"}, "unknown flag '--texd'; did you mean '--text'?"},

@@ -126,8 +126,9 @@ TEST(CommandLine, TextComesThroughUnchanged) {
 
 TEST(CommandLine, FlagsBeatTheFileAndKeysBeatThePreset) {
   const File file("seed: 5\nmodel:\n  preset: gpt2_large\n  n_embd: 1920\ntraining:\n  batch_size: 2\n");
-  const Config c =
-      parse_line({"--n_head", "30", "--config", file.path(), "--batch_size", "3", "--preset", "gpt2_medium"}).config;
+  const Config c = parse_line({"--n_head", "30", "--config", file.path(), "--batch_size", "3", "--preset",
+                               "gpt2_medium", "--n_embd", "1920"})
+                       .config;
   EXPECT_EQ(c.seed, 5);
   EXPECT_EQ(c.training.batch_size, 3);
   EXPECT_EQ(c.model.n_layer, 24);
@@ -196,15 +197,66 @@ TEST(CommandLine, FaultsNameTheFlag) {
   EXPECT_EQ(fault_of_line({"--lr="}), "--lr: 'training.learning_rate' must be auto or a number from 0 to 10, got ''");
   EXPECT_EQ(fault_of_line({"--lr", "x"}),
             "--lr: 'training.learning_rate' must be auto or a number from 0 to 10, got 'x'");
-  EXPECT_EQ(fault_of_line({"--seed", "1", "--seed", "1"}), "--seed is given twice; keep one");
-  EXPECT_EQ(fault_of_line({"--lr", "1", "--learning_rate", "1"}),
-            "--training.learning_rate: 'training.learning_rate' is already set by --lr; keep one");
-  EXPECT_EQ(fault_of_line({"--config", "a", "--config", "b"}), "--config is given twice; keep one");
   EXPECT_EQ(fault_of_line({"--n_embd", "100", "--n_head", "6"}),
             "--model.n_embd: n_embd 100 is not divisible by n_head 6; use n_embd 96 or 102, or n_head 5 or 10");
   const File file("model:\n  n_embd: 96\n");
   EXPECT_EQ(fault_of_line({"--config", file.path(), "--n_head", "5"}),
             "--model.n_head: n_embd 96 is not divisible by n_head 5; use n_embd 95 or 100, or n_head 4 or 6");
+}
+
+CommandLine line_of(std::vector<const char*> arguments) {
+  arguments.insert(arguments.begin(), "gpt-train");
+  return parse_command_line(static_cast<int>(arguments.size()), arguments.data(), "gpt-train", "");
+}
+
+TEST(CommandLine, TheLastValueOfAFlagCountsAndANoteSaysSo) {
+  const CommandLine line = line_of({"--seed", "1", "--lr", "1e-3", "--seed", "2", "--learning_rate", "1e-4"});
+  EXPECT_EQ(line.config.seed, 2);
+  EXPECT_EQ(line.config.training.schedule.learning_rate, 1e-4);
+  EXPECT_EQ(line.notes, (std::vector<std::string>{"--seed is given again: 2 counts, not 1",
+                                                  "--training.learning_rate 1e-4 counts, not --lr 1e-3 before it"}));
+  EXPECT_EQ(line_of({"--seed", "2", "--seed", "2"}).notes, std::vector<std::string>{});
+}
+
+TEST(CommandLine, APresetOnTheCommandLineReplacesTheSizesOfTheFile) {
+  const File file("model:\n  n_layer: 3\n  n_embd: 96\n  dropout: 0.3\n  bias: false\n");
+  const CommandLine line = line_of({"--config", file.path(), "--preset", "gpt2_small"});
+  EXPECT_EQ(line.config.model.n_layer, 12);
+  EXPECT_EQ(line.config.model.n_embd, 768);
+  EXPECT_TRUE(line.config.model.bias);
+  EXPECT_EQ(line.config.model.dropout, 0.3);  // no preset says anything of it
+  EXPECT_EQ(line.notes,
+            std::vector<std::string>{
+                "--model.preset gpt2_small takes the place of the file's model.n_layer, model.n_embd, model.bias"});
+  EXPECT_EQ(line_of({"--config", file.path(), "--preset", "char_small", "--n_layer", "2"}).config.model.n_layer, 2);
+  EXPECT_EQ(line_of({"--config", file.path(), "--preset", "auto"}).config.model.n_layer, 3);
+}
+
+// What the presets set is named twice in the code.
+TEST(CommandLine, KeysOfAPresetAreThoseThatItSets) {
+  for (const char* preset : {"gpt2_small", "char_small"}) {
+    Config other;  // in which every key differs from what presets set
+    other.model.n_layer = 1, other.model.n_embd = 8, other.model.block_size = 8, other.model.n_head = 1;
+    other.model.n_kv_head = 1, other.model.n_head_dim = 1, other.model.n_hidden = 1, other.model.norm = Norm::rmsnorm;
+    other.model.norm_eps = 1, other.model.mlp = Mlp::swiglu, other.model.position = Position::rope;
+    other.model.bias = other.model.tie_weights = false;
+    other.model.preset = preset == std::string("char_small") ? Preset::char_small : Preset::gpt2_small;
+    Config set = other;
+    apply_preset(set.model);
+    std::vector<std::string> keys;
+    for (const Change& change : difference(other, set)) keys.push_back(change.key);
+    std::vector<std::string> named = keys_of_preset(preset);
+    std::sort(keys.begin(), keys.end()), std::sort(named.begin(), named.end());
+    EXPECT_EQ(named, keys) << preset;
+  }
+}
+
+TEST(CommandLine, AMisspeltConfigurationIsGuessed) {
+  const ScratchFolder folder;
+  const std::string config = folder.file("small.yaml", "seed: 1\n");
+  const std::string typed = folder / "smal.yaml";
+  EXPECT_EQ(fault_of_line({"--config", typed.c_str()}),
+            "cannot read " + typed + ": No such file or directory; did you mean " + config + "?");
 }
 
 TEST(CommandLine, WordsWithoutAFlagAreFilesOrPatternsOfTheShell) {

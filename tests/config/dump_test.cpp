@@ -7,6 +7,7 @@
 
 #include "config/faults.h"
 #include "gpt/config/option.h"
+#include "gpt/config/value.h"
 
 namespace gpt::config {
 namespace {
@@ -156,6 +157,29 @@ TEST(Difference, WhatChangesTheDataOrTheShapeIsNotSafe) {
                                           "training.use_amp",
                                           "training.dtype"};
   EXPECT_EQ(unsafe, expected);
+}
+
+// PyYAML reads off as False, and writes it as false.
+TEST(Dump, WordsThatYamlTakesForSomethingElseAreQuoted) {
+  Config config;
+  config.data.resident = Resident::off;
+  const std::string text = dump(config);
+  EXPECT_NE(text.find("resident: \"off\""), std::string::npos);
+  EXPECT_NE(text.find("on_divergence: \"off\""), std::string::npos);
+  Config read;
+  read_yaml("data: {resident: false}\ntraining: {on_divergence: false}\n", "c.yaml", read);
+  EXPECT_EQ(read.data.resident, Resident::off);
+  EXPECT_EQ(read.training.cadence.divergence.reaction, OnDivergence::off);
+  read_yaml("data: {resident: true}\n", "c.yaml", read);
+  EXPECT_EQ(read.data.resident, Resident::on);
+  for (const char* word : {"off", "No", "y", "1_000", "1e5", "0x1F", "null", ".inf", "12", ".5"}) {
+    std::string value = word;
+    EXPECT_EQ(yaml_scalar(&value), '"' + value + '"');
+  }
+  for (const char* word : {"models/1", "face.txt", "2024-01-01.txt", "online", "a"}) {
+    std::string value = word;
+    EXPECT_EQ(yaml_scalar(&value), value);
+  }
 }
 
 }  // namespace

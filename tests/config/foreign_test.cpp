@@ -121,6 +121,33 @@ constexpr const char* kOthers[] = {"tensorboard",
                                    "processed_data_path",
                                    "benchmark_epochs",
                                    "skip_unit_tests",
+                                   "skip_integration_tests",
+                                   "skip_benchmarks",
+                                   "lora_r",
+                                   "moe_experts",
+                                   "num_experts",
+                                   "ema_decay",
+                                   "swa",
+                                   "llrd",
+                                   "layer_lr_decay",
+                                   "qk_norm",
+                                   "logit_softcap",
+                                   "z_loss",
+                                   "rope_scaling",
+                                   "dpo",
+                                   "sft",
+                                   "lion",
+                                   "adafactor",
+                                   "packing",
+                                   "quantize",
+                                   "push_to_hub",
+                                   "early_stop",
+                                   "sliding_window",
+                                   "fp8",
+                                   "flash_attn",
+                                   "mlflow",
+                                   "sweep",
+                                   "watch",
                                    "finetune_from",
                                    "zero_stage",
                                    "check_for_spiky_loss",
@@ -144,7 +171,7 @@ TEST(Foreign, EveryNameHasAnAnswer) {
 TEST(Foreign, AnswersSayWhatToUse) {
   const std::string metrics =
       "report.html and metrics.jsonl in output_dir have every logged step and evaluation; set report.tensorboard: true for "
-      "event files that TensorBoard reads; there is no Weights & Biases";
+      "event files that TensorBoard reads; there is no Weights & Biases and nothing like it";
   EXPECT_EQ(yaml_fault("wandb_log: true\n"), "c.yaml:1:1: unknown key 'wandb_log': " + metrics);
   EXPECT_EQ(flag_fault({"--wandb-project", "x"}), "unknown flag '--wandb-project': " + metrics);
   EXPECT_EQ(flag_fault({"--training.fp16"}),

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "config/faults.h"
+#include "core/scratch_folder.h"
 #include "gpt/config/option.h"
 
 namespace gpt::config {
@@ -32,6 +33,18 @@ TEST(DidYouMean, KnowsWhenNothingIsNear) {
   EXPECT_EQ(did_you_mean("banana", names), std::nullopt);
   EXPECT_EQ(did_you_mean("", names), std::nullopt);
   EXPECT_EQ(did_you_mean(std::string(1 << 20, 'n'), names), std::nullopt);
+}
+
+TEST(DidYouMean, KnowsFilesByTheirNamesWithAndWithoutEndings) {
+  const ScratchFolder folder;
+  const std::string diary = folder.file("diary.txt", "");
+  folder.file("diary.zip", "");
+  folder.file("runs/mine/ckpt.pt", "");
+  for (const char* typed : {"diary", "diray.txt", "Diary.txt", "diary.tx"})
+    EXPECT_EQ(did_you_mean_path(folder / typed), "; did you mean " + diary + "?") << typed;
+  EXPECT_EQ(did_you_mean_path(folder / "runs/mien/"), "; did you mean " + (folder / "runs/mine") + "?");
+  EXPECT_EQ(did_you_mean_path(folder / "letters.txt"), "");
+  EXPECT_EQ(did_you_mean_path(folder / "nowhere/diary.txt"), "");
 }
 
 TEST(DidYouMean, DigitsDecideBetweenNamesThatAreEquallyNear) {

@@ -302,7 +302,7 @@ class Bench(unittest.TestCase):
         for words, message in (
                 (["climb"], "gpt-bench: unknown command 'climb'; use one of ladder, combo, modes, architecture, experiments, memory, ops, profile, scaling, measure"),
                 (["combo"], "gpt-bench combo: name the optimizations, such as compile+adamw"),
-                (["combo", "adam"], "gpt-bench combo: there is no optimization 'adam'; there are tf32, bfloat16, float16, flash, "
+                (["combo", "adam"], "gpt-bench combo: there is no optimization 'adam'; did you mean adamw? There are tf32, bfloat16, float16, flash, "
                                     "padding, adamw, compile, end_to_end, graph, autotune, workers_2, workers, pinned, resident, "
                                     "activation, norm, selective, block, 8-bit, offload, swap, no_master, bfloat16_gradients, accumulation"),
                 (["combo", "graph", "--device", "cpu"], "gpt-bench combo: graph cannot be measured: needs a GPU"),

@@ -42,11 +42,13 @@ struct Program {
   std::function<std::string(const std::string& path)> flag_for = {};
   // What to do instead of giving a flag of that name, which is another program's.
   std::function<std::optional<std::string>(const std::string& name)> advice = {};
+  bool says_notes = true;  // otherwise the caller logs Arguments::notes
   bool is_command() const { return name.find(' ') != std::string::npos; }
 };
 
 struct Arguments {
   std::vector<Setting> settings;   // as they were given, values not yet checked
+  std::vector<std::string> notes;  // on flags that do not count, because they were given again
   std::vector<std::string> words;  // neither a flag nor the value of one, and everything after "--"
 };
 

@@ -18,9 +18,10 @@ namespace gpt::config {
 // --print-config, --print-reference, --help, --version. Flags take precedence over the file.
 struct CommandLine {
   Config config;
-  Origins origins;          // what was written out, and where
-  std::string config_path;  // empty without --config
-  bool handled = false;     // --help, --version, --print-config or --print-reference was answered: exit 0
+  Origins origins;                 // what was written out, and where
+  std::string config_path;         // empty without --config
+  std::vector<std::string> notes;  // what of it does not count, and why: for people, to be logged
+  bool handled = false;            // --help, --version, --print-config or --print-reference was answered: exit 0
 
   bool has(const std::string& key) const { return origins.count(key) > 0; }
   bool has_flag(const std::string& key) const { return has(key) && origins.at(key).starts_with("--"); }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace gpt {
@@ -67,7 +68,8 @@ void apply_preset(ModelConfig& config);
 
 namespace config {
 struct Option;
-std::vector<Option> options(ModelConfig& config);  // a row for each key
+std::vector<Option> options(ModelConfig& config);                // a row for each key
+std::vector<std::string> keys_of_preset(std::string_view name);  // that apply_preset() sets
 }  // namespace config
 
 }  // namespace gpt

@@ -9,6 +9,9 @@ namespace gpt {
 // The folder that holds this program; where that was reached by a link, the folder that the link leads to.
 std::filesystem::path program_folder();
 
+std::filesystem::path checkout_folder();   // around build/bin, if that holds this program
+std::filesystem::path installed_folder();  // PREFIX/share/gpt-train beside PREFIX/bin, if that does
+
 // PREFIX/share/gpt-train/NAME beside PREFIX/bin, which holds this program; empty where there is no such file.
 std::string installed_file(const std::string& name);
 
