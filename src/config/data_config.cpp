@@ -15,6 +15,11 @@ std::vector<Option> options(DataConfig& c) {
        .safe_on_resume = true,
        .is_path = true},
       {.name = "text_field", .target = &c.text_field, .help = "field of JSON lines that holds the text"},
+      {.name = "document_separator",
+       .target = &c.document_separator,
+       .help =
+           "line of a text file that ends a document, and is no part of it; auto = a line that is the name of the end-of-text token and "
+           "nothing else; none = all lines are text"},
       {.name = "dataset",
        .target = choice(c.dataset, {{"none", DatasetName::none}, {"shakespeare", DatasetName::shakespeare}}),
        .help = "text installed during set-up, to train on instead of a file",

@@ -103,6 +103,15 @@ SplitCounts split_counts(const Section& root, const char* key, const std::string
   return {.tokens = section.count("tokens"), .documents = section.count("documents"), .bytes = section.count("bytes")};
 }
 
+std::map<std::string, int64_t> counts_by_text(const Section& root, const char* key, const std::string& origin) {
+  std::map<std::string, int64_t> counts;
+  const json* value = root.find(key);
+  if (!value) return counts;
+  const Section section(*value, key, origin);
+  for (const auto& entry : value->items()) counts[entry.key()] = section.count(entry.key().c_str());
+  return counts;
+}
+
 ordered_json to_object(const SplitCounts& counts) {
   return {{"tokens", counts.tokens}, {"documents", counts.documents}, {"bytes", counts.bytes}};
 }
@@ -156,6 +165,10 @@ Metadata parse_metadata(std::string_view text, const std::string& origin) {
   metadata.invalid_utf8_bytes = root.count("invalid_utf8_bytes");
   metadata.crlf_files = root.count("crlf_files");
   metadata.byte_order_mark_files = root.count("byte_order_mark_files");
+  metadata.json_files = root.count("json_files");
+  metadata.cr_files = root.count("cr_files");
+  metadata.separators = counts_by_text(root, "separators", origin);
+  metadata.ends_as_text = root.count("ends_as_text");
   metadata.repeated_documents = root.count("repeated_documents");
   metadata.replaced_characters = root.count("replaced_characters");
   for (const json& entry : root.list("sources")) {
@@ -201,6 +214,10 @@ std::string to_json(const Metadata& metadata) {
   };
   add_count("crlf_files", metadata.crlf_files);
   add_count("byte_order_mark_files", metadata.byte_order_mark_files);
+  add_count("json_files", metadata.json_files);
+  add_count("cr_files", metadata.cr_files);
+  if (!metadata.separators.empty()) object["separators"] = metadata.separators;
+  add_count("ends_as_text", metadata.ends_as_text);
   add_count("repeated_documents", metadata.repeated_documents);
   add_count("replaced_characters", metadata.replaced_characters);
   object["sources"] = ordered_json::array();

@@ -29,7 +29,7 @@ class TextSource final : public ExampleSource {
              int64_t stride)
       : inputs_(inputs),
         encoding_(encoding),
-        documents_(inputs, text_field,
+        documents_(inputs, text_field, encoding.tokenizer,
                    [&tokenizer = encoding.tokenizer](std::string_view text) {
                      return cut_between_characters(tokenizer, text);
                    }),

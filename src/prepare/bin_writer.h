@@ -26,7 +26,8 @@ struct EncodedChunk {
   std::string ids;  // as they lie in the bin
   std::vector<EncodedPart> parts;
   int64_t invalid_utf8_bytes = 0;
-  int64_t unseparated = 0;  // documents that end with neither an end of text nor a line break
+  int64_t ends_as_text = 0;  // texts of the end-of-text token that became ordinary tokens
+  int64_t unseparated = 0;   // documents that end with neither an end of text nor a line break
 };
 
 // Ids on their way to a file.

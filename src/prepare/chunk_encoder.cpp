@@ -12,6 +12,7 @@
 #include "gpt/data/token_file.h"
 #include "gpt/tokenizer/text_error.h"
 #include "gpt/tokenizer/utf8.h"
+#include "separators.h"
 
 namespace gpt {
 namespace {
@@ -55,7 +56,14 @@ ChunkEncoder::ChunkEncoder(const Tokenizer& tokenizer, const PrepareOptions& opt
       validation_fraction_(options.validation_fraction),
       seed_(options.seed),
       end_of_text_(tokenizer.end_of_text()),
-      width_(width_for(tokenizer.vocab_size())) {}
+      ends_(separators(kAutomaticSeparator, &tokenizer)),
+      width_(width_for(tokenizer.vocab_size())) {
+  const auto is_parsed = [&](const std::string& end) {
+    const auto specials = tokenizer.special_tokens();
+    return std::any_of(specials.begin(), specials.end(), [&](const SpecialToken& token) { return token.text == end; });
+  };
+  if (parse_special_tokens_) std::erase_if(ends_, is_parsed);
+}
 
 EncodedChunk ChunkEncoder::encode(const Chunk& chunk, DocumentReader& reader) const {
   EncodedChunk result;
@@ -76,6 +84,7 @@ EncodedChunk ChunkEncoder::encode(const Chunk& chunk, DocumentReader& reader) co
     if (part.last && end_of_text_) ids.push_back(*end_of_text_);
     result.unseparated += part.last && !end_of_text_ && !text.ends_with('\n');
     result.invalid_utf8_bytes += count_invalid_utf8(text);
+    result.ends_as_text += count_ends_in(text, ends_);
     result.parts.push_back({.tokens = static_cast<int64_t>(ids.size() - before),
                             .bytes = static_cast<int64_t>(text.size()),
                             .last = part.last,

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "bin_writer.h"
 #include "document_reader.h"
@@ -37,6 +39,7 @@ class ChunkEncoder {
   const double validation_fraction_;
   const uint64_t seed_;
   const std::optional<int32_t> end_of_text_;
+  std::vector<std::string> ends_;  // the texts of ends that stay text
   const int width_;
 };
 

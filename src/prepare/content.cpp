@@ -2,12 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
 #include "gpt/core/format.h"
 #include "gpt/prepare/plain_text.h"
+#include "json_lines.h"
 
 namespace gpt {
 namespace {
@@ -20,6 +24,12 @@ std::string_view trimmed(std::string_view text) {
   const size_t begin = text.find_first_not_of(" \t\r\n");
   if (begin == std::string_view::npos) return {};
   return text.substr(begin, text.find_last_not_of(" \t\r\n") + 1 - begin);
+}
+
+std::string lower_case(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return result;
 }
 
 bool is_gzip(std::string_view head) { return head.starts_with("\x1f\x8b"); }
@@ -39,7 +49,7 @@ Packing packing_of(const Source& source, Lookahead& file) {
   return why_no_text(file.peek(kHead)).empty() ? Packing::none : source.packing;
 }
 
-bool is_json_object(std::string_view text) { return text.starts_with('{') && nlohmann::json::accept(text); }
+bool is_json_object(std::string_view text) { return text.starts_with('{') && is_json(text); }
 
 // Where the head ends within the first line, all of it has to be the beginning of an object with a string or more for its keys.
 bool begins_json_object(std::string_view text) {
@@ -118,7 +128,35 @@ Content open_content(const Source& source, std::unique_ptr<ByteStream> file) {
   const std::string_view head = content.bytes->peek(kHead);
   content.kind = kind_of(source, head);
   if (head.starts_with(kByteOrderMark)) content.byte_order_mark = kByteOrderMark.size();
+  content.has_cr_lines = content.kind == TextKind::plain && has_cr_lines(head);
   return content;
+}
+
+std::optional<Markup> markup_of(const Source& source, const Content& content) {
+  if (content.kind != TextKind::plain) return std::nullopt;
+  std::string_view head = content.bytes->peek(kHead);
+  head.remove_prefix(content.byte_order_mark);
+  const std::string begin = lower_case(trimmed(head.substr(0, 1024))), name = lower_case(source.name);
+  const auto is_called = [&name](std::initializer_list<const char*> endings) {
+    return std::any_of(endings.begin(), endings.end(), [&](const std::string& ending) {
+      return name.ends_with(ending) || name.ends_with(ending + ".gz") || name.ends_with(ending + ".zst");
+    });
+  };
+  if (begin.starts_with("<!doctype html") || begin.starts_with("<html") || is_called({".html", ".htm", ".xhtml"})) {
+    return Markup{source.name, "is HTML, and its tags are learned as text", "pandoc -t plain FILE -o FILE.txt"};
+  }
+  if (begin.starts_with("<?xml") || is_called({".xml"}))
+    return Markup{source.name, "is XML, and its tags are learned as text",
+                  "xmllint --xpath 'string(/)' FILE > FILE.txt"};
+  if (!is_called({".csv", ".tsv"})) return std::nullopt;
+  const bool has_tabs = is_called({".tsv"});
+  return Markup{
+      source.name,
+      has_tabs ? "is a table (TSV), and all of its columns are learned, with the tabs between them"
+               : "is a table (CSV), and all of its columns are learned, with the commas between them",
+      fmt::format("python3 -c \"import pandas; pandas.read_csv('FILE'{}).to_json('FILE.jsonl', orient='records', "
+                  "lines=True)\", and --text-field COLUMN",
+                  has_tabs ? ", sep='\\t'" : "")};
 }
 
 std::string disagreement(const Source& source, const Content& content) {

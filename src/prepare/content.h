@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "lookahead.h"
@@ -15,6 +16,7 @@ struct Content {
   Packing packing;
   std::unique_ptr<Lookahead> bytes;  // unpacked, from the first one on
   size_t byte_order_mark = 0;        // the text begins with these many bytes of it
+  bool has_cr_lines = false;         // plain text whose lines end with CR alone
 };
 
 // `file`: as it lies on the disk. What it is packed with shows in its first bytes, whatever it is called, and so do JSON lines
@@ -23,6 +25,14 @@ Content open_content(const Source& source, std::unique_ptr<ByteStream> file);
 
 // "a.txt is packed with gzip, and holds JSON lines": where that is not what its name says; otherwise empty.
 std::string disagreement(const Source& source, const Content& content);
+
+// A file of text that has more in it than its text, which would be learned too.
+struct Markup {
+  std::string file;
+  const char* what;    // "is HTML, and its tags are learned as text"
+  std::string remedy;  // a command
+};
+std::optional<Markup> markup_of(const Source& source, const Content& content);
 
 // "text", "JSON lines in gzip"
 std::string describe(TextKind kind, Packing packing);

@@ -84,8 +84,7 @@ std::optional<Chunk> DocumentReader::step() {
       reading_ = first_part_ = true;
       begin_ = chunk_.text.size();
       limit_ = kChunk;
-      if (kinds_[source()] == TextKind::wet) ++position_;
-      document_ = position_;
+      position_ = document_ = documents_->position();
     } else if (const bool more = open_next_source(); (!more || lines_) && !chunk_.text.empty()) {
       return take(chunk_.text.size());
     } else if (!more) {
@@ -94,22 +93,28 @@ std::optional<Chunk> DocumentReader::step() {
   }
 }
 
-bool DocumentReader::open_next_source() {
+void DocumentReader::close_source() {
+  separators_ = separators();
   documents_.reset();
+}
+
+bool DocumentReader::open_next_source() {
+  close_source();
   if (next_source_ == sources_.size()) return false;
   const Source& source = sources_[next_source_++];
-  handed_out_ = has_crlf_ = has_mark_ = held_back_ = false;
+  handed_out_ = has_crlf_ = has_cr_ = has_mark_ = held_back_ = false;
   Content content = open_content(source, open_file(source, consumed_, options_.waiting));
   kinds_[this->source()] = content.kind;
   if (std::string other = disagreement(source, content); !other.empty()) disagreements_.push_back(std::move(other));
+  if (const auto markup = markup_of(source, content)) markups_.push_back(*markup);
   if (content.kind == TextKind::json_lines) {
     lines_ = std::move(content.bytes);
     position_ = 1;
   } else {
     has_mark_ = content.kind == TextKind::plain && content.byte_order_mark > 0;
     byte_order_mark_files_ += has_mark_;
-    position_ = has_mark_ ? content.byte_order_mark : 0;
-    documents_ = open_documents(source, std::move(content));
+    cr_files_ += has_cr_ = content.has_cr_lines;
+    documents_ = open_documents(source, std::move(content), options_.separators);
   }
   is_used_[this->source()] = true;
   return true;
@@ -124,6 +129,7 @@ void DocumentReader::pass_over(const UnreadableSource& error) {
   chunk_.text.resize(parts.empty() ? 0 : parts.back().end);
   std::erase_if(chunk_.joined, [this](size_t at) { return at >= chunk_.text.size(); });
   crlf_files_ -= has_crlf_;
+  cr_files_ -= has_cr_;
   byte_order_mark_files_ -= has_mark_;
   documents_.reset();
   lines_.reset();
@@ -324,6 +330,14 @@ void DocumentReader::add_fault(uint32_t source, Fault fault) {
   const std::lock_guard lock(faults_mutex_);
   const auto [known, is_new] = faults_.try_emplace(source, fault);
   if (!is_new && fault.position < known->second.position) known->second = std::move(fault);
+}
+
+std::map<std::string, int64_t> DocumentReader::separators() const {
+  std::map<std::string, int64_t> result = separators_;
+  if (documents_) {
+    for (const auto& [line, count] : documents_->separators()) result[line] += count;
+  }
+  return result;
 }
 
 std::vector<Source> DocumentReader::used() const {

@@ -1,6 +1,7 @@
 // Documents from files of every kind, gathered into chunks of work; what is in memory is bounded whatever their size.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -20,15 +21,16 @@
 
 namespace gpt {
 
-// In text files CRLF becomes LF, and a byte-order mark at the start is dropped. A file that cannot be read is an error where
+// In text files CRLF becomes LF, and so does CR where there is no LF; a byte-order mark at the start is dropped. A file that cannot be read is an error where
 // it was named, and passed over where it was found in a folder.
 class DocumentReader {
  public:
   struct Options {
     std::function<size_t(std::string_view)> last_cut;  // where a long document may be cut; 0 = nowhere
     std::string text_field;                            // the field to read in .jsonl
+    std::vector<std::string> separators = {};          // the lines that stand between documents in text files
     int64_t max_chars = 0;                             // the text ends after so many characters; 0 = never
-    std::function<void()> waiting;                     // called while a pipe has nothing; may throw
+    std::function<void()> waiting = {};                // called while a pipe has nothing; may throw
     const RepeatedDocuments* repeated = nullptr;       // documents to leave out; null = none
   };
 
@@ -60,16 +62,21 @@ class DocumentReader {
   const std::map<uint32_t, Fault>& faults() const { return faults_; }  // the sources that were passed over, by index
   std::vector<Source> used() const;
   int64_t crlf_files() const { return crlf_files_; }
+  int64_t json_files() const { return std::count(kinds_.begin(), kinds_.end(), TextKind::json_lines); }
+  int64_t cr_files() const { return cr_files_; }
   int64_t byte_order_mark_files() const { return byte_order_mark_files_; }
+  std::map<std::string, int64_t> separators() const;  // the lines that stood between documents, each with its number
   int64_t replaced_characters() const { return replaced_characters_; }  // in JSON lines: characters that are no Unicode
   const std::vector<std::string>& disagreements() const {
     return disagreements_;
   }  // files that hold what their names do not say
+  const std::vector<Markup>& markups() const { return markups_; }  // files with more in them than their text
 
  private:
   std::optional<Chunk> next_chunk();
   std::optional<Chunk> step();
   bool open_next_source();
+  void close_source();
   void pass_over(const UnreadableSource& error);
   std::optional<Chunk> next_lines();
   bool read_document();
@@ -90,19 +97,21 @@ class DocumentReader {
   std::vector<bool> is_used_;
   std::vector<TextKind> kinds_;  // kinds of the content, once a source is open
   std::vector<std::string> disagreements_;
-  int64_t crlf_files_ = 0, byte_order_mark_files_ = 0;
+  std::vector<Markup> markups_;
+  int64_t crlf_files_ = 0, cr_files_ = 0, byte_order_mark_files_ = 0;
+  std::map<std::string, int64_t> separators_;  // of the sources before the open one
   std::atomic<int64_t> replaced_characters_ = 0;
   std::mutex faults_mutex_;
   std::map<uint32_t, Fault> faults_;
 
   size_t next_source_ = 0;
-  std::unique_ptr<DocumentStream> documents_;  // the documents of the open source, or
-  std::unique_ptr<ByteStream> lines_;          // its lines, where it is .jsonl
-  uint64_t position_ = 0;                      // position of the next part
-  uint64_t document_ = 0;                      // position of the open document
-  bool handed_out_ = false;                    // parts of the open source are in chunks that were given
-  bool has_crlf_ = false, has_mark_ = false;   // the open source
-  bool held_back_ = false;                     // a CR, until it is known whether a LF follows
+  std::unique_ptr<DocumentStream> documents_;                  // the documents of the open source, or
+  std::unique_ptr<ByteStream> lines_;                          // its lines, where it is .jsonl
+  uint64_t position_ = 0;                                      // position of the next part
+  uint64_t document_ = 0;                                      // position of the open document
+  bool handed_out_ = false;                                    // parts of the open source are in chunks that were given
+  bool has_crlf_ = false, has_cr_ = false, has_mark_ = false;  // the open source
+  bool held_back_ = false;                                     // a CR, until it is known whether a LF follows
 
   Chunk chunk_;           // the chunk that is being filled
   bool reading_ = false;  // a document, whose text so far is the chunk's from begin_ on

@@ -5,24 +5,80 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdint>
+#include <cstring>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <utility>
 
 namespace gpt {
 namespace {
 
+// A separator ends a document where it is all of a line. Empty lines after it go with it. Where CRs are the line ends, they become LF.
 class PlainText final : public DocumentStream {
  public:
-  explicit PlainText(std::unique_ptr<Lookahead> bytes) : bytes_(std::move(bytes)) {}
-  bool next_document() override { return !std::exchange(begun_, true); }
-  size_t read(char* to, size_t size) override { return bytes_->read(to, size); }
+  PlainText(Content content, const std::vector<std::string>& separators)
+      : bytes_(std::move(content.bytes)), separators_(separators), line_end_(content.has_cr_lines ? '\r' : '\n') {
+    for (const std::string& separator : separators_) longest_ = std::max(longest_, separator.size());
+    skip(content.byte_order_mark);
+  }
+  bool next_document() override {
+    if (!std::exchange(begun_, true)) return true;
+    if (!separator_) return false;
+    ++counts_[*separator_];
+    skip(std::exchange(separator_, nullptr)->size());
+    while (bytes_->peek(1) == "\r" || bytes_->peek(1) == "\n") skip(1);
+    at_line_start_ = true;
+    return !bytes_->peek(1).empty();
+  }
+  size_t read(char* to, size_t size) override {
+    if (separator_) return 0;
+    const size_t count = longest_ == 0 ? bytes_->read(to, size) : read_to_separator(to, size);
+    position_ += count;
+    if (line_end_ == '\r') std::replace(to, to + count, '\r', '\n');
+    return count;
+  }
+  uint64_t position() const override { return position_; }
+  const std::map<std::string, int64_t>& separators() const override { return counts_; }
 
  private:
+  void skip(size_t count) {
+    bytes_->take(count);
+    position_ += count;
+  }
+
+  size_t read_to_separator(char* to, size_t size) {
+    const std::string_view ahead = bytes_->peek(size + longest_ + 2);  // with its line end
+    size_t count = std::min(size, ahead.size());
+    for (const std::string& separator : separators_) {
+      const size_t at = separator_in(ahead, separator, count);
+      if (at < count) count = at;
+      if (at == 0) separator_ = &separator;
+    }
+    if (count == 0) return 0;
+    std::memcpy(to, ahead.data(), count);
+    at_line_start_ = ahead[count - 1] == line_end_;
+    bytes_->take(count);
+    return count;
+  }
+
+  // Where in the first `count` bytes a line begins that is this separator; npos where none does.
+  size_t separator_in(std::string_view ahead, const std::string& separator, size_t count) const {
+    for (size_t at = ahead.find(separator); at < count; at = ahead.find(separator, at + 1)) {
+      const std::string_view rest = ahead.substr(at + separator.size());
+      const bool begins_line = at == 0 ? at_line_start_ : ahead[at - 1] == line_end_;
+      if (begins_line && (rest.empty() || rest[0] == line_end_ || rest.starts_with("\r\n"))) return at;
+    }
+    return std::string_view::npos;
+  }
+
   const std::unique_ptr<Lookahead> bytes_;
-  bool begun_ = false;
+  const std::vector<std::string>& separators_;
+  const char line_end_;
+  size_t longest_ = 0;
+  uint64_t position_ = 0;
+  bool begun_ = false, at_line_start_ = true;
+  const std::string* separator_ = nullptr;  // the one that comes next
+  std::map<std::string, int64_t> counts_;
 };
 
 // Records of the WARC format (ISO 28500): a version, headers, an empty line, Content-Length bytes, two line ends.
@@ -34,7 +90,10 @@ class WetRecords final : public DocumentStream {
     for (;;) {
       if (bytes_->peek(1).empty()) return false;
       ++record_;
-      if (read_headers()) return true;
+      if (read_headers()) {
+        ++texts_;
+        return true;
+      }
       char skipped[4096];
       while (read(skipped, sizeof skipped) > 0) {}
     }
@@ -51,6 +110,8 @@ class WetRecords final : public DocumentStream {
     left_ -= count;
     return count;
   }
+  uint64_t position() const override { return texts_; }
+  const std::map<std::string, int64_t>& separators() const override { return no_separators_; }
 
  private:
   [[noreturn]] void fail_record(const std::string& why) const {
@@ -116,16 +177,17 @@ class WetRecords final : public DocumentStream {
   const std::string name_;
   const std::unique_ptr<Lookahead> bytes_;
   std::string line_;
-  uint64_t record_ = 0, left_ = 0;
+  const std::map<std::string, int64_t> no_separators_;
+  uint64_t record_ = 0, texts_ = 0, left_ = 0;
   bool at_end_ = true;
 };
 
 }  // namespace
 
-std::unique_ptr<DocumentStream> open_documents(const Source& source, Content content) {
+std::unique_ptr<DocumentStream> open_documents(const Source& source, Content content,
+                                               const std::vector<std::string>& separators) {
   if (content.kind == TextKind::wet) return std::make_unique<WetRecords>(source.name, std::move(content.bytes));
-  content.bytes->take(content.byte_order_mark);
-  return std::make_unique<PlainText>(std::move(content.bytes));
+  return std::make_unique<PlainText>(std::move(content), separators);
 }
 
 }  // namespace gpt

@@ -7,6 +7,7 @@
 #include "gpt/core/error.h"
 #include "gpt/core/log.h"
 #include "gpt/core/process.h"
+#include "separators.h"
 #include "source_list.h"
 
 namespace gpt {
@@ -45,14 +46,16 @@ struct Documents::Reading {
   size_t disagreements = 0;    // those that were said
 };
 
-Documents::Documents(const std::vector<std::string>& inputs, const std::string& text_field,
+Documents::Documents(const std::vector<std::string>& inputs, const std::string& text_field, const Tokenizer& tokenizer,
                      std::function<size_t(std::string_view)> last_cut) {
   std::vector<Source> sources = named_sources(inputs);
   const double bytes = known_bytes(sources);
-  reading_.reset(
-      new Reading{.reader{std::move(sources),
-                          {.last_cut = std::move(last_cut), .text_field = text_field, .waiting = stop_waiting}},
-                  .bytes = bytes});
+  reading_.reset(new Reading{.reader{std::move(sources),
+                                     {.last_cut = std::move(last_cut),
+                                      .text_field = text_field,
+                                      .separators = separators(kAutomaticSeparator, &tokenizer),
+                                      .waiting = stop_waiting}},
+                             .bytes = bytes});
 }
 
 Documents::~Documents() = default;

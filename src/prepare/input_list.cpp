@@ -4,46 +4,63 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <string_view>
-#include <vector>
+#include <utility>
 
 #include "content.h"
+#include "document_reader.h"
 #include "gpt/core/format.h"
 #include "gpt/core/printable.h"
 #include "gpt/core/text_table.h"
-#include "json_lines.h"
+#include "gpt/tokenizer/make_tokenizer.h"
+#include "gpt/tokenizer/text_error.h"
+#include "gpt/tokenizer/utf8.h"
 #include "source_list.h"
 
 namespace gpt {
 namespace {
 
-// What a file is passed over for further in is found when it is read.
-constexpr size_t kLookedThrough = 1 << 16;
-
-void require_documents(const Source& source, const Content& content, const std::string& field) {
-  if (content.kind != TextKind::json_lines) return;
-  std::string_view lines = content.bytes->peek(kLookedThrough);
-  lines.remove_prefix(content.byte_order_mark);
-  if (lines.size() + content.byte_order_mark == kLookedThrough) lines = lines.substr(0, lines.rfind('\n') + 1);
+bool needs_utf8(const std::string& tokenizer) {
+  if (tokenizer == "char") return true;
+  if (tokenizer == "gpt2" || tokenizer == "byte" || trained_vocabulary(tokenizer)) return false;
   try {
-    parse_json_lines(lines, field, {.position = 1}, source.name);
-  } catch (const BadJsonLine& error) {
-    if (!source.found) throw;
-    throw UnreadableSource(source.name, error.what() + source.name.size() + 2);  // without the name, which comes first
+    make_tokenizer(tokenizer, {})->encode("\xff");
+    return false;
+  } catch (const InvalidUtf8&) { return true; }
+}
+
+void require_utf8(const Chunk& chunk, DocumentReader& reader) {
+  size_t begin = 0;
+  for (const DocumentPart& part : chunk.parts) {
+    const std::string_view text = std::string_view(chunk.text).substr(begin, part.end - begin);
+    try {
+      for (size_t at = 0; !utf8::is_valid(text) && at < text.size();) at += utf8::decode(text, at).bytes;
+    } catch (const InvalidUtf8& error) { return reader.refuse(chunk, begin + error.offset(), error.why_and_remedy()); }
+    begin = part.end;
   }
 }
 
-std::string how_it_is_read(const Source& source, const std::string& field) {
+// Reads all of it, as it will be read. Throws UnreadableSource with the reason for which it will be passed over.
+std::string how_it_is_read(const Source& source, const std::string& field, bool only_utf8) {
   if (source.stream) return describe(source.kind, source.packing);  // it can be read once
   std::atomic<uint64_t> consumed = 0;
   const Content content = open_content(source, open_file(source, consumed, [] {}));
-  require_documents(source, content, field);
+  DocumentReader reader({source}, {.last_cut = utf8::last_character, .text_field = field, .waiting = [] {}});
+  while (std::optional<Chunk> chunk = reader.next()) {
+    const Chunk documents = reader.parsed(std::move(*chunk));
+    if (only_utf8) require_utf8(documents, reader);
+    if (!reader.faults().empty()) break;
+  }
+  if (!reader.faults().empty())  // without the name, which comes first
+    throw UnreadableSource(source.name, reader.faults().begin()->second.why.substr(source.name.size() + 2));
   return describe(content.kind, content.packing);
 }
 
 }  // namespace
 
 std::string list_input(const PrepareOptions& options, const std::string& output_dir) {
+  const bool only_utf8 = needs_utf8(options.tokenizer);
   const SourceList list = find_sources(options.inputs, output_dir, options.cache_dir);
   TextTable read{{{TextColumn::right, 9}, {TextColumn::left, 24}, {}}};
   std::string passed_over;
@@ -53,7 +70,7 @@ std::string list_input(const PrepareOptions& options, const std::string& output_
   for (const Source& source : list.sources) {
     try {
       read.rows.push_back({source.stream ? "" : format_bytes(static_cast<double>(source.bytes)),
-                           how_it_is_read(source, options.text_field), printable_line(source.name)});
+                           how_it_is_read(source, options.text_field, only_utf8), printable_line(source.name)});
       ++files, bytes += source.bytes;
     } catch (const UnreadableSource& error) {
       if (!source.found) throw;
@@ -65,8 +82,9 @@ std::string list_input(const PrepareOptions& options, const std::string& output_
   for (const LeftOut& entry : list.left_out)
     result +=
         fmt::format("left out: {}: {}\n", printable_line(entry.path), entry.what.empty() ? "it is hidden" : entry.what);
-  return result + fmt::format("{} to read, {}; {} passed over, {} left out\n", plural(files, "file"),
-                              format_bytes(static_cast<double>(bytes)), others, list.left_out.size());
+  return result + fmt::format("{} to read with the tokenizer {}, {}; {} passed over, {} left out\n",
+                              plural(files, "file"), options.tokenizer, format_bytes(static_cast<double>(bytes)),
+                              others, list.left_out.size());
 }
 
 }  // namespace gpt

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "byte_stream.h"
@@ -32,6 +33,17 @@ void tell_apart(const std::vector<std::string>& disagreements) {
                         more == 0 ? "" : fmt::format("; so {} {} more", more == 1 ? "is" : "are", more)));
 }
 
+// Names the first of the files that have markup of a kind.
+void warn_of(const std::vector<Markup>& markups) {
+  std::map<std::string_view, std::vector<const Markup*>> kinds;
+  for (const Markup& markup : markups) kinds[markup.what].push_back(&markup);
+  for (const auto& [what, files] : kinds) {
+    const size_t more = files.size() - 1;
+    const std::string others = more == 0 ? "" : fmt::format(" (and so {} {} more)", more == 1 ? "is" : "are", more);
+    log::warn(fmt::format("{} {}{}; take the text out first: {}", files[0]->file, what, others, files[0]->remedy));
+  }
+}
+
 }  // namespace
 
 InputPasses::InputPasses(const PrepareOptions& options, const std::string& folder,
@@ -46,7 +58,7 @@ InputPasses::InputPasses(const PrepareOptions& options, const std::string& folde
 
 bool InputPasses::is_one_text() const {
   const Source& source = list_.sources.front();
-  if (list_.sources.size() > 1 || source.stream || source.found) return false;
+  if (list_.sources.size() > 1 || source.stream || source.found || !separators_.empty()) return false;
   std::atomic<uint64_t> consumed = 0;
   return open_content(source, open_file(source, consumed, [] {})).kind == TextKind::plain;
 }
@@ -91,8 +103,8 @@ DocumentReader InputPasses::reader(std::function<size_t(std::string_view)> last_
   const auto waiting = [this] {
     if (stop_) throw Error(ExitCode::interrupted, "interrupted");
   };
-  return DocumentReader(list_.sources, {std::move(last_cut), options_.text_field, options_.max_chars, waiting,
-                                        repeated_.count() > 0 ? &repeated_ : nullptr});
+  return DocumentReader(list_.sources, {std::move(last_cut), options_.text_field, separators_, options_.max_chars,
+                                        waiting, repeated_.count() > 0 ? &repeated_ : nullptr});
 }
 
 // 0 = not known.
@@ -106,7 +118,10 @@ uint64_t InputPasses::known_bytes() const {
 }
 
 bool InputPasses::must_repeat(const DocumentReader& reader) {
-  if (!std::exchange(said_what_files_hold_, true)) tell_apart(reader.disagreements());
+  if (!std::exchange(said_what_files_hold_, true)) {
+    tell_apart(reader.disagreements());
+    warn_of(reader.markups());
+  }
   if (reader.faults().empty()) return false;
   std::vector<Source> kept;
   std::vector<PassedOver> passed_over;
@@ -136,6 +151,9 @@ void InputPasses::describe(const DocumentReader& reader, Metadata& metadata) con
   }
   for (const PassedOver& file : list_.passed_over) metadata.skipped.push_back(file.path);
   metadata.crlf_files = reader.crlf_files();
+  metadata.json_files = reader.json_files();
+  metadata.cr_files = reader.cr_files();
+  metadata.separators = reader.separators();
   metadata.byte_order_mark_files = reader.byte_order_mark_files();
   metadata.repeated_documents = repeated_.count();
   metadata.replaced_characters = reader.replaced_characters();

@@ -27,6 +27,9 @@ class InputPasses {
 
   const std::vector<Source>& sources() const { return list_.sources; }
 
+  // The lines that stand between documents in text files, from the next reader on.
+  void separate_by(std::vector<std::string> separators) { separators_ = std::move(separators); }
+
   // A pass over the input, so that documents which repeat others are left out of those that follow. Does nothing where the options
   // say so.
   void leave_out_repeated();
@@ -61,6 +64,7 @@ class InputPasses {
   SourceList list_;
   std::vector<std::unique_ptr<AtomicFile>> spools_;  // never committed
   RepeatedDocuments repeated_;
+  std::vector<std::string> separators_;
   bool said_what_files_hold_ = false;
   std::atomic<bool> stop_ = false;
 };

@@ -1,12 +1,14 @@
 #include "json_lines.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "gpt/tokenizer/utf8.h"
 
@@ -22,6 +24,7 @@ class FieldReader final : public nlohmann::json_sax<json> {
 
   std::optional<std::string> text;
   std::string wrong_type;  // the field's type, where it is not a string
+  std::string others;      // the object's other fields, each between spaces
   bool is_object = false;
   size_t error_at = 0;
 
@@ -40,6 +43,7 @@ class FieldReader final : public nlohmann::json_sax<json> {
   }
   bool key(string_t& value) override {
     if (depth_ == 1) in_field_ = value == *field_;
+    if (depth_ == 1 && !in_field_ && others.size() < kLongestList) others += value + " ";
     return true;
   }
   bool start_object(size_t) override {
@@ -70,6 +74,7 @@ class FieldReader final : public nlohmann::json_sax<json> {
     return true;
   }
 
+  static constexpr size_t kLongestList = 256;
   const std::string* field_;
   size_t depth_ = 0;
   bool in_field_ = false;
@@ -87,8 +92,30 @@ std::optional<uint32_t> escaped_unit(std::string_view text, size_t at) {
 constexpr bool is_high_surrogate(uint32_t unit) { return unit >= 0xD800 && unit < 0xDC00; }
 constexpr bool is_low_surrogate(uint32_t unit) { return unit >= 0xDC00 && unit < 0xE000; }
 
-// What Python's json writes and JSON does not have, in JSON: NaN and Infinity become numbers of the same length, lone surrogates
-// and invalid UTF-8 become U+FFFD.
+constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+// The length of the number that JSON has at the beginning of `text`; 0 where there is none.
+size_t number_length(std::string_view text) {
+  size_t at = text.starts_with('-') ? 1 : 0;
+  const auto digits = [&] {
+    const size_t begin = at;
+    while (at < text.size() && is_digit(text[at])) ++at;
+    return at - begin;
+  };
+  const bool begins_with_zero = text.substr(at).starts_with('0');
+  const size_t whole = digits();
+  if (whole == 0 || (whole > 1 && begins_with_zero)) return 0;
+  if (text.substr(at).starts_with('.') && (++at, digits() == 0)) return 0;
+  if (at < text.size() && (text[at] == 'e' || text[at] == 'E')) {
+    ++at;
+    if (at < text.size() && (text[at] == '+' || text[at] == '-')) ++at;
+    if (digits() == 0) return 0;
+  }
+  return at;
+}
+
+// What the parser does not read, in a form that it does: Python's NaN and Infinity, and numbers of any size, become small numbers of the
+// same length, lone surrogates and invalid UTF-8 become U+FFFD.
 class JsonRepair {
  public:
   explicit JsonRepair(std::string_view line) : line_(line) {
@@ -110,6 +137,7 @@ class JsonRepair {
     const std::string_view rest = line_.substr(at_);
     if (rest.starts_with("NaN")) return put("0.0", 3);
     if (rest.starts_with("Infinity")) return put("0.000000", 8);
+    if (const size_t length = number_length(rest); length > 0) return put("0" + std::string(length - 1, ' '), length);
     in_string_ = rest[0] == '"';
     keep(1);
   }
@@ -138,6 +166,28 @@ class JsonRepair {
   int64_t replaced_ = 0;
 };
 
+// How the conversations of other programs become texts, where a line has one; otherwise empty.
+std::string advice_on_conversations(const FieldReader& line) {
+  struct Form {
+    std::vector<std::string> fields;
+    const char* filter;  // jq's
+  };
+  static const Form kForms[] = {
+      {{"messages"}, R"jq({text: [.messages[] | "<|im_start|>\(.role)\n\(.content)<|im_end|>\n"] | add})jq"},
+      {{"conversations"}, R"jq({text: [.conversations[] | "<|im_start|>\(.from)\n\(.value)<|im_end|>\n"] | add})jq"},
+      {{"instruction", "output"}, R"jq({text: "\(.instruction)\n\(.input // "")\n\(.output)"})jq"},
+  };
+  const std::string names = " " + line.others;
+  for (const Form& form : kForms) {
+    const auto has = [&](const std::string& field) { return names.find(" " + field + " ") != std::string::npos; };
+    if (std::all_of(form.fields.begin(), form.fields.end(), has))
+      return fmt::format(
+          "the line is a conversation ('{}'), which has to become one text first: jq -c '{}' FILE > texts.jsonl",
+          fmt::join(form.fields, "', '"), form.filter);
+  }
+  return "";
+}
+
 // The field's text, or why there is none.
 std::string read_field(std::string_view line, const std::string& field, std::string& why, int64_t& replaced) {
   FieldReader reader(field);
@@ -154,8 +204,12 @@ std::string read_field(std::string_view line, const std::string& field, std::str
     why = "a JSON object is needed";
   } else if (!reader.wrong_type.empty()) {
     why = fmt::format("'{}' is {}; a string is needed", field, reader.wrong_type);
+    reader.others += field + " ";
+    if (const std::string advice = advice_on_conversations(reader); !advice.empty()) why += "; " + advice;
   } else if (!reader.text) {
-    why = fmt::format("there is no field '{}'; --text-field names the one with the text", field);
+    const std::string advice = advice_on_conversations(reader);
+    why = fmt::format("there is no field '{}'; {}", field,
+                      advice.empty() ? "--text-field names the one with the text" : advice);
   } else {
     return std::move(*reader.text);
   }
@@ -163,6 +217,8 @@ std::string read_field(std::string_view line, const std::string& field, std::str
 }
 
 }  // namespace
+
+bool is_json(std::string_view text) { return json::accept(text) || json::accept(JsonRepair(text).result()); }
 
 JsonDocuments parse_json_lines(std::string_view lines, const std::string& field, const DocumentPart& first,
                                const std::string& name) {

@@ -20,6 +20,9 @@ class BadJsonLine : public Error {
   uint64_t line_;
 };
 
+// Whether it is JSON, or what Python's json writes beyond it.
+bool is_json(std::string_view text);
+
 struct JsonDocuments {
   Chunk chunk;
   int64_t replaced_characters = 0;  // by U+FFFD, because they are no Unicode: lone surrogates, invalid UTF-8

@@ -3,15 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <span>
 #include <system_error>
 
+#include "content.h"
 #include "gpt/core/error.h"
 #include "gpt/core/hash.h"
 #include "gpt/core/installed_data.h"
 #include "gpt/core/map_faults.h"
 #include "gpt/core/remedies.h"
+#include "gpt/core/utf8.h"
 #include "gpt/data/bin.h"
 #include "gpt/data/overlap.h"
 #include "gpt/data/sample_start.h"
@@ -99,6 +102,7 @@ Bin open_checked(const std::string& text, const DataConfig& config, BinOptions o
   options.is_prepared = true;
   const Bin bin = prepared_text(text, config, corpus.tokenizer ? corpus.tokenizer->to_json() : "", open);
   corpus.in_use.push_back(bin.in_use);
+  corpus.has_json_lines = corpus.has_json_lines || bin.metadata.json_files > 0;
   return bin;
 }
 
@@ -190,6 +194,7 @@ Corpus load_corpus(const DataConfig& config, int64_t block_size, const std::stri
   corpus.train = bin.train;
   corpus.validation = bin.validation;
   corpus.validation_bytes = bin.metadata.validation.bytes;
+  corpus.has_own_split = text.empty() && (bin.is_split() || !bin.validation_path.empty());
   check_lengths(corpus, bin, config, block_size);
   if (!bin.validation_path.empty()) check_disjoint(corpus.train, bin.path, corpus.validation, bin.validation_path);
   const int64_t split = corpus.train.size();
@@ -201,14 +206,37 @@ Corpus load_corpus(const DataConfig& config, int64_t block_size, const std::stri
   return corpus;
 }
 
+namespace {
+
+// About the characters that a file has; 0 where it will be passed over, as far as its beginning shows.
+int64_t characters_in(const Source& source, bool only_utf8) {
+  constexpr int64_t kPacked = 4;
+  constexpr size_t kHead = 1 << 16;
+  if (source.stream) return source.bytes;
+  Packing packing = source.packing;
+  try {
+    std::atomic<uint64_t> consumed = 0;
+    const Content content = open_content(source, open_file(source, consumed, [] {}));
+    packing = content.packing;
+    std::string_view head = content.bytes->peek(kHead);
+    if (head.size() == kHead) head = head.substr(0, utf8::last_character(head));  // it may be cut off
+    if (source.found && only_utf8 && !utf8::is_valid(head)) return 0;
+  } catch (const UnreadableSource&) {
+    if (source.found) return 0;  // what was named itself is about to be refused
+  }
+  return source.bytes * (packing == Packing::none ? 1 : kPacked);
+}
+
+}  // namespace
+
 int64_t estimate_characters(const DataConfig& config) {
-  constexpr int64_t kPacked = 4, kPerTokenByte = 2;  // ids take two bytes or more
+  constexpr int64_t kPerTokenByte = 2;  // ids take two bytes or more
   if (!config.bin.empty()) return kPerTokenByte * (file_bytes(config.bin) + file_bytes(config.validation_bin));
   if (config.dataset == DatasetName::shakespeare) return file_bytes(installed_data("shakespeare.txt"));
   if (config.text.empty()) return 0;
   int64_t characters = 0;
   for (const Source& source : find_sources({config.text}, "", config.cache_dir).sources) {
-    characters += source.bytes * (source.packing == Packing::none ? 1 : kPacked);
+    characters += characters_in(source, /*only_utf8=*/config.tokenizer == "char");
   }
   return config.max_chars > 0 ? std::min(characters, config.max_chars) : characters;
 }

@@ -28,6 +28,7 @@
 #include "gpt/tokenizer/text_error.h"
 #include "gpt/tokenizer/utf8.h"
 #include "input_passes.h"
+#include "separators.h"
 
 namespace gpt {
 namespace {
@@ -175,6 +176,7 @@ std::unique_ptr<const Tokenizer> Preparation::tokenizer() {
   } else if (options_.tokenizer != "char" && !vocab_size) {
     ready = make_tokenizer(options_.tokenizer, {});
   }
+  input_.separate_by(separators(options_.document_separator, ready.get()));
   input_.leave_out_repeated();
   if (ready) return ready;
   input_.spool_streams();
@@ -252,7 +254,7 @@ std::unique_ptr<BinWriter> Preparation::encode(const Tokenizer& tokenizer, Metad
   metadata.width_bytes = width_for(tokenizer.vocab_size());
   metadata.tokenizer = kTokenizerFile;
   for (;;) {
-    metadata.invalid_utf8_bytes = 0;
+    metadata.invalid_utf8_bytes = metadata.ends_as_text = 0;
     int64_t unseparated = 0;
     auto writer = std::make_unique<BinWriter>(output_.path(), options_.format, metadata.width_bytes,
                                               options_.validation_fraction, [this] { report(last_); });
@@ -261,12 +263,19 @@ std::unique_ptr<BinWriter> Preparation::encode(const Tokenizer& tokenizer, Metad
     input_.pass("encoding", reader, encode, [&](const EncodedChunk& chunk) {
       writer->append(chunk);
       metadata.invalid_utf8_bytes += chunk.invalid_utf8_bytes;
+      metadata.ends_as_text += chunk.ends_as_text;
       unseparated += chunk.unseparated;
     });
     if (input_.must_repeat(reader)) continue;
     input_.describe(reader, metadata);
     writer->finish(tokenizer.text_bytes(), metadata);
     warn_of_unseparated(unseparated, metadata.train.documents + metadata.validation.documents, tokenizer);
+    if (!metadata.separators.empty() && !tokenizer.end_of_text()) {
+      log::info(
+          fmt::format("The tokenizer {} has no special token for the end of a text: nothing takes the place of the "
+                      "lines that separate documents",
+                      tokenizer.name()));
+    }
     if (metadata.train.bytes + metadata.validation.bytes > 0) return writer;
     refuse_without_text(reader);
   }

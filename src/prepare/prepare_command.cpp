@@ -15,7 +15,7 @@ constexpr const char* kExamples = R"(  gpt-prepare --input book.txt --tokenizer 
 )";
 
 constexpr const char* kEnding = R"(Inputs
-  A text file is one document; so is each line of JSON lines (.jsonl, .ndjson, .json) and each record of .wet. What is packed with gzip or zstd is unpacked. A file that holds one of these under another name is read as what it holds, and a line says so.
+  A text file is one document, or several where a line of it is <|endoftext|> and nothing else (--document-separator); so is each line of JSON lines (.jsonl, .ndjson, .json) and each record of .wet. What is packed with gzip or zstd is unpacked. A file that holds one of these under another name is read as what it holds, and a line says so.
   In text files CRLF becomes LF, and a byte-order mark at the start is dropped.
   In a folder all files are read, in the order of their paths, and ** in a pattern is any number of folders. What is hidden is left out, and so are the folders that gpt-train and gpt-prepare write; files that are empty, damaged or not text are passed over and counted. --list shows all of it.
   - is standard input: text, or with a suffix (-.jsonl.gz) what a file of that name would be.
@@ -35,6 +35,11 @@ std::vector<config::Section> sections(PrepareCommand& command) {
          .aliases = {{"i"}},
          .is_path = true},
         {.name = "text-field", .target = &o.text_field, .help = "field of .jsonl that holds the text"},
+        {.name = "document-separator",
+         .target = &o.document_separator,
+         .help =
+             "line that ends a document in a text file, and is no part of it; auto = <|endoftext|> and the tokenizer's own end "
+             "of text; none = such lines are text"},
         {.name = "max-chars", .target = &o.max_chars, .help = "read at most this many characters; 0 = all", .min = 0},
         {.name = "deduplicate",
          .target = config::choice(
@@ -54,8 +59,9 @@ std::vector<config::Section> sections(PrepareCommand& command) {
          .target = &o.min_frequency,
          .help = "bpe:N merges only pairs that occur at least this often",
          .min = 0},
-        switch_row("parse-special-tokens", o.parse_special_tokens,
-                   "text such as <|endoftext|> becomes the special token; otherwise it is ordinary text")}},
+        switch_row(
+            "parse-special-tokens", o.parse_special_tokens,
+            "text such as <|endoftext|> within a line becomes the special token; otherwise it is ordinary text")}},
       {"Output",
        {{.name = "output",
          .target = &command.output_dir,

@@ -30,6 +30,9 @@ std::string describe_files(const Metadata& metadata) {
   if (metadata.crlf_files > 0) {
     facts.push_back(plural(metadata.crlf_files, "file") + " had Windows line ends (CRLF), which became LF");
   }
+  if (metadata.cr_files > 0) {
+    facts.push_back(plural(metadata.cr_files, "file") + " had the line ends of old Macs (CR), which became LF");
+  }
   if (metadata.byte_order_mark_files > 0) {
     facts.push_back(plural(metadata.byte_order_mark_files, "file") +
                     " began with a UTF-8 byte-order mark, which was dropped");
@@ -38,7 +41,20 @@ std::string describe_files(const Metadata& metadata) {
     facts.push_back(plural(metadata.replaced_characters, "character") +
                     " of JSON lines that Unicode does not have became U+FFFD");
   }
+  for (const auto& [line, count] : metadata.separators) {
+    facts.push_back(fmt::format("{} of {} {} documents and {} no text (document_separator: none keeps them)",
+                                plural(count, "line"), line, count == 1 ? "separates" : "separate",
+                                count == 1 ? "is" : "are"));
+  }
   return fmt::format("{}", fmt::join(facts, "; "));
+}
+
+void warn_of_ends_as_text(const Metadata& metadata) {
+  if (metadata.ends_as_text == 0) return;
+  log::warn(fmt::format(
+      "the text has the letters of an end of text, such as <|endoftext|>, {}, and they are learned as letters; "
+      "gpt-prepare --parse-special-tokens makes them the special token",
+      metadata.ends_as_text == 1 ? "once" : with_commas(metadata.ends_as_text) + " times"));
 }
 
 bool PrepareReport::operator()(const PrepareProgress& progress) {
@@ -91,6 +107,7 @@ void report_prepared(const PrepareOptions& options, const std::string& output_di
   const int64_t tokens = train.tokens + validation.tokens, bytes = train.bytes + validation.bytes;
   log::status("");
   if (const std::string files = describe_files(metadata); !files.empty()) log::info(files);
+  warn_of_ends_as_text(metadata);
   if (metadata.invalid_utf8_bytes > 0) {
     log::warn(fmt::format("{} of the text {}", plural(metadata.invalid_utf8_bytes, "byte"),
                           metadata.invalid_utf8_bytes == 1 ? "is not valid UTF-8 and is kept as it is"

@@ -40,7 +40,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kForm = 3;  // the form of what lies in the cache: other forms are prepared anew
+constexpr int kForm = 4;  // the form of what lies in the cache: other forms are prepared anew
 constexpr const char* kHashIndex = "content_hashes";
 
 std::string cache_root(const DataConfig& config) {
@@ -84,8 +84,8 @@ class TextCache {
  private:
   std::string folder_for(const std::string& tokenizer) const {
     return root_ + "/" +
-           hash128(fmt::format("{} {} {} {} {} {}", kForm, content_, tokenizer, config_.text_field,
-                               config_.validation_fraction, config_.max_chars));
+           hash128(fmt::format("{} {} {} {} {} {} {}", kForm, content_, tokenizer, config_.text_field,
+                               config_.document_separator, config_.validation_fraction, config_.max_chars));
   }
 
   // The tokenizer's hash in a finished entry; empty where there is none, or none that can be read.
@@ -121,6 +121,7 @@ class TextCache {
     if (!bin) bin = opened(folder, make(folder, saved_tokenizer, damage));
     const std::string files = describe_files(bin->metadata);
     if (!files.empty()) log::info(fmt::format("{}: {}", input_, files));
+    warn_of_ends_as_text(bin->metadata);
     return *std::move(bin);
   }
 
@@ -157,6 +158,7 @@ class TextCache {
     options.tokenizer = config_.tokenizer;
     options.saved_tokenizer = saved_tokenizer;
     options.text_field = config_.text_field;
+    options.document_separator = config_.document_separator;
     options.validation_fraction = config_.validation_fraction;
     options.max_chars = config_.max_chars;
     options.force = true;  // all that lies in a folder of the cache is the cache's

@@ -45,7 +45,8 @@ inline Documents documents_of(TextKind kind, std::string_view bytes, size_t arri
           open_documents({.path = "", .name = "input", .kind = kind},
                          {.kind = kind,
                           .packing = Packing::none,
-                          .bytes = std::make_unique<Lookahead>(std::make_unique<Trickle>(bytes, arriving))});
+                          .bytes = std::make_unique<Lookahead>(std::make_unique<Trickle>(bytes, arriving))},
+                         {"<|endoftext|>"});
       while (stream->next_document()) {
         documents.texts.emplace_back();
         while (const size_t count = stream->read(buffer.data(), buffer.size()))

@@ -57,6 +57,21 @@ TEST_F(ContentTest, JsonLinesAreKnownByTheirContent) {
   EXPECT_EQ(open("a.txt", "WARC/1.0\r\nWARC-Type: warcinfo\r\n").line, " holds Common Crawl's records");
 }
 
+TEST_F(ContentTest, TagsAndTablesAreNamed) {
+  const auto markup = [this](const std::string& name, const std::string& bytes) {
+    const Source source = find_sources({folder_.file(name, bytes)}, "").sources.at(0);
+    const auto found = markup_of(source, open_content(source, open_file(source, consumed_, [] {})));
+    return found ? std::string(found->what) : "";
+  };
+  EXPECT_EQ(markup("a.txt", "\xEF\xBB\xBF\n<!DOCTYPE HTML><p>text"), "is HTML, and its tags are learned as text");
+  EXPECT_EQ(markup("a.HTM.gz", gzip("<p>text")), "is HTML, and its tags are learned as text");
+  EXPECT_EQ(markup("a.txt", "<?xml version='1.0'?>"), "is XML, and its tags are learned as text");
+  EXPECT_TRUE(markup("a.csv", "a,b\n1,2\n").starts_with("is a table (CSV)"));
+  EXPECT_TRUE(markup("a.tsv", "a\tb\n").starts_with("is a table (TSV)"));
+  EXPECT_EQ(markup("a.txt", "a,b\n1,2\n<p>"), "");
+  EXPECT_EQ(markup("a.csv", kLines), "");
+}
+
 TEST_F(ContentTest, OneJsonValueIsNotLines) {
   EXPECT_ERROR(open("a.json", "[{\"text\": \"one\"}]"), ExitCode::data, "a.json: it is JSON, but a list; write");
   EXPECT_ERROR(open("a.json", " {\n  \"text\": \"one\"\n}\n"), ExitCode::data,
@@ -93,7 +108,7 @@ TEST_F(ContentTest, ReadsTheLongWindowsOfZstd) {
 TEST_F(ContentTest, SaysWhatIsNoText) {
   const std::pair<std::string, const char*> cases[] = {
       {"%PDF-1.7\n1 0 obj\n", "it is a PDF"},
-      {std::string("PK\x03\x04\x14\0", 6), "it is a zip archive, such as .zip, .docx or .epub"},
+      {std::string("PK\x03\x04\x14\0", 6), "it is a zip archive; unpack it"},
       {std::string("\xfd"
                    "7zXZ\0\0\x04",
                    8),

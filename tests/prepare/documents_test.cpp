@@ -7,6 +7,7 @@
 
 #include "core/scratch_folder.h"
 #include "gpt/core/utf8.h"
+#include "gpt/tokenizer/make_tokenizer.h"
 #include "support/expect_error.h"
 
 namespace gpt {
@@ -15,7 +16,7 @@ namespace {
 class DocumentsTest : public testing::Test {
  protected:
   std::vector<std::string> read(const std::vector<std::string>& inputs) const {
-    Documents documents(inputs, "text", utf8::last_character);
+    Documents documents(inputs, "text", *make_tokenizer("byte", {}), utf8::last_character);
     std::vector<std::string> texts;
     double share = 0;
     while (const auto piece = documents.next()) {
@@ -47,7 +48,7 @@ TEST_F(DocumentsTest, ALongDocumentComesInPieces) {
 
 TEST_F(DocumentsTest, APlaceIsThatOfTheLastPiece) {
   Documents lines({folder_.file("a.jsonl", "{\"text\": \"one\"}\n\n{\"text\": \"two\"}\n")}, "text",
-                  utf8::last_character);
+                  *make_tokenizer("byte", {}), utf8::last_character);
   lines.next();
   EXPECT_EQ(lines.place(1), (folder_ / "a.jsonl") + ": line 1: byte 1");
   lines.next();

@@ -27,5 +27,22 @@ TEST(InputList, ShowsWhatWillBePassedOver) {
   EXPECT_NE(list.find("2 passed over"), std::string::npos) << list;
 }
 
+// Also what stands far in, and what only some tokenizers refuse.
+TEST(InputList, ReadsAsMuchAsTheRunWill) {
+  const ScratchFolder folder;
+  folder.file("in/a.txt", "text");
+  folder.file("in/latin.txt", std::string(100'000, 'x') + "caf\xE9");
+  folder.file("in/z.jsonl", "{\"text\": \"" + std::string(100'000, 'x') + "\"}\n{\n");
+  PrepareOptions options;
+  options.inputs = {folder / "in"};
+  const std::string list = list_input(options, "");
+  EXPECT_NE(list.find("z.jsonl: line 2: byte"), std::string::npos) << list;
+  EXPECT_NE(list.find("2 files to read with the tokenizer gpt2, "), std::string::npos) << list;
+  options.tokenizer = "char";
+  const std::string fewer = list_input(options, "");
+  EXPECT_NE(fewer.find("latin.txt: byte 100003: 0xE9 is not valid UTF-8"), std::string::npos) << fewer;
+  EXPECT_NE(fewer.find("1 file to read with the tokenizer char, "), std::string::npos) << fewer;
+}
+
 }  // namespace
 }  // namespace gpt

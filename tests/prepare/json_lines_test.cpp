@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 
 #include "support/expect_error.h"
 
@@ -18,6 +19,28 @@ TEST(JsonLines, ReadsThePythonNumbersThatJsonDoesNotHave) {
   EXPECT_EQ(parsed(R"({"x": NaN, "text": "a"})").replaced_characters, 0);
   EXPECT_ERROR(parsed(R"({"x": nan, "text": "a"})"), ExitCode::data, "a.jsonl: line 0: byte 8: it is not valid JSON");
   EXPECT_ERROR(parsed(R"({"x": NaN, "text": "a")"), ExitCode::data, "it is not valid JSON");
+}
+
+TEST(JsonLines, ReadsNumbersOfAnySize) {
+  const std::string digits(400, '9');
+  EXPECT_EQ(parsed("{\"id\": " + digits + ", \"x\": [-1e999, 1E-999], \"text\": \"a\"}").chunk.text, "a");
+  EXPECT_TRUE(is_json("{\"id\": -" + digits + ".5}"));
+  for (const char* wrong : {"01", "1.", ".5", "1e", "--1", "1e999x", "1e999 2", "0x1F"})
+    EXPECT_FALSE(is_json(std::string("{\"id\": ") + wrong + "}")) << wrong;
+  EXPECT_ERROR(parsed("{\"text\": 1" + digits + "}"), ExitCode::data, "'text' is a number; a string is needed");
+}
+
+TEST(JsonLines, SaysHowConversationsBecomeTexts) {
+  for (const auto& [line, says] :
+       {std::pair{R"({"messages": [{"role": "user", "content": "hi"}]})", ".messages[]"},
+        {R"({"id": 1, "conversations": [{"from": "human", "value": "hi"}]})", ".conversations[]"},
+        {R"({"instruction": "a", "input": "", "output": "b"})", ".instruction"}}) {
+    EXPECT_ERROR(parsed(line), ExitCode::data, "there is no field 'text'; the line is a conversation");
+    EXPECT_ERROR(parsed(line), ExitCode::data, says);
+  }
+  EXPECT_ERROR(parse_json_lines(R"({"messages": []})", "messages", {}, "a.jsonl"), ExitCode::data,
+               "'messages' is a list; a string is needed; the line is a conversation");
+  EXPECT_ERROR(parsed(R"({"output": "a"})"), ExitCode::data, "--text-field names the one with the text");
 }
 
 // json.dumps("\ud83d"): Python's strings may hold half of a pair, which UTF-8 does not have.

@@ -375,7 +375,7 @@ TEST_F(PrepareTest, IdsOutsideTheVocabularyAreNotWritten) {
   const WrongTokenizer tokenizer;
   const ChunkEncoder encoder(tokenizer, {});
   DocumentReader reader(find_sources({file("a.txt", "text")}, "").sources,
-                        {[](std::string_view) { return size_t{0}; }, "text", 0, {}});
+                        {.last_cut = [](std::string_view) { return size_t{0}; }, .text_field = "text"});
   const std::optional<Chunk> chunk = reader.next();
   EXPECT_ERROR(encoder.encode(*chunk, reader), ExitCode::data,
                "a.txt: byte 0: the tokenizer gave id 65536, outside its vocabulary of 3");

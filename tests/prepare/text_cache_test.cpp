@@ -478,6 +478,21 @@ TEST_F(TextCacheTest, APreparedTextIsNotTextOfItsFolder) {
   file("texts/run/effective_config.yaml", "model:\n");
   EXPECT_EQ(load_corpus(config, 4).fingerprint, first.fingerprint);
   EXPECT_EQ(estimate_characters(config), 600);
+  file("texts/b.bin", std::string(5000, '\0'));  // what is passed over has no characters
+  file("texts/c.txt", "caf\xE9");
+  file("texts/d.txt", std::string((1 << 16) - 1, 'z') + "\xC3\xA9");  // the head ends within a character
+  EXPECT_EQ(estimate_characters(config), 600 + (1 << 16) + 1);
+  config.tokenizer = "byte";
+  EXPECT_EQ(estimate_characters(config), 604 + (1 << 16) + 1);
+}
+
+TEST_F(TextCacheTest, AnotherSeparatorIsAnotherText) {
+  DataConfig config = text(file("a.txt", std::string(300, 'x') + "\n<|endoftext|>\n" + std::string(300, 'y')));
+  config.tokenizer = "byte";
+  const std::string separated = load_corpus(config, 4).fingerprint;
+  config.document_separator = "none";
+  EXPECT_NE(load_corpus(config, 4).fingerprint, separated);
+  EXPECT_EQ(entries(), 2);
 }
 
 }  // namespace

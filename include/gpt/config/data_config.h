@@ -18,6 +18,7 @@ enum class DataOrder { random, shorter_first, simpler_first };  // the order of 
 struct DataConfig {
   std::string text;                         // what gpt-prepare takes: a file, folder or glob
   std::string text_field = "text";          // the field to read in .jsonl
+  std::string document_separator = "auto";  // as gpt-prepare takes it
   DatasetName dataset = DatasetName::none;  // a corpus that set-up installed
   std::string bin;                          // prepared token ids, little-endian
   std::string validation_bin;               // where validation tokens are a file of their own

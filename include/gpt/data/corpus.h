@@ -18,6 +18,8 @@ struct Corpus {
   int64_t vocab_size = 0;                      // every id is below it: the tokenizer's, or the bin's
   Tokens train, validation;                    // validation may be empty
   std::vector<Tokens> sources;                 // what the stages mix, as stage_sources() names it
+  bool has_own_split = false;                  // a bin that says which of its tokens are for validation
+  bool has_json_lines = false;                 // so that data.text_field counts
   int64_t validation_bytes = 0;                // bytes of the validation text, as in the metadata; 0 = not known
   std::optional<int32_t> sample_start;         // what a sample begins behind where it has no prompt
   std::optional<TextFormat> text_format = {};  // of the model that the run began with, in the ids of the tokenizer

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,6 +39,10 @@ struct Metadata {
   std::string split;  // "documents" or "tokens": how the validation part was chosen
   int64_t invalid_utf8_bytes = 0;
   int64_t crlf_files = 0, byte_order_mark_files = 0;  // text files that were read without their CRs, without their mark
+  int64_t json_files = 0;                             // files of JSON lines
+  int64_t cr_files = 0;                               // text files whose CRs were line ends of their own: LF now
+  std::map<std::string, int64_t> separators;          // lines that ended documents, and were left out: how many of each
+  int64_t ends_as_text = 0;                           // texts of the end-of-text token that were read as ordinary text
   int64_t repeated_documents = 0;                     // documents that were left out
   int64_t replaced_characters = 0;                    // characters of JSON lines that were no Unicode: U+FFFD now
   std::vector<SourceFile> sources;

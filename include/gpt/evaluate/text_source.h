@@ -1,4 +1,5 @@
-// The windows of documents. They are encoded as for training: the text of a special token is ordinary text.
+// The windows of documents, which are found and encoded as for training: a line that is the end-of-text token's name separates them, and
+// within lines the text of a special token is ordinary text.
 #pragma once
 
 #include <cstdint>

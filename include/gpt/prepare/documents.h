@@ -9,13 +9,15 @@
 #include <string_view>
 #include <vector>
 
+#include "gpt/tokenizer/tokenizer.h"
+
 namespace gpt {
 
 class Documents {
  public:
-  // `inputs` as PrepareOptions has them. `last_cut`: where a long document may be cut, as Tokenizer::last_cut() says. What cannot be read
+  // `inputs` as PrepareOptions has them, and `tokenizer` that of the model, whose ends of text separate documents. `last_cut`: where a long document may be cut, as Tokenizer::last_cut() says. What cannot be read
   // is an error also where it was found in a folder: a loss over half of a text would be believed. Throws gpt::Error(data).
-  Documents(const std::vector<std::string>& inputs, const std::string& text_field,
+  Documents(const std::vector<std::string>& inputs, const std::string& text_field, const Tokenizer& tokenizer,
             std::function<size_t(std::string_view)> last_cut);
   ~Documents();
   Documents(const Documents&) = delete;

@@ -7,8 +7,8 @@
 
 namespace gpt {
 
-// A line for each file with its size and how it is read, in the order of reading, then what is passed over and left out. Only the
-// beginnings of the files are read. `output_dir` may be empty. Throws gpt::Error(data) for what is named itself and cannot be read.
+// A line for each file with its size and how it is read, in the order of reading, then what is passed over and left out. All
+// of the files are read, since some are passed over for what stands far in. `output_dir` may be empty. Throws gpt::Error(data) for what is named itself and cannot be read.
 std::string list_input(const PrepareOptions& options, const std::string& output_dir);
 
 }  // namespace gpt

@@ -21,12 +21,17 @@ enum class Deduplicate {
 };
 constexpr double kNearThreshold = 0.8;
 
+constexpr const char* kAutomaticSeparator = "auto";
+
 struct PrepareOptions {
   std::vector<std::string> inputs;  // files, folders, globs, or "-" for standard input
   std::string cache_dir = {};       // a folder of prepared texts, which are no input where it lies in one; empty = none
   std::string tokenizer = "gpt2";   // as make_tokenizer() takes it
   std::string saved_tokenizer = {};  // JSON of the tokenizer to use instead; empty = none
   std::string text_field = "text";   // the field to read in .jsonl
+  // The line that ends a document in a text file, and is no part of it; none: there is no such line; auto: <|endoftext|> and the
+  // tokenizer's own end of text.
+  std::string document_separator = kAutomaticSeparator;
   double validation_fraction = 0.1;  // share of the documents; of the tokens, from the end, where documents are too few
   bool parse_special_tokens = false;  // otherwise their text is ordinary text
   int64_t min_frequency = 2;          // the fewest occurrences of a pair that bpe:N merges

@@ -44,6 +44,9 @@ std::string progress_line(const PrepareProgress& progress, double seconds);
 // "40 files read, 2 passed over; 3 files had Windows line ends (CRLF), which became LF": empty for one file taken as it is.
 std::string describe_files(const Metadata& metadata);
 
+// Warns where the text of the end-of-text token was read as ordinary text.
+void warn_of_ends_as_text(const Metadata& metadata);
+
 // Counts, warnings and files, then the command to go on with.
 void report_prepared(const PrepareOptions& options, const std::string& output_dir, const Metadata& metadata);
 

@@ -1,0 +1,48 @@
+#include "separators.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "gpt/core/error.h"
+
+namespace gpt {
+namespace {
+
+constexpr const char* kEndOfText = "<|endoftext|>";  // GPT-2's, which texts for other tokenizers have too
+
+std::optional<std::string> own_end_of_text(const Tokenizer& tokenizer) {
+  const std::optional<int32_t> id = tokenizer.end_of_text();
+  for (const SpecialToken& special : tokenizer.special_tokens()) {
+    if (special.id == id) return special.text;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<std::string> separators(const std::string& document_separator, const Tokenizer* tokenizer) {
+  if (document_separator == "none") return {};
+  if (document_separator != kAutomaticSeparator) {
+    if (!document_separator.empty() && document_separator.find_first_of("\r\n") == std::string::npos)
+      return {document_separator};
+    throw Error(ExitCode::config,
+                fmt::format("document_separator: it is {}; give the text of a whole line, auto or none",
+                            document_separator.empty() ? "empty" : "more than a line"));
+  }
+  std::vector<std::string> result = {kEndOfText};
+  const auto own = tokenizer ? own_end_of_text(*tokenizer) : std::nullopt;
+  if (own && *own != kEndOfText) result.push_back(*own);
+  return result;
+}
+
+int64_t count_ends_in(std::string_view text, const std::vector<std::string>& ends) {
+  int64_t count = 0;
+  for (const std::string& end : ends) {
+    for (size_t at = text.find(end); at != std::string_view::npos; at = text.find(end, at + end.size())) ++count;
+  }
+  return count;
+}
+
+}  // namespace gpt

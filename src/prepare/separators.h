@@ -1,0 +1,21 @@
+// The lines that stand between documents in a text file, such as <|endoftext|> on a line of its own, and the same texts within lines.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gpt/prepare/prepare_options.h"
+#include "gpt/tokenizer/tokenizer.h"
+
+namespace gpt {
+
+// What document_separator says. `tokenizer`: null while it is still to be learned from the text. Throws gpt::Error(config) for what is
+// no line.
+std::vector<std::string> separators(const std::string& document_separator, const Tokenizer* tokenizer);
+
+// How often the end of a text is written out in `text`, by any of these.
+int64_t count_ends_in(std::string_view text, const std::vector<std::string>& ends);
+
+}  // namespace gpt
