@@ -227,16 +227,40 @@ bool is_written(const config::Origins& origins, const char* key) {
   return found != origins.end() && found->second.find(fmt::format("{}:", kEffectiveConfig)) == std::string::npos;
 }
 
-std::vector<Idle> idle_settings(const run::Setup& setup, bool resident) {
+std::vector<Idle> idle_data_settings(const run::Setup& setup, bool resident, const config::Origins& origins) {
+  const DataConfig& data = setup.config.data;
+  const bool cpu = setup.device.device.is_cpu();
+  const bool is_bin = !data.bin.empty() && !is_written(origins, "data.stages");  // which may read texts beside it
+  const bool has_workers = data.num_workers.value_or(0) > 0;
+  const char *const at_home = "the tokens are resident, and batches are built where they are",
+                    *const no_workers = "data.num_workers is 0", *const no_text = "data.bin has token ids";
+  return {
+      {resident, "data.num_workers", at_home},
+      {resident, "data.prefetch_factor", at_home},
+      {resident, "data.persistent_workers", at_home},
+      {resident, "data.pin_memory", at_home},
+      {!resident && cpu, "data.pin_memory", "a CPU needs no page-locked memory"},
+      {!resident && !has_workers, "data.prefetch_factor", no_workers},
+      {!resident && !has_workers, "data.persistent_workers", no_workers},
+      {data.schedule == DataSchedule::grow && is_written(origins, "data.stages"), "data.schedule",
+       "data.stages says what the run reads"},
+      {is_bin, "data.cache_dir", no_text},
+      {is_bin, "data.cache_limit", no_text},
+      {is_bin, "data.text_field", no_text},
+      {is_bin, "data.document_separator", no_text},
+      {is_bin && setup.corpus.has_own_split, "data.validation_fraction", "the bin has its own validation tokens"},
+      {data.bin.empty() && !setup.corpus.has_json_lines, "data.text_field", "no file of the text is JSON lines"},
+  };
+}
+
+std::vector<Idle> idle_settings(const run::Setup& setup) {
   const Config& config = setup.config;
   const Precision& precision = setup.precision;
   const bool cpu = setup.device.device.is_cpu();
   const TrainingConfig& t = config.training;
   const CadenceConfig& cadence = t.cadence;
   const bool compiles = t.execution.use_compile;
-  const char *const at_home = "the tokens are resident, and batches are built where they are",
-                    *const not_fused = "training.use_compile is false",
-                    *const no_samples = "training.sample_interval is 0";
+  const char *const not_fused = "training.use_compile is false", *const no_samples = "training.sample_interval is 0";
   const char* const no_spikes = "training.on_divergence is off";
   const char *const no_decay = "training.lr_schedule is not wsd", *const no_plateau =
                                                                       "training.lr_schedule is not plateau";
@@ -283,6 +307,8 @@ std::vector<Idle> idle_settings(const run::Setup& setup, bool resident) {
       {setup.mesh.all->size() == 1, "distributed.timeout", "there is one process"},
       {setup.mesh.all->size() == 1, "distributed.restarts", "there is one process"},
       {setup.mesh.all->size() == 1, "distributed.min_processes", "there is one process"},
+      {setup.mesh.all->size() > 1 && config.distributed.restarts == 0, "distributed.min_processes",
+       "distributed.restarts is 0"},
       {setup.corpus.validation.size() == 0 && cadence.eval_tasks.empty(), "training.eval_interval",
        "the data has no validation split"},
       {setup.corpus.validation.size() == 0, "training.patience", "the data has no validation split"},
@@ -295,19 +321,14 @@ std::vector<Idle> idle_settings(const run::Setup& setup, bool resident) {
       {!cadence.divergence.looks_for_spikes(), "training.spike_threshold", no_spikes},
       {!cadence.divergence.goes_back(), "training.rollback_lr_factor", no_rollback},
       {!cadence.divergence.goes_back(), "training.max_rollbacks", no_rollback},
-      {resident, "data.num_workers", at_home},
-      {resident, "data.prefetch_factor", at_home},
-      {resident, "data.persistent_workers", at_home},
-      {resident, "data.pin_memory", at_home},
-      {!resident && cpu, "data.pin_memory", "a CPU needs no page-locked memory"},
-      {!resident && config.data.num_workers.value_or(0) == 0, "data.prefetch_factor", "data.num_workers is 0"},
   };
 }
 
 }  // namespace
 
 void announce_idle_settings(const run::Setup& setup, bool resident, const config::Origins& origins) {
-  std::vector<Idle> idle = idle_settings(setup, resident);
+  std::vector<Idle> idle = idle_settings(setup), of_data = idle_data_settings(setup, resident, origins);
+  idle.insert(idle.end(), of_data.begin(), of_data.end());
   std::erase_if(idle, [&](const Idle& one) { return !one.is_idle || !is_written(origins, one.key); });
   for (size_t begin = 0, end = 0; begin < idle.size(); begin = end) {
     std::vector<const char*> keys;  // for the same reason
