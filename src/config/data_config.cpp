@@ -96,7 +96,7 @@ std::vector<Option> options(DataConfig& c) {
       {.name = "num_workers",
        .target = &c.num_workers,
        .help =
-           "threads that prepare batches in advance; 0 = the training thread does it; auto = 0 on a CPU, and up to 4 for a GPU, by cores",
+           "threads that prepare batches in advance; 0 = the training thread does it; auto = 0 on a CPU, and for a GPU one for every two cores, up to 6",
        .min = 0,
        .max = 256,
        .aliases = {{"dataloader_num_workers"}, {"workers"}},

@@ -158,7 +158,7 @@ Check check_validation(const Config& config, const DatasetFacts& facts, const ru
 }
 
 int64_t workers_for(const DataConfig& data, bool cuda, int64_t cores) {
-  constexpr int64_t kMost = 4;
+  constexpr int64_t kMost = 6;
   if (data.num_workers) return *data.num_workers;
   // On a CPU a worker takes from the training what it saves it. Beside a GPU four build batches faster than any step takes them.
   return cuda && data.prefetch_factor > 0 ? std::clamp<int64_t>(cores / 2, 1, kMost) : 0;

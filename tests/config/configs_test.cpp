@@ -57,7 +57,8 @@ TEST(Configs, TiersHaveTheSizesOfTheirCards) {
     int64_t n_layer, n_embd, block_size, batch_size, micro_batches;
   };
   for (const Tier& tier : {Tier{"tier_24gb", 24, 1024, 512, 256, 2}, Tier{"tier_10_16gb", 12, 768, 256, 128, 4},
-                           Tier{"tier_8_12gb", 8, 512, 256, 64, 8}, Tier{"tier_4gb", 12, 768, 256, 8, 8}}) {
+                           Tier{"tier_12gb", 12, 768, 256, 96, 5}, Tier{"tier_8_12gb", 8, 512, 256, 64, 8},
+                           Tier{"tier_4gb", 12, 768, 256, 8, 8}}) {
     const Config c = load(fmt::format("{}/configs/{}.yaml", test::source_folder(), tier.name));
     EXPECT_EQ(c.model.n_layer, tier.n_layer) << tier.name;
     EXPECT_EQ(c.model.n_embd, tier.n_embd) << tier.name;

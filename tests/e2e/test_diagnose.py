@@ -204,7 +204,7 @@ class Diagnose(unittest.TestCase):
         self.assertIn("36s a step as given", given["time"]["detail"], "a speed that is known takes precedence")
 
     def test_every_tier_fits_its_smallest_card(self):
-        for name, card in (("24gb", "RTX 4090"), ("10_16gb", "RTX 3080"), ("8_12gb", "RTX 4060 Ti"), ("4gb", "GTX 1650 Ti")):
+        for name, card in (("24gb", "RTX 4090"), ("10_16gb", "RTX 3080"), ("12gb", "RTX 3060"), ("8_12gb", "RTX 4060 Ti"), ("4gb", "GTX 1650 Ti")):
             found = checks("--config", SOURCE / "configs" / f"tier_{name}.yaml", "--gpu", card, "--vocab-size", 65,
                            "--steps-per-epoch", 1000)
             self.assertEqual(found["memory of the run"]["status"], "pass", name)

@@ -2,9 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <nlohmann/json.hpp>
+
 #include "gpt/layout/parameter_table.h"
 #include "plan/gpt2.h"
 #include "support/expect_error.h"
+#include "support/source_folder.h"
 
 namespace gpt::plan {
 namespace {
@@ -47,6 +51,41 @@ TEST(EstimateStep, IsWhatWasMeasured) {
   expect(milliseconds("H100 SXM", characters, 64), 4.50);
   expect(milliseconds("H200", characters, 64), 3.94);
   expect(milliseconds("H200", characters, 256), 13.65);
+}
+
+// A run of tests/figures/gpu.json, as "GPT-2 124M, 64 x 1,024": the model, and the sequences of a batch.
+std::pair<ModelConfig, int64_t> recorded_run(const std::string& name) {
+  const int64_t batch_size = std::stoll(name.substr(name.find(',') + 2));
+  for (const auto& [size, model] : {std::pair{"124M", gpt2(12, 12, 768)}, std::pair{"350M", gpt2(24, 16, 1024)},
+                                    std::pair{"774M", gpt2(36, 20, 1280)}, std::pair{"1558M", gpt2(48, 25, 1600)}})
+    if (name.find(size) != std::string::npos) return {model, batch_size};
+  ModelConfig characters;  // configs/shakespeare_char_gpu.yaml
+  characters.vocab_size = 84, characters.dropout = 0;
+  return {characters, batch_size};
+}
+
+// The tensors' peak, of every run that was recorded on a card.
+TEST(EstimateMemory, IsWhatWasMeasuredOnCards) {
+  std::ifstream file(test::source_folder() + "/tests/figures/gpu.json");
+  int runs = 0;
+  for (const nlohmann::json& measured : nlohmann::json::parse(file)["measurements"]) {
+    const bool is_h200 = measured["label"].get<std::string>().find("H200") != std::string::npos;
+    const DeviceInfo card = find_card(is_h200 ? "H200" : "H100 SXM")->describe();
+    for (const nlohmann::json& row : measured["rows"]) {
+      const auto [model, batch_size] = recorded_run(row[0]);
+      TrainingConfig training;
+      training.batch_size = batch_size;
+      training.execution.use_compile = row[1] != "`use_compile: false`";
+      if (row[1] == "default") training.execution.compile_mode = CompileMode::standard;
+      const Precision precision = resolve_precision(training.precision, card);
+      const ActivationForm form = activation_form(model, training, {}, card, precision, "flash");
+      const double share = row[4].get<double>() * 1e9 / estimate_memory(model, training, form).total();
+      EXPECT_GT(share, 0.9) << row;
+      EXPECT_LT(share, 1.05) << row;
+      ++runs;
+    }
+  }
+  EXPECT_EQ(runs, 17);
 }
 
 // Published speeds of one of eight GPUs at sequences of 1,024.

@@ -175,7 +175,8 @@ TEST(CheckWorkers, NeitherNoneNorMoreThanCores) {
   EXPECT_EQ(check(false, /*cuda=*/false, 8).status, Status::pass) << "a worker would take the cores that train";
   data.num_workers.reset();
   EXPECT_EQ(check(false, true, 2).detail, "1 worker on 2 cores");
-  EXPECT_EQ(check(false, true, 64).detail, "4 workers on 64 cores");
+  EXPECT_EQ(check(false, true, 8).detail, "4 workers on 8 cores");
+  EXPECT_EQ(check(false, true, 64).detail, "6 workers on 64 cores");
   EXPECT_EQ(check(false, false, 64).detail, "none: the training builds its batches itself");
   data.prefetch_factor = 0;
   EXPECT_EQ(workers_for(data, true, 64), 0) << "they would prepare nothing";
