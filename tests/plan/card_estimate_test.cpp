@@ -67,8 +67,9 @@ std::pair<ModelConfig, int64_t> recorded_run(const std::string& name) {
 // The tensors' peak, of every run that was recorded on a card.
 TEST(EstimateMemory, IsWhatWasMeasuredOnCards) {
   std::ifstream file(test::source_folder() + "/tests/figures/gpu.json");
+  const nlohmann::json figures = nlohmann::json::parse(file);
   int runs = 0;
-  for (const nlohmann::json& measured : nlohmann::json::parse(file)["measurements"]) {
+  for (const nlohmann::json& measured : figures["measurements"]) {
     const bool is_h200 = measured["label"].get<std::string>().find("H200") != std::string::npos;
     const DeviceInfo card = find_card(is_h200 ? "H200" : "H100 SXM")->describe();
     for (const nlohmann::json& row : measured["rows"]) {
