@@ -1,7 +1,7 @@
 """gpt-diagnose's estimate of a run's memory against the peak of the run itself, as the kernel counts it.
 
 All shipped configurations and some random ones, whose tensors are a few hundred megabytes. Of the large ones two layers and few sequences are
-trained; GPT_ALL_CONFIGS=1 trains them whole, which takes ten minutes and 13 GB."""
+trained; GPT_ALL_TESTS=1 trains them whole, which takes ten minutes and 13 GB."""
 
 import os
 import pathlib
@@ -125,7 +125,7 @@ class MemoryEstimate(unittest.TestCase):
         self.assertEqual({path.stem for path in configs.glob("*.yaml")}, {*SMALL, *LARGE})
         for name in [*SMALL, *LARGE]:
             options = {**ACCUMULATED, **(COMMON_CRAWL if name == "common_crawl" else {})}
-            if os.environ.get("GPT_ALL_CONFIGS"):
+            if os.environ.get("GPT_ALL_TESTS"):
                 options.update({"training.batch_size": FEWER[name]} if name in FEWER else {})
             elif name in LARGE:
                 options.update({"model.n_layer": 2, "training.batch_size": LARGE[name]})
