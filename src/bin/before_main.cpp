@@ -39,7 +39,7 @@ namespace {
 void prepare(int, char**, char**) {
   sigset_t taken;
   sigemptyset(&taken);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) sigaddset(&taken, signal);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGCONT}) sigaddset(&taken, signal);
   sigprocmask(SIG_BLOCK, &taken, nullptr);
   std::set_terminate(end_with_a_line);
 }

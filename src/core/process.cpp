@@ -20,6 +20,7 @@
 #include "gpt/core/log.h"
 #include "gpt/core/output.h"
 #include "gpt/core/printable.h"
+#include "gpt/core/running_clock.h"
 #include "gpt/core/surroundings.h"
 
 namespace gpt::process {
@@ -65,13 +66,18 @@ void announce_stop(int signal) {
 
 // Handlers would run on the stack of whichever thread is computing, and code that LibTorch's CPU kernels generate (seen
 // with oneDNN's for AVX-512) keeps its stack pointer where a handler's frame overwrites the heap. So no other thread
-// receives these signals; this one waits for them.
+// receives these signals; this one waits for them, and tells RunningClock that the process runs.
 void wait_for_signals(sigset_t watched) {
   constexpr std::chrono::seconds kDeliberate(1);
   Clock::time_point interrupted{};  // by the first SIGINT of this stop
   bool is_interrupted = false;
-  for (int signal = 0;;) {
-    if (sigwait(&watched, &signal) != 0) continue;
+  constexpr timespec kBetweenLooks{.tv_sec = 0, .tv_nsec = Pauses::kBetweenLooks.count()};
+  RunningClock::look();
+  for (;;) {
+    const int signal = sigtimedwait(&watched, nullptr, &kBetweenLooks);
+    if (signal == SIGCONT) RunningClock::woke();
+    if (signal < 0 && errno == EAGAIN) RunningClock::look();  // EINTR: after a stop, of which SIGCONT tells next
+    if (signal < 0 || signal == SIGCONT) continue;
     if (signal == SIGUSR1) {
       save_requested = true;
       continue;
@@ -112,6 +118,7 @@ void start_signal_thread() {
     if (signal != SIGHUP || !is_ignored(SIGHUP)) watch(signal);
   }
   watch(SIGUSR1);
+  watch(SIGCONT);
   pthread_sigmask(SIG_BLOCK, &watched, nullptr);
   std::thread(wait_for_signals, watched).detach();
 }

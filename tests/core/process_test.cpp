@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <new>
 #include <stdexcept>
@@ -21,6 +22,7 @@
 #include "gpt/core/file.h"
 #include "gpt/core/log.h"
 #include "gpt/core/output.h"
+#include "gpt/core/running_clock.h"
 
 namespace gpt {
 namespace {
@@ -372,6 +374,32 @@ TEST(Signals, EachSaveRequestIsTakenOnce) {
     kill(getpid(), SIGUSR1);
     wait_until([] { return process::take_save_request(); });
     return process::take_save_request() || process::stop_signal() != 0 ? 51 : 0;
+  });
+  EXPECT_EQ(child.status, 0);
+}
+
+// The child's steady clock goes on while it is stopped; how long it waits for that to show does not matter.
+TEST(Signals, AStopOfTheProcessTakesNoTimeOfTheRunningClock) {
+  constexpr auto kStopped = std::chrono::milliseconds(600), kShown = std::chrono::milliseconds(300);
+  const auto steady_ahead = [] {
+    const auto running = RunningClock::now().time_since_epoch();
+    return std::chrono::steady_clock::now().time_since_epoch() - running;
+  };
+  const ChildResult child = run_child([&] {
+    process::watch_signals();
+    while (!RunningClock::is_watched()) usleep(1000);
+    const auto before = steady_ahead();
+    const pid_t stopped = getpid();
+    const pid_t other = fork();
+    if (other == 0) {
+      kill(stopped, SIGSTOP);
+      std::this_thread::sleep_for(kStopped);
+      kill(stopped, SIGCONT);
+      _exit(0);
+    }
+    wait_for(other);
+    wait_until([&] { return steady_ahead() - before > kShown; });
+    return 0;
   });
   EXPECT_EQ(child.status, 0);
 }

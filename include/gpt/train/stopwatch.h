@@ -1,7 +1,9 @@
-// Wall-clock time of the training alone: evaluation, samples and checkpoints stop it.
+// Time of the training alone: evaluation, samples and checkpoints stop it, and so does whoever stops the process.
 #pragma once
 
 #include <chrono>
+
+#include "gpt/core/running_clock.h"
 
 namespace gpt {
 
@@ -13,7 +15,7 @@ class Stopwatch {
   double running_seconds() const { return std::chrono::duration<double>(elapsed_ + (Clock::now() - started_)).count(); }
 
  private:
-  using Clock = std::chrono::steady_clock;
+  using Clock = RunningClock;
   Clock::time_point started_ = Clock::now();
   Clock::duration elapsed_{0};
 };

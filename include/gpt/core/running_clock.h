@@ -1,0 +1,48 @@
+// A steady clock that stands still while this process is stopped (Ctrl-Z, SIGSTOP): what a step takes is not how long somebody went away.
+// The sleep of a machine counts in no steady clock of Linux.
+//
+// The thread that waits for signals looks several times a second. So it knows, when SIGCONT wakes the process up, since when it had been
+// stopped. Without that thread, nothing counts as a pause.
+#pragma once
+
+#include <chrono>
+#include <mutex>
+#include <optional>
+
+namespace gpt {
+
+// How much of a steady clock's time were pauses. Each function is told the clock's time, and may be called by any thread.
+class Pauses {
+ public:
+  using Time = std::chrono::nanoseconds;
+  static constexpr Time kBetweenLooks = std::chrono::milliseconds(200);
+
+  void look(Time now);           // the process runs
+  void woke(Time now);           // it was stopped until now, if a look is missing
+  bool is_late(Time now) const;  // looks are missing, whatever has kept them
+  bool are_watched() const;      // somebody has looked
+  Time total() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::optional<Time> looked_;
+  Time total_{0};
+};
+
+class RunningClock {
+ public:
+  using duration = std::chrono::nanoseconds;
+  using rep = duration::rep;
+  using period = duration::period;
+  using time_point = std::chrono::time_point<RunningClock>;
+  static constexpr bool is_steady = true;
+
+  // Waits for a moment where looks are missing: a pause that has just ended may not be known yet.
+  static time_point now();
+
+  static bool is_watched();  // without that, it is a steady clock
+  static void look();        // for the thread that waits for signals
+  static void woke();
+};
+
+}  // namespace gpt
