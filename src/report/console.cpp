@@ -132,8 +132,13 @@ void Console::task(const TaskRecord& task) {
 
 void Console::epoch(const EpochRecord& e) {
   const std::string since = e.since_step > 0 ? fmt::format("since step {}: ", e.since_step) : "";
-  log::info(fmt::format("epoch {}/{} | {}mean loss {:.4f} | {} | {:.0f} sequences/s", e.epoch, run_.total_epochs, since,
-                        e.mean_loss, format_short_duration(e.seconds), e.sequences_per_second));
+  constexpr double kSlow = 0.1;
+  const double missing = fastest_.epoch > 0 ? 1 - e.sequences_per_second / fastest_.sequences_per_second : 0;
+  const std::string slower =
+      missing > kSlow ? fmt::format(" | {:.0f} % slower than epoch {}", 100 * missing, fastest_.epoch) : "";
+  log::info(fmt::format("epoch {}/{} | {}mean loss {:.4f} | {} | {:.0f} sequences/s{}", e.epoch, run_.total_epochs,
+                        since, e.mean_loss, format_short_duration(e.seconds), e.sequences_per_second, slower));
+  if (e.since_step == 0 && missing <= 0) fastest_ = e;
 }
 
 void Console::sample(const SampleRecord& s) { log::info(fmt::format("sample at step {}:\n{}", s.step, s.text)); }
@@ -145,10 +150,9 @@ void TimingTable::timing(const TimingRecord& timing) {
 void TimingTable::end() { log::info(text()); }
 
 std::string TimingTable::text() const {
-  TextTable table{.columns = {{TextColumn::left, 24}, {TextColumn::right, 10}, {TextColumn::right, 12}},
+  TextTable table{.columns = {{TextColumn::left}, {TextColumn::right}, {TextColumn::right}},
                   .rows = {{"steps", "time/step", "tokens/s"}},
-                  .before = "  ",
-                  .between = " "};
+                  .before = "  "};
   TimingRecord total;
   for (const auto& [first_step, sum] : rows_of(intervals_, first_step_)) {
     const int64_t last_step = first_step + sum.steps - 1;

@@ -119,31 +119,38 @@ void HtmlReport::begin(const RunRecord& run) {
   run_.machine = clipped(run.machine, kMaxMachineBytes);
   step_ = run.first_step;
   if (run.first_step > 0) {
-    read_earlier_starts();
-    history_.add(RunHistory::Event{run.first_step, std::time(nullptr),
-                                   run.changes.empty() ? "resumed"
-                                                       : fmt::format("resumed with {}", fmt::join(run.changes, ", "))});
+    const bool was_lost = read_earlier_starts();
+    history_.add(RunHistory::Event{
+        .step = run.first_step,
+        .time = std::time(nullptr),
+        .what =
+            fmt::format("resumed{}{}", run.changes.empty() ? "" : fmt::format(" with {}", fmt::join(run.changes, ", ")),
+                        was_lost ? "; the start before was killed, or its machine went down" : "")});
   }
   write();
 }
 
 // A report that cannot be read is replaced: it is made of what was said, and everything important stands elsewhere too.
-void HtmlReport::read_earlier_starts() {
+bool HtmlReport::read_earlier_starts() {
   history_ = RunHistory();
+  std::optional<ReportedState> before;
   try {
-    read_samples_and_events(embedded_json(read_file(path_, ExitCode::disk, kReportLimit)), run_.first_step, history_);
+    const std::string report = read_file(path_, ExitCode::disk, kReportLimit);
+    read_samples_and_events(embedded_json(report), run_.first_step, history_);
+    before = read_reported_state(embedded_json(report));
   } catch (const Error&) {}
   read_metrics(metrics_path_, run_.first_step, history_);
+  return before && before->is_open();
 }
 
 void HtmlReport::step(const StepRecord& step) {
   history_.add(step);
   step_ = step.step;
-  if (std::chrono::steady_clock::now() - written_ >= std::chrono::seconds(kRefreshSeconds)) write();
+  if (!written_ || RunningClock::now() - *written_ >= std::chrono::seconds(kRefreshSeconds)) write();
 }
 
 void HtmlReport::losses(const std::vector<LossRecord>& losses) {
-  for (const LossRecord& loss : losses) history_.loss.add(loss.step, loss.loss);
+  for (const LossRecord& loss : losses) history_.add(loss);
 }
 
 void HtmlReport::evaluation(const EvaluationRecord& evaluation) {
@@ -164,7 +171,8 @@ void HtmlReport::sample(const SampleRecord& sample) {
 }
 
 void HtmlReport::event(const EventRecord& event) {
-  history_.add(RunHistory::Event{event.step, std::time(nullptr), event.what});
+  history_.add(RunHistory::Event{
+      .step = event.step, .time = std::time(nullptr), .what = event.what, .is_routine = event.is_routine});
   step_ = std::max(step_, event.step);
   write();
 }
@@ -185,6 +193,7 @@ std::string HtmlReport::json() const {
                     {"has_ended", has_ended_},
                     {"stopped", stopped_},
                     {"written", std::time(nullptr)},
+                    {"silent_seconds", number(std::chrono::duration<double>(longest_silence_).count())},
                     {"step", step_},
                     {"total_steps", run_.total_steps},
                     {"epochs", number(run_.epochs)},
@@ -206,6 +215,7 @@ std::string HtmlReport::json() const {
     page["samples"].push_back({{"step", sample.step}, {"text", sample.text}});
   for (const RunHistory::Event& event : history_.events) {
     page["events"].push_back({{"step", event.step}, {"time", event.time}, {"what", event.what}});
+    if (event.is_routine) page["events"].back()["times"] = event.times;
   }
   return script_safe(page);
 }
@@ -213,13 +223,21 @@ std::string HtmlReport::json() const {
 // Training does not wait for the disk: after a power failure the report may be damaged, and the next start replaces it.
 // A failed attempt counts as one, so that a full disk is not tried again at every step.
 void HtmlReport::write() {
-  written_ = std::chrono::steady_clock::now();
+  const auto now = RunningClock::now();
+  if (written_) longest_silence_ = std::max(longest_silence_, now - *written_);
+  written_ = now;
   const std::string data = json();
   AtomicFile file(path_, kReportHead.size() + data.size() + kReportTail.size());
   file.write(kReportHead);
   file.write(data);
   file.write(kReportTail);
   file.commit(Durability::unsynced);
+}
+
+std::optional<ReportedState> reported_state(const std::string& path) {
+  try {
+    return read_reported_state(embedded_json(read_file(path, ExitCode::disk, kReportLimit)));
+  } catch (const Error&) { return std::nullopt; }
 }
 
 }  // namespace gpt

@@ -24,7 +24,9 @@
   const percent = (share) => (100 * share).toFixed(1) + "%";
   const done = (share) => (Math.floor(1000 * share) / 10).toFixed(1) + "%";  // 100% is the end
   const duration = (seconds) => {
-    if (seconds < 59.5) return Math.round(seconds) + " s";
+    const whole = Math.round(seconds);
+    if (whole < 60) return whole + " s";
+    if (whole < 600) return Math.floor(whole / 60) + " min" + (whole % 60 ? " " + whole % 60 + " s" : "");
     const minutes = Math.round(seconds / 60), hours = Math.floor(minutes / 60), days = Math.floor(hours / 24);
     if (days >= 3) return days + " days";
     return hours > 0 ? hours + "h " + String(minutes % 60).padStart(2, "0") + "m" : minutes + " min";
@@ -33,17 +35,22 @@
 
   // ---- the head: progress and figures ----
 
+  // A run that was killed cannot say so. A page that is much older than its run was ever silent is probably of such a one.
+  const isSilent = () => Date.now() / 1000 - run.written > Math.max(300, 3 * run.silent_seconds);
+
   const showHead = () => {
+    const isTraining = !run.has_ended && !run.stopped, isLost = isTraining && isSilent();
     const share = run.total_steps > 0 ? Math.min(1, run.step / run.total_steps) : 0;
     const latest = run.latest || {};
     const left = run.total_steps - run.step;
-    const begin = run.has_ended ? "Finished: " : run.stopped ? "Stopped at " : "Training: ";
+    const begin = run.has_ended ? "Finished: " : run.stopped ? "Stopped at " : isLost ? "Last heard of at " : "Training: ";
     let status = begin + "step " + whole(run.step) + " of " + whole(run.total_steps) + " (" + done(share) + ")";
-    const isTraining = !run.has_ended && !run.stopped;
-    if (isTraining && left > 0 && latest.step_ms > 0) status += ", about " + duration(left * latest.step_ms / 1000) + " left";
+    if (isTraining && !isLost && left > 0 && latest.step_ms > 0) status += ", about " + duration(left * latest.step_ms / 1000) + " left";
     if (run.stopped) status += " " + run.stopped;
-    status += isTraining ? ", as of " + moment(run.written) + "." : ".";
-    document.title = (run.name ? run.name + " – " : "") + (run.has_ended ? "finished" : (run.stopped ? "stopped at " : "") + done(share));
+    if (isTraining) status += isLost ? ", on " + moment(run.written) : ", as of " + moment(run.written);
+    status += isLost ? ". Reload this page: if it stays as it is, the run was killed, or this file is a copy. The command that began the run resumes it." : ".";
+    document.title = (run.name ? run.name + " – " : "")
+      + (run.has_ended ? "finished" : (run.stopped ? "stopped at " : isLost ? "last heard of at " : "") + done(share));
     element("name").textContent = run.name || "Training report";
     element("status").textContent = status;
     element("progress").value = share;
@@ -69,8 +76,11 @@
     }
     if (run.efficiency) figure("Efficiency", (100 * run.efficiency).toFixed(0) + "%", "of what a large product and a large copy would allow");
     if (run.seconds > 0) figure("Training time", duration(run.seconds), compact(run.tokens) + " tokens");
-    const epochs = rounded(run.epochs) + (run.epochs === 1 ? " epoch" : " epochs");
-    figure("Parameters", compact(run.parameters), ...(run.epochs > 0 ? [epochs] : []));
+    if (run.epochs > 0) figure("Epochs", run.epochs.toLocaleString("en", { maximumFractionDigits: 1 }), "in all");
+    figure("Parameters", compact(run.parameters));
+    // In two rows of the same length, where one is not enough.
+    const tiles = element("figures").children.length, kMostInARow = 6;
+    element("figures").style.setProperty("--tiles", tiles > kMostInARow ? Math.ceil(tiles / 2) : tiles);
   };
 
   // ---- what the charts stand over: steps, tokens or time ----
@@ -187,7 +197,7 @@
       ylabel: figure.dataset.unit,
       xLabelHeight: 17,
       yLabelWidth: 17,
-      axes: { ...overAxis().axes, y: { axisLabelFormatter: y, valueFormatter: y, axisLabelWidth: 52, pixelsPerLabel: 34 } },
+      axes: { ...overAxis().axes, y: { axisLabelFormatter: y, valueFormatter: y, axisLabelWidth: 64, pixelsPerLabel: 34 } },
       ...theme(),
       ...options,
     });
@@ -276,7 +286,8 @@
   const showEvents = () => {
     const rows = run.events.slice().reverse().map((event) => {
       const row = make("tr");
-      row.append(make("td", whole(event.step)), make("td", moment(event.time)), make("td", event.what));
+      const times = event.times > 1 ? " (the last of " + whole(event.times) + " times)" : "";
+      row.append(make("td", whole(event.step)), make("td", moment(event.time)), make("td", event.what + times));
       return row;
     });
     element("events").hidden = rows.length === 0;
@@ -288,6 +299,7 @@
     element("failure").hidden = false;
   });
   showHead();
+  setInterval(showHead, 30e3);
   showFigures();
   showSamples();
   showEvents();

@@ -43,7 +43,10 @@ void MetricsFile::step(const StepRecord& s) {
 void MetricsFile::losses(const std::vector<LossRecord>& losses) {
   std::string lines;
   for (const LossRecord& loss : losses) {
-    nlohmann::ordered_json record{{"step", loss.step}, {"loss", number(loss.loss)}};
+    nlohmann::ordered_json record{{"step", loss.step},
+                                  {"loss", number(loss.loss)},
+                                  {"lr", loss.learning_rate},
+                                  {"grad_norm", number(loss.grad_norm)}};
     add(record, loss.at);
     lines += (lines.empty() ? "" : "\n") + record.dump();
   }

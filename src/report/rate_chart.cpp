@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <sstream>
 #include <utility>
 
 #include "gpt/core/format.h"
@@ -112,13 +113,20 @@ std::string rate_curves_svg(const std::vector<RateCurve>& curves, double rate, c
                         Plane::kRight + 14, label, "after", plural(curves[i].updates, "update"));
     label += 20;
   }
+  constexpr int kColumns = 100, kLineHeight = 17;  // of the facts, in the picture's width
+  double bottom = Plane::kBottom + 48;
+  std::istringstream lines(wrap_text(why, kColumns, 0));
+  for (std::string line; std::getline(lines, line);) {
+    body += fmt::format("<text class=\"fact\" x=\"10\" y=\"{}\">{}</text>\n", bottom, line);
+    bottom += kLineHeight;
+  }
   body +=
       fmt::format("<path class=\"found\" d=\"M{0:.1f} {1}V{2}\"/>\n", plane.x(rate), Plane::kTop - 6, Plane::kBottom);
   return fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 640 390\" width=\"640\" height=\"390\">\n<style>\n{}</style>\n"
-      "<rect class=\"page\" width=\"100%\" height=\"100%\"/>\n<text class=\"title\" x=\"10\" y=\"24\">Learning rate {}: losses of "
-      "short runs</text>\n{}<text class=\"fact\" x=\"10\" y=\"{}\">{}</text>\n</svg>\n",
-      kStyle, rate_text(rate), body, Plane::kBottom + 48, why);
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 640 {0}\" width=\"640\" height=\"{0}\">\n<style>\n{1}</style>\n"
+      "<rect class=\"page\" width=\"100%\" height=\"100%\"/>\n<text class=\"title\" x=\"10\" y=\"24\">Learning rate {2}: losses of "
+      "short runs</text>\n{3}</svg>\n",
+      bottom, kStyle, rate_text(rate), body);
 }
 
 }  // namespace gpt

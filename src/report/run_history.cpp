@@ -64,7 +64,12 @@ void read_line(const json& line, int64_t last_step, RunHistory& history) {
   if (const auto task = text(line, "task")) {
     if (const auto found = line.find("metrics"); found != line.end()) history.add(task_record(*step, *task, *found));
   } else if (number(line, "loss") && !line.contains("step_ms")) {
-    history.loss.add(*step, value("loss"));  // a step between two that are logged
+    const LossRecord record{.step = *step,
+                            .loss = value("loss"),
+                            .learning_rate = value("lr"),
+                            .grad_norm = value("grad_norm")};
+    line.contains("lr") ? history.add(record)
+                        : history.loss.add(*step, record.loss);  // older files have the loss alone
   } else if (number(line, "loss")) {
     history.add(StepRecord{.step = *step,
                            .loss = value("loss"),
@@ -112,6 +117,12 @@ void RunHistory::add(const StepRecord& step) {
   last_step = step;
 }
 
+void RunHistory::add(const LossRecord& record) {
+  loss.add(record.step, record.loss);
+  learning_rate.add(record.step, record.learning_rate);
+  grad_norm.add(record.step, record.grad_norm);
+}
+
 void RunHistory::add(const EvaluationRecord& evaluation) {
   validation_loss.add(evaluation.step, evaluation.loss);
   if (evaluation.bits_per_byte) bits_per_byte.add(evaluation.step, *evaluation.bits_per_byte);
@@ -135,6 +146,14 @@ void RunHistory::add(SampleRecord sample) {
 
 void RunHistory::add(Event event) {
   event.what = clipped(event.what, kMaxEventBytes);
+  if (event.is_routine) {
+    const auto earlier = std::find_if(events.begin(), events.end(),
+                                      [&](const Event& known) { return known.is_routine && known.what == event.what; });
+    if (earlier != events.end()) {
+      event.times += earlier->times;
+      events.erase(earlier);
+    }
+  }
   events.push_back(std::move(event));
   if (events.size() > kMaxEvents) events.pop_front();
 }
@@ -167,8 +186,20 @@ void read_samples_and_events(std::string_view text_of_json, int64_t last_step, R
   });
   read_list(object, "events", last_step, [&](const json& event, int64_t step) {
     if (auto what = text(event, "what"))
-      history.add(RunHistory::Event{step, count(event, "time").value_or(0), std::move(*what)});
+      history.add(RunHistory::Event{.step = step,
+                                    .time = count(event, "time").value_or(0),
+                                    .what = std::move(*what),
+                                    .is_routine = event.contains("times"),
+                                    .times = count(event, "times").value_or(1)});
   });
+}
+
+std::optional<ReportedState> read_reported_state(std::string_view text_of_json) {
+  const json object = parse(text_of_json);
+  if (!object.is_object()) return std::nullopt;
+  const auto ended = object.find("has_ended");
+  if (ended == object.end() || !ended->is_boolean()) return std::nullopt;
+  return ReportedState{.has_ended = ended->get<bool>(), .stopped = text(object, "stopped").value_or("")};
 }
 
 }  // namespace gpt

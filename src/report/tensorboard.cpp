@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <charconv>
 #include <chrono>
 #include <ctime>
 #include <initializer_list>
@@ -31,7 +32,11 @@ namespace value {
 constexpr uint32_t tag = 1, simple_value = 2, tensor = 8, metadata = 9;
 }
 namespace metadata {
-constexpr uint32_t plugin_data = 1, plugin_name = 1;
+constexpr uint32_t plugin_data = 1, plugin_name = 1, content = 2;
+}
+// Of TensorBoard's plugins/hparams/plugin_data.proto, and of protobuf's struct.proto.
+namespace hyper_parameters {
+constexpr uint32_t session_start = 3, settings = 1, key = 1, value = 2, number = 2, string = 3;
 }
 namespace tensor {
 constexpr uint32_t dtype = 1, shape = 2, string_value = 8, dimension = 2, size = 1;
@@ -59,13 +64,14 @@ void append_little_endian(std::string& to, Integer value) {
   for (size_t i = 0; i < sizeof value; ++i) to += static_cast<char>(value >> (8 * i) & 0xFF);
 }
 
-// An event of now, to which `add_content(writer)` adds its content, as a record.
+double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+
+// An event of that time, to which `add_content(writer)` adds its content, as a record.
 template <class AddContent>
-std::string event_record(int64_t step, const AddContent& add_content) {
-  const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
+std::string event_record(int64_t step, double time, const AddContent& add_content) {
   std::string bytes;
   protozero::pbf_writer writer(bytes);
-  writer.add_double(event::wall_time, now.count());
+  writer.add_double(event::wall_time, time);
   if (step != 0) writer.add_int64(event::step, step);
   add_content(writer);
   return tf_record(bytes);
@@ -73,8 +79,8 @@ std::string event_record(int64_t step, const AddContent& add_content) {
 
 using Scalar = std::pair<const char*, std::optional<double>>;
 
-std::string scalar_record(int64_t step, std::initializer_list<Scalar> scalars) {
-  return event_record(step, [&](protozero::pbf_writer& event) {
+std::string scalar_record(int64_t step, std::initializer_list<Scalar> scalars, double time = now()) {
+  return event_record(step, time, [&](protozero::pbf_writer& event) {
     protozero::pbf_writer summary(event, event::summary);
     for (const auto& [tag, number] : scalars) {
       if (!number) continue;
@@ -99,7 +105,7 @@ std::string as_markdown(const std::string& text) {
 }
 
 std::string text_record(int64_t step, const char* tag, const std::string& text) {
-  return event_record(step, [&](protozero::pbf_writer& event) {
+  return event_record(step, now(), [&](protozero::pbf_writer& event) {
     protozero::pbf_writer summary(event, event::summary);
     protozero::pbf_writer value(summary, summary::value);
     value.add_string(value::tag, tag);
@@ -116,6 +122,35 @@ std::string text_record(int64_t step, const char* tag, const std::string& text) 
     protozero::pbf_writer metadata(value, value::metadata);
     protozero::pbf_writer plugin(metadata, metadata::plugin_data);
     plugin.add_string(metadata::plugin_name, "text");
+  });
+}
+
+void add_setting(protozero::pbf_writer& session, const std::string& key, const std::string& text) {
+  double number = 0;
+  const bool is_number =
+      std::from_chars(text.data(), text.data() + text.size(), number).ptr == text.data() + text.size();
+  protozero::pbf_writer setting(session, hyper_parameters::settings);
+  setting.add_string(hyper_parameters::key, key);
+  protozero::pbf_writer value(setting, hyper_parameters::value);
+  is_number ? value.add_double(hyper_parameters::number, number) : value.add_string(hyper_parameters::string, text);
+}
+
+// What TensorBoard's table of hyper-parameters shows.
+std::string settings_record(const RunRecord& run) {
+  std::string bytes;
+  {
+    protozero::pbf_writer plugin(bytes);
+    protozero::pbf_writer session(plugin, hyper_parameters::session_start);
+    for (const auto& [key, value] : run.settings) add_setting(session, key, value);
+  }
+  return event_record(0, now(), [&](protozero::pbf_writer& event) {
+    protozero::pbf_writer summary(event, event::summary);
+    protozero::pbf_writer value(summary, summary::value);
+    value.add_string(value::tag, "_hparams_/session_start_info");
+    protozero::pbf_writer metadata(value, value::metadata);
+    protozero::pbf_writer plugin(metadata, metadata::plugin_data);
+    plugin.add_string(metadata::plugin_name, "hparams");
+    plugin.add_bytes(metadata::content, bytes);
   });
 }
 
@@ -147,13 +182,16 @@ TensorBoardEvents::TensorBoardEvents(std::string folder) : folder_(std::move(fol
 void TensorBoardEvents::begin(const RunRecord& run) {
   create_folders(folder_);
   file_.emplace(folder_ + "/" + file_name());
-  file_->record(
-      event_record(0, [](protozero::pbf_writer& event) { event.add_string(event::file_version, "brain.Event:2"); }));
+  file_->record(event_record(0, now(), [](protozero::pbf_writer& event) {
+    event.add_string(event::file_version, "brain.Event:2");
+  }));
   // TensorBoard drops the steps from this one on.
-  file_->record(event_record(run.first_step + 1, [](protozero::pbf_writer& event) {
+  file_->record(event_record(run.first_step + 1, now(), [](protozero::pbf_writer& event) {
     protozero::pbf_writer log(event, event::session_log);
     log.add_enum(session_log::status, session_log::start);
   }));
+  if (!run.settings.empty()) file_->record(settings_record(run));
+  if (!run.configuration.empty()) file_->record(text_record(run.first_step + 1, "configuration", run.configuration));
 }
 
 void TensorBoardEvents::step(const StepRecord& step) {
@@ -164,6 +202,17 @@ void TensorBoardEvents::step(const StepRecord& step) {
                                           {"tokens_per_second", step.tokens_per_second},
                                           {"memory_mb", step.peak_memory_mb},
                                           {"mfu", step.mfu}}));
+}
+
+void TensorBoardEvents::losses(const std::vector<LossRecord>& losses) {
+  if (!file_) return;
+  std::string records;
+  for (const LossRecord& l : losses) {
+    records +=
+        scalar_record(l.step, {{"loss/train", l.loss}, {"learning_rate", l.learning_rate}, {"grad_norm", l.grad_norm}},
+                      l.at.time);
+  }
+  file_->record(records);
 }
 
 void TensorBoardEvents::evaluation(const EvaluationRecord& evaluation) {

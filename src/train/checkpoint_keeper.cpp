@@ -433,7 +433,7 @@ bool CheckpointKeeper::save_as_newest(const std::string& path) {
 void CheckpointKeeper::has_written(const std::string& path, int64_t step, int64_t changes) {
   if (!is_first_) return;
   newest_ = {path, changes};
-  listeners_.event({step, fmt::format("saved {}", path)});
+  listeners_.event({.step = step, .what = fmt::format("saved {}", path), .is_routine = true});
   if (path == folder_.best_path()) is_saved_ = false;  // ckpt.pt has another best loss
   if (path != folder_.checkpoint_path()) return;
   has_saved_ = true;

@@ -75,8 +75,10 @@ void ProgressBar::show(const Progress& progress) {
   if (step_began_ - drawn_ >= kBetweenDrawings || progress.steps_done == progress.total_steps) draw();
 }
 
-void ProgressBar::show_activity(const std::string& what) {
+void ProgressBar::show_activity(const Progress& progress, const std::string& what) {
   std::lock_guard lock(mutex_);
+  if (progress.steps_done != progress_.steps_done) step_began_ = Clock::now();
+  progress_ = progress;
   activity_ = what;
   if (Clock::now() - drawn_ >= kBetweenDrawings) draw();
 }

@@ -4,7 +4,9 @@
 
 #include <chrono>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "gpt/config/load.h"
 #include "gpt/core/version.h"
@@ -38,6 +40,17 @@ Listeners listeners_of(const run::Folder& folder, const ReportConfig& config) {
   return listeners;
 }
 
+namespace {
+
+std::vector<std::pair<std::string, std::string>> settings_beside_defaults(const Config& config) {
+  std::vector<std::pair<std::string, std::string>> settings;
+  for (const config::Change& change : config::difference(Config(), config))
+    settings.emplace_back(change.key, change.after);
+  return settings;
+}
+
+}  // namespace
+
 RunRecord describe_run(const run::Run& run, const run::Folder& folder, std::vector<std::string> changes) {
   const run::Setup& setup = run.setup();
   const run::Plan& plan = run.plan();
@@ -51,7 +64,8 @@ RunRecord describe_run(const run::Run& run, const run::Folder& folder, std::vect
           .machine =
               fmt::format("{}\nPrecision: {}\n{}", to_text(setup.device), setup.precision.reason, version_text()),
           .epochs = is_whole ? plan.epochs() : 0,
-          .changes = std::move(changes)};
+          .changes = std::move(changes),
+          .settings = settings_beside_defaults(setup.config)};
 }
 
 }  // namespace gpt

@@ -84,7 +84,7 @@ void Trainer::train() {
   checkpoints_.begin_writing();
   stopwatch_.start();
   while (!is_done() && !must_stop()) {
-    show_progress();
+    bar_.show(progress());
     if (!update()) break;
     if (plan_.ends_epoch(state_.step)) close_epoch();
     stopwatch_.stop();
@@ -107,7 +107,7 @@ ExitCode Trainer::conclude() {
 
 bool Trainer::update() {
   const Stopwatch watch;
-  const double learning_rate = run_.learning_rate();
+  learning_rate_ = run_.learning_rate();
   activity_ = kUpdate;
   std::optional<int64_t> tokens;
   try {
@@ -127,7 +127,7 @@ bool Trainer::update() {
   if (const auto why = divergence_.after_update()) leave_diverged(*why);
   if (!is_logged(state_.step)) keep_loss();
   const bool warmed_up = state_.step - first_step_ == kWarmUpSteps;
-  if (is_logged(state_.step) || warmed_up) close_log_interval(learning_rate);
+  if (is_logged(state_.step) || warmed_up) close_log_interval();
   forecast_.took(run::Forecast::kStep, watch.running_seconds());
   return true;
 }
@@ -157,7 +157,7 @@ bool Trainer::is_logged(int64_t step) const {
   return digit == 1 || digit == 2 || digit == 5;
 }
 
-void Trainer::close_log_interval(double learning_rate) {
+void Trainer::close_log_interval() {
   StepRecord m;
   m.loss = run_.step().loss().item<double>();  // sync: the log line reads the device, and closes the interval's clock
   const Mark now{state_.step, tokens_, stopwatch_.running_seconds(), waited_};
@@ -170,7 +170,7 @@ void Trainer::close_log_interval(double learning_rate) {
   if (is_logged(state_.step)) {
     checkpoints_.require_folder();
     m.step = state_.step;
-    m.learning_rate = learning_rate;
+    m.learning_rate = learning_rate_;
     m.grad_norm = run_.step().grad_norm().item<double>();
     m.at = moment();
     m.elapsed_seconds = since_start_.running_seconds();
@@ -231,14 +231,14 @@ void Trainer::close_epoch() {
   for (const at::Tensor* sum : {&state_.counts().loss_sum, &state_.counts().token_sum}) sum->zero_();
 }
 
-void Trainer::show_progress() {
+Progress Trainer::progress() const {
   Progress progress{.steps_done = state_.step,
                     .total_steps = plan_.total_steps,
                     .step_seconds = forecast_.step_seconds(),
                     .remaining_seconds = forecast_.remaining_seconds(state_.step),
                     .val_loss = last_val_loss_};
   if (last_step_) progress.loss = last_step_->loss, progress.tokens_per_second = last_step_->tokens_per_second;
-  bar_.show(progress);
+  return progress;
 }
 
 void Trainer::periodic_work() {
@@ -248,7 +248,7 @@ void Trainer::periodic_work() {
   if (state_.step == run_.steps_before_decay()) checkpoints_.save_stable();
   if (checkpoints_.is_due()) {
     write_losses();  // a run that resumes from there has them
-    bar_.show_activity("saving");
+    show_activity("saving");
     checkpoints_.save_due();
   }
   checkpoints_.begin_writing();
@@ -284,7 +284,7 @@ void Trainer::evaluate() {
   run::Evaluation evaluation;
   try {
     evaluation = run_.evaluator().run(state_.model, [this](double share) {
-      bar_.show_activity(fmt::format("validating {:.0f}%", 100 * share));
+      show_activity(fmt::format("validating {:.0f}%", 100 * share));
       process_memory::sample();
       return must_stop();
     });
@@ -328,7 +328,7 @@ std::optional<std::vector<TaskRecord>> Trainer::evaluate_tasks() {
   release_memory();
   try {
     const auto stop = [this](const std::string& task) {
-      bar_.show_activity(task);
+      show_activity(task);
       process_memory::sample();
       return is_any(process::stop_signal() != 0 || memory_watch_.is_running_out());
     };
@@ -391,9 +391,10 @@ bool Trainer::is_done() const {
   return state_.step == plan_.total_steps || (patience > 0 && state_.evaluations_since_best >= patience);
 }
 
-// It stays on the device, so that a GPU does not wait for the host after each step.
+// They stay on the device, so that a GPU does not wait for the host after each step.
 void Trainer::keep_loss() {
-  unwritten_losses_.emplace_back(LossRecord{.step = state_.step, .at = moment()}, run_.step().loss().clone());
+  unwritten_losses_.emplace_back(LossRecord{.step = state_.step, .learning_rate = learning_rate_, .at = moment()},
+                                 at::stack({run_.step().loss(), run_.step().grad_norm()}));
   if (unwritten_losses_.size() >= kMostUnwrittenLosses) write_losses();
 }
 
@@ -403,9 +404,10 @@ void Trainer::write_losses() {
   std::vector<LossRecord> records;
   for (const auto& [record, loss] : unwritten_losses_) tensors.push_back(loss), records.push_back(record);
   unwritten_losses_.clear();
-  const at::Tensor losses =
+  const at::Tensor values =
       at::stack(tensors).to(at::kDouble).cpu();  // sync: where a log line, an evaluation or a checkpoint is one
-  for (size_t i = 0; i < records.size(); ++i) records[i].loss = losses.const_data_ptr<double>()[i];
+  const auto* value = values.const_data_ptr<double>();
+  for (LossRecord& record : records) record.loss = *value++, record.grad_norm = *value++;
   listeners_.losses(records);
 }
 
@@ -417,7 +419,7 @@ void Trainer::write_sample() {
   activity_ = "sample";
   release_memory();
   const Stopwatch watch;
-  bar_.show_activity("writing a sample");
+  show_activity("writing a sample");
   SamplingConfig sampling;
   sampling.max_new_tokens = cadence().sample_tokens;
   sampling.start = setup_.corpus.sample_start;

@@ -88,6 +88,15 @@ class Report(unittest.TestCase):
         self.assertEqual(self.text_of("name"), "shakespeare <&> char")
         self.assertEqual(self.text_of("status"), "Finished: step 2,000 of 2,000 (100.0%).")
 
+    def test_a_page_that_nobody_writes_any_more_says_so(self):
+        """The clock of whoever looks at it, and not that of the run, tells how old it is."""
+        page = (self.folder / "report.html").read_text().replace('"has_ended":true', '"has_ended":false')
+        for name, written in (("silent", 0), ("fresh", 10**11)):
+            (self.folder / f"{name}.html").write_text(re.sub(r'"written":\d+', f'"written":{written}', page))
+        status = lambda name: browser.text_of(browser.browse(self.folder / f"{name}.html", self.folder / "profile", "--dump-dom").stdout, "status")
+        self.assertRegex(status("silent"), "^Last heard of at step 2,000 of 2,000 .* Reload this page: if it stays as it is, the run was killed")
+        self.assertRegex(status("fresh"), "^Training: step 2,000 of 2,000 .*, as of ")
+
     def test_nothing_fails(self):
         self.assertNotIn("CONSOLE", self.messages)
         self.assertRegex(self.page, r'id="failure" hidden=""')

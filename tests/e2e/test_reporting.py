@@ -42,7 +42,9 @@ class Reporting(unittest.TestCase):
         self.assertEqual(max(logged), self.total)
         written = {record["step"]: record["loss"] for record in programs.metrics(self.run_folder) if "loss" in record}
         self.assertEqual(list(written), list(range(1, self.total + 1)), "every step has a line, those that are not logged as well")
-        self.assertEqual([record["step"] for record in programs.metrics(self.run_folder) if "lr" in record], sorted(logged))
+        for record in programs.metrics(self.run_folder):
+            self.assertEqual("loss" in record, "lr" in record and "grad_norm" in record)
+        self.assertEqual([record["step"] for record in programs.metrics(self.run_folder) if "step_ms" in record], sorted(logged))
         for step, loss in logged.items():
             self.assertAlmostEqual(loss, written[step], delta=6e-5)
 

@@ -252,7 +252,7 @@ class RunFolder(programs.WithText):
         run = self.root / "lines"
         done = self.train(run, training__log_interval=20, training__eval_interval=0)
         self.assertEqual([r["step"] for r in programs.metrics(run)], list(range(1, 21)))
-        self.assertEqual([r["step"] for r in programs.metrics(run) if "lr" in r], [1, 2, 5, 10, 20])
+        self.assertEqual([r["step"] for r in programs.metrics(run) if "step_ms" in r], [1, 2, 5, 10, 20])
         self.assertEqual(done.stderr.strip().splitlines()[-1], f"Next: gpt-generate --checkpoint {run}")
 
     def test_eval_only_prints_the_loss_and_changes_nothing(self):

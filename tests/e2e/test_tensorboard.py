@@ -30,7 +30,15 @@ class TensorBoard(unittest.TestCase):
     def test_tags(self):
         self.assertEqual(set(self.events.Tags()["scalars"]), {"loss/train", "loss/validation", "learning_rate", "grad_norm",
                                                                "tokens_per_second", "memory_mb", "mfu", "bits_per_byte"})
-        self.assertEqual(self.events.Tags()["tensors"], ["sample"])
+        self.assertLessEqual({"sample", "configuration"}, set(self.events.Tags()["tensors"]))
+
+    def test_settings_are_hyper_parameters(self):
+        from tensorboard.plugins.hparams import plugin_data_pb2
+        metadata = self.events.SummaryMetadata("_hparams_/session_start_info")
+        self.assertEqual(metadata.plugin_data.plugin_name, "hparams")
+        settings = plugin_data_pb2.HParamsPluginData.FromString(metadata.plugin_data.content).session_start_info.hparams
+        self.assertEqual(settings["model.n_layer"].number_value, 6)
+        self.assertEqual(settings["data.text"].string_value, "my text")
 
     def test_steps_that_were_lost_and_done_again_are_there_once(self):
         self.assertEqual(self.steps("loss/train"), list(range(1, 2001)))

@@ -125,11 +125,57 @@ TEST_F(HtmlReportTest, ARunThatStopsIsNotSaidToTrainUntilItResumes) {
   second.begin(run_from(33));
   EXPECT_EQ(shown()["stopped"], "");
   EXPECT_EQ(shown()["events"].back()["what"], "resumed");
+  second.stop({33, "by SIGINT"});
   RunRecord changed = run_from(33);
   changed.changes = {"threads: 2 -> 1", "training.max_steps: 16 -> 24"};
   HtmlReport third = report();
   third.begin(changed);
   EXPECT_EQ(shown()["events"].back()["what"], "resumed with threads: 2 -> 1, training.max_steps: 16 -> 24");
+}
+
+TEST_F(HtmlReportTest, WhatIsRoutineIsThereOnceWithItsNumber) {
+  const EventRecord best{.what = "saved ckpt_best.pt", .is_routine = true};
+  {
+    HtmlReport first = report();
+    first.begin(run_from(0));
+    for (EventRecord event = best; event.step < 300; event.step += 100) first.event(event);
+    first.event({150, "skipped an update"});
+    first.stop({300, "by SIGINT"});
+  }
+  HtmlReport resumed = report();
+  resumed.begin(run_from(300));
+  for (const int64_t step : {350, 400}) resumed.event({.step = step, .what = best.what, .is_routine = true});
+  const json events = shown()["events"];
+  ASSERT_EQ(events.size(), 4) << events;
+  EXPECT_EQ(events[0]["what"], "skipped an update");
+  EXPECT_EQ(events[2]["what"], "resumed");
+  EXPECT_EQ(events[3]["what"], best.what);
+  EXPECT_EQ(events[3]["step"], 400);
+  EXPECT_EQ(events[3]["times"], 5);
+}
+
+TEST_F(HtmlReportTest, EveryStepHasItsRateAndItsNorm) {
+  HtmlReport report = this->report();
+  report.begin(run_from(0));
+  report.losses({{.step = 1, .loss = 3, .learning_rate = 0.5, .grad_norm = 2}});
+  report.step(step_at(2));
+  report.end();
+  EXPECT_EQ(shown()["curves"]["learning_rate"]["values"], json({0.5, 3e-4}));
+  EXPECT_EQ(shown()["curves"]["grad_norm"]["values"], json({2, 0.5}));
+}
+
+TEST_F(HtmlReportTest, TellsWhetherARunWasLeftOpen) {
+  EXPECT_FALSE(reported_state(path_)) << "there is none";
+  HtmlReport report = this->report();
+  report.begin(run_from(0));
+  EXPECT_TRUE(reported_state(path_)->is_open());
+  report.stop({0, "by SIGTERM"});
+  EXPECT_EQ(reported_state(path_)->stopped, "by SIGTERM");
+  EXPECT_FALSE(reported_state(path_)->is_open());
+  report.end();
+  EXPECT_TRUE(reported_state(path_)->has_ended);
+  folder_.file("report.html", "<html>");
+  EXPECT_FALSE(reported_state(path_));
 }
 
 TEST_F(HtmlReportTest, IsOneFileThatLoadsNothing) {
@@ -251,7 +297,7 @@ TEST_F(HtmlReportTest, AResumedRunShowsItsEarlierStarts) {
   ASSERT_EQ(page["events"].size(), 3);
   EXPECT_EQ(page["events"][0]["what"], "event at 100");
   EXPECT_GT(page["events"][0]["time"], 1'700'000'000);
-  EXPECT_EQ(page["events"][2]["what"], "resumed");
+  EXPECT_EQ(page["events"][2]["what"], "resumed; the start before was killed, or its machine went down");
 }
 
 TEST_F(HtmlReportTest, ARunThatBeginsAnewForgetsTheFormerOne) {

@@ -100,7 +100,8 @@ TEST(MetricsFile, AppendsALineOfJsonForEachStepAndEvaluation) {
                .at = {1e9 + 0.5, 64}});
   }
   MetricsFile file(path);
-  file.losses({{4, 1.5, {1e9 + 0.0004, 96}}, {5, std::numeric_limits<double>::infinity(), {1e9 + 1, 128}}});
+  file.losses({{.step = 4, .loss = 1.5, .learning_rate = 0.25, .grad_norm = 3, .at = {1e9 + 0.0004, 96}},
+               {.step = 5, .loss = std::numeric_limits<double>::infinity(), .grad_norm = NAN, .at = {1e9 + 1, 128}}});
   file.losses({});
   file.evaluation({.step = 6, .loss = 0, .bits_per_byte = 1.5, .standard_error = 0.25, .at = {1e9 + 2.125, 160}});
   file.task({.step = 6,
@@ -119,9 +120,9 @@ TEST(MetricsFile, AppendsALineOfJsonForEachStepAndEvaluation) {
       R"({"step":3,"loss":null,"lr":0.5,"grad_norm":2.0,"step_ms":4.0,"tokens_per_second":8.0,"sequences_per_second":0.5,"peak_memory_mb":16.0,"time":1000000000.5,"tokens":64,"mfu":0.25,"wait_ms":[0.5,2.0],)"
       R"("memory_mb":{"weights":1.0,"gradients":0.0,"optimizer":0.0,"data":0.0,"activations":2.5,"workspace":0.0}})"
       "\n"
-      R"({"step":4,"loss":1.5,"time":1000000000.0,"tokens":96})"
+      R"({"step":4,"loss":1.5,"lr":0.25,"grad_norm":3.0,"time":1000000000.0,"tokens":96})"
       "\n"
-      R"({"step":5,"loss":null,"time":1000000001.0,"tokens":128})"
+      R"({"step":5,"loss":null,"lr":0.0,"grad_norm":null,"time":1000000001.0,"tokens":128})"
       "\n"
       R"({"step":6,"val_loss":0.0,"val_perplexity":1.0,"val_loss_error":0.25,"val_bits_per_byte":1.5,"time":1000000002.125,"tokens":160})"
       "\n"
@@ -179,14 +180,14 @@ TEST(TimingTable, PutsTheStartIntoOneRowAndTheRestIntoFive) {
   table.timing({});  // nothing was timed
   for (int i = 0; i < 10; ++i) table.timing({.steps = 5, .tokens = 50, .seconds = 1});
   EXPECT_EQ(table.text(),
-            "  steps                     time/step     tokens/s\n"
-            "  1-10 (start)                 400 ms           25\n"
-            "  11-20                        200 ms           50\n"
-            "  21-30                        200 ms           50\n"
-            "  31-40                        200 ms           50\n"
-            "  41-50                        200 ms           50\n"
-            "  51-60                        200 ms           50\n"
-            "  after the start              200 ms           50");
+            "  steps            time/step  tokens/s\n"
+            "  1-10 (start)        400 ms        25\n"
+            "  11-20               200 ms        50\n"
+            "  21-30               200 ms        50\n"
+            "  31-40               200 ms        50\n"
+            "  41-50               200 ms        50\n"
+            "  51-60               200 ms        50\n"
+            "  after the start     200 ms        50");
   table.efficiency({.step = 60, .step_ms = 200, .least_ms = 50, .peak_flops = 7.82e14, .copy_bytes_per_second = 3e12});
   EXPECT_TRUE(table.text().ends_with(
       "\n  efficiency 25 %: a large product (782.00 TFLOP/s) and a large copy (3.00 TB/s) on this machine would allow 50 ms a step"))

@@ -21,6 +21,21 @@ TEST(RateChart, ATerminalHasTheRatesBelowTheLosses) {
   EXPECT_EQ(draw_rate_curves({{40, {{1e-3, kInfinite}}}}, 80, false), "");
 }
 
+TEST(RateChart, APictureIsWideEnoughForWhatIsWrittenBelowIt) {
+  std::string why;
+  for (int i = 0; i < 60; ++i) why += "so many words ";
+  const std::string svg = rate_curves_svg(kCurves, 2.2e-3, why + "end");
+  const std::string begin = "<text class=\"fact\" x=\"10\" y=\"";
+  size_t lines = 0;
+  for (size_t at = svg.find(begin); at != std::string::npos; at = svg.find(begin, at + 1), ++lines) {
+    const size_t text = svg.find('>', at) + 1;
+    EXPECT_LE(svg.find('<', text) - text, 100u);
+  }
+  EXPECT_GT(lines, 4u);
+  const size_t height = svg.find("height=\"") + 8;
+  EXPECT_GT(std::stoi(svg.substr(height)), 320 + 48 + 17 * 8);
+}
+
 TEST(RateChart, APictureHasAPointForEachTrialThatEndedAndMarksTheRate) {
   const std::string svg = rate_curves_svg(kCurves, 2.2e-3, "because");
   size_t points = 0;

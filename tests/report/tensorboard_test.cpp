@@ -157,6 +157,20 @@ TEST(TensorBoardEvents, WritesScalarsAndSamples) {
   EXPECT_EQ(events[7].texts.at("sample"), "    two\n    <b>lines</b>\xEF\xBF\xBD");
 }
 
+TEST(TensorBoardEvents, EveryStepHasItsLossAtItsOwnTime) {
+  ScratchFolder folder;
+  TensorBoardEvents listener(folder.path());
+  listener.begin({});
+  listener.losses({{.step = 3, .loss = 2.5, .learning_rate = 0.25, .grad_norm = 0.5, .at = {1e9, 0}},
+                   {.step = 4, .loss = 2.25, .learning_rate = 0.125, .grad_norm = 0.75, .at = {1e9 + 2, 0}}});
+  const auto events = events_in(folder.path());
+  ASSERT_EQ(events.size(), 4);
+  EXPECT_EQ(events[2].scalars,
+            (std::map<std::string, float>{{"loss/train", 2.5f}, {"learning_rate", 0.25f}, {"grad_norm", 0.5f}}));
+  EXPECT_EQ(events[3].step, 4);
+  EXPECT_EQ(events[3].time, 1e9 + 2);
+}
+
 TEST(TensorBoardEvents, AResumedRunDropsTheStepsAfterItsFirst) {
   ScratchFolder folder;
   TensorBoardEvents listener(folder.path());

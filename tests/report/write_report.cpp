@@ -71,7 +71,9 @@ std::string sample_text(int64_t step, int64_t steps) {
 // One start of the run: the updates after `first`, up to `last`. It ends as by a kill.
 void play(const Everyone& everyone, const std::string& folder, int64_t first, int64_t last, int64_t steps,
           std::mt19937& random) {
-  const gpt::RunRecord run{first, steps, 12, 10'745'088, folder + "/shakespeare <&> char/", kConfiguration, kMachine};
+  const gpt::RunRecord run{
+      first,          steps,    12, 10'745'088, folder + "/shakespeare <&> char/",
+      kConfiguration, kMachine, 12, {},         {{"model.n_layer", "6"}, {"data.text", "my text"}}};
   for (auto& listener : everyone) listener->begin(run);
   gpt::AppendFile metrics(folder + "/metrics.jsonl");
   for (int64_t step = first + 1; step <= last; ++step) {

@@ -169,23 +169,26 @@ TEST_F(TrainerTest, ValidationTokensThatBecomeNoneStopTheRunAsChangedData) {
 }
 
 struct Heard {
-  std::vector<double> losses, means;  // losses of updates, means of epochs
-  std::vector<int64_t> tokens;        // up to each update
+  std::vector<double> losses, means, rates, norms;  // losses, rates and norms of updates, means of epochs
+  std::vector<int64_t> tokens;                      // up to each update
 };
 
 class Hears : public Listener {
  public:
   explicit Hears(Heard& heard) : heard_(heard) {}
-  void step(const StepRecord& record) override { hear(record.loss, record.at); }
+  void step(const StepRecord& record) override { hear(record); }
   void losses(const std::vector<LossRecord>& records) override {
-    for (const LossRecord& record : records) hear(record.loss, record.at);
+    for (const LossRecord& record : records) hear(record);
   }
   void epoch(const EpochRecord& record) override { heard_.means.push_back(record.mean_loss); }
 
  private:
-  void hear(double loss, const Moment& at) {
-    heard_.losses.push_back(loss);
-    heard_.tokens.push_back(at.tokens);
+  template <class Record>
+  void hear(const Record& record) {
+    heard_.losses.push_back(record.loss);
+    heard_.rates.push_back(record.learning_rate);
+    heard_.norms.push_back(record.grad_norm);
+    heard_.tokens.push_back(record.at.tokens);
   }
 
   Heard& heard_;
@@ -207,13 +210,16 @@ TEST_F(TrainerTest, TheMeanLossOfAnEpochIsThatOfItsTokens) {
   }
 }
 
-TEST_F(TrainerTest, EveryLossIsToldOnceWhateverTheLogInterval) {
+TEST_F(TrainerTest, EveryLossRateAndNormIsToldOnceWhateverTheLogInterval) {
   Heard each, some;
   EXPECT_EQ(run(root_ / "each", /*is_recorded=*/false, std::make_unique<Hears>(each)), ExitCode::ok);
   config_.training.cadence.log_interval = 7;
   EXPECT_EQ(run(root_ / "some", /*is_recorded=*/true, std::make_unique<Hears>(some)), ExitCode::ok);
   EXPECT_EQ(some.losses, each.losses);
   EXPECT_EQ(some.tokens, each.tokens);
+  EXPECT_EQ(some.rates, each.rates);
+  EXPECT_EQ(some.norms, each.norms);
+  for (const double norm : some.norms) EXPECT_GT(norm, 0);
   EXPECT_EQ(std::ssize(some.losses), kLast);
 }
 

@@ -7,7 +7,7 @@
 namespace gpt {
 
 constexpr const char *kMetricsFile = "metrics.jsonl", *kEffectiveConfig = "effective_config.yaml",
-                     *kRunLog = "train.log", *kRateChart = "learning_rate.svg",
+                     *kReportFile = "report.html", *kRunLog = "train.log", *kRateChart = "learning_rate.svg",
                      *kSetAside = "set_aside";  // a folder, of older runs
 
 bool is_checkpoint_name(

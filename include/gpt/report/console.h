@@ -31,6 +31,7 @@ class Console : public Listener {
 
   RunRecord run_;
   double told_memory_ = 0;  // bytes, as the last line about them says
+  EpochRecord fastest_;     // whole epoch so far; its number is 0 before there is one
 };
 
 // The table that closes a run: seconds per step and tokens per second, of the start in one row and of the rest in five, and how close

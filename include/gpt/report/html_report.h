@@ -2,7 +2,9 @@
 // (thinned, see curve.h), the samples, the events, the configuration and the machine as JSON, and the script that shows them.
 //
 // The file is replaced atomically when the run begins, stops and ends, at every evaluation, sample and event, and by a logged step
-// that comes kRefreshSeconds or more after the last time. A resumed run reads back what its earlier starts reported.
+// that comes kRefreshSeconds or more after the last time. A resumed run reads back what its earlier starts reported. A run that is killed
+// leaves a page which says that it trains: by the viewer's clock, and the longest time between two pages so far, the page says itself when
+// that has become unlikely.
 #pragma once
 
 #include <chrono>
@@ -10,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "gpt/core/running_clock.h"
 #include "gpt/report/listener.h"
 #include "gpt/report/run_history.h"
 
@@ -35,7 +38,7 @@ class HtmlReport : public Listener {
   void end() override;
 
  private:
-  void read_earlier_starts();
+  bool read_earlier_starts();  // whether the last one ended without a word
   std::string json() const;
   void write();
 
@@ -46,7 +49,11 @@ class HtmlReport : public Listener {
   std::optional<EfficiencyRecord> efficiency_;
   bool has_ended_ = false;
   std::string stopped_;  // why, for a run that stopped before its end
-  std::chrono::steady_clock::time_point written_;
+  std::optional<RunningClock::time_point> written_;
+  RunningClock::duration longest_silence_{0};  // between two times
 };
+
+// What the report of a run says of its state; nothing where there is no report that can be read.
+std::optional<ReportedState> reported_state(const std::string& path);
 
 }  // namespace gpt

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gpt/report/memory_use.h"
@@ -23,6 +24,8 @@ struct RunRecord {
   std::string machine;                    // the device, the precision and the build, in lines
   double epochs = 0;                      // epochs that the steps make; 0 where they see texts in other proportions
   std::vector<std::string> changes = {};  // since the checkpoint of a run that resumes: "key: old -> new"
+  // The settings that are not the defaults, by their keys.
+  std::vector<std::pair<std::string, std::string>> settings = {};
 };
 
 // When something was so, which every line of metrics.jsonl says.
@@ -34,7 +37,7 @@ struct Moment {
 // A step between two that are logged.
 struct LossRecord {
   int64_t step = 0;
-  double loss = 0;
+  double loss = 0, learning_rate = 0, grad_norm = 0;
   Moment at = {};
 };
 
@@ -112,11 +115,12 @@ struct SampleRecord {
   std::string text;
 };
 
-// Something that happened once: a checkpoint, skipped updates, a signal, a rollback.
+// Something that happened: a checkpoint, skipped updates, a signal, a rollback.
 struct EventRecord {
   int64_t step = 0;
   std::string what;
   std::optional<Moment> at = {};  // set where it belongs among the metrics too
+  bool is_routine = false;        // it happens again and again, and the last time is what matters
 };
 
 // A run that ends before its last step, as far as it can still say so.

@@ -24,6 +24,8 @@ struct RunHistory {
     int64_t step = 0;
     int64_t time = 0;  // in seconds since 1970, UTC
     std::string what;
+    bool is_routine = false;  // as in EventRecord: the last of those that say the same stands for all
+    int64_t times = 1;        // how many those were
   };
 
   Curve loss, learning_rate, grad_norm, tokens_per_second, peak_memory_mb, mfu;
@@ -37,6 +39,7 @@ struct RunHistory {
   std::deque<Event> events;
 
   void add(const StepRecord& step);
+  void add(const LossRecord& loss);
   void add(const EvaluationRecord& evaluation);
   void add(const TaskRecord& task);
   void add(SampleRecord sample);
@@ -51,7 +54,15 @@ std::string clipped(std::string_view text, size_t size);
 void read_metrics(const std::string& path, int64_t last_step, RunHistory& history);
 
 // The samples and events, up to `last_step`, from JSON that a report embeds: {"samples": [{"step", "text"}], "events":
-// [{"step", "time", "what"}]}. Anything else in it is passed over; text that is no JSON has none.
+// [{"step", "time", "what", "times"}]}, where only routine has "times". Anything else in it is passed over; text that is no JSON has none.
 void read_samples_and_events(std::string_view json, int64_t last_step, RunHistory& history);
+
+// How a run was when it wrote that JSON. One that neither ended nor stopped goes on, or was killed.
+struct ReportedState {
+  bool has_ended = false;
+  std::string stopped;  // why, where it stopped before its end
+  bool is_open() const { return !has_ended && stopped.empty(); }
+};
+std::optional<ReportedState> read_reported_state(std::string_view json);
 
 }  // namespace gpt

@@ -1,4 +1,4 @@
-// RUN/tensorboard/events.out.tfevents.*: scalars and samples for TensorBoard, written without TensorFlow. A file is a sequence
+// RUN/tensorboard/events.out.tfevents.*: scalars, samples and settings for TensorBoard, written without TensorFlow. A file is a sequence
 // of TFRecords, each a serialized Event of tensorflow/core/util/event.proto.
 //
 // Every start of a run begins a file of its own with a SessionLog of START, which makes TensorBoard drop what earlier files say
@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "gpt/core/file.h"
 #include "gpt/report/listener.h"
@@ -22,6 +23,7 @@ class TensorBoardEvents : public Listener {
 
   void begin(const RunRecord& run) override;
   void step(const StepRecord& step) override;
+  void losses(const std::vector<LossRecord>& losses) override;
   void evaluation(const EvaluationRecord& evaluation) override;
   void task(const TaskRecord& task) override;
   void sample(const SampleRecord& sample) override;

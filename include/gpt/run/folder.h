@@ -54,7 +54,7 @@ class Folder {
   std::string rollback_path(int64_t step) const { return path_ + "/" + rollback_checkpoint(step); }
   std::string stable_path(int64_t step) const { return path_ + "/" + stable_checkpoint(step); }
   std::string metrics_path() const { return path_ + "/" + kMetricsFile; }
-  std::string report_path() const { return path_ + "/report.html"; }
+  std::string report_path() const { return path_ + "/" + kReportFile; }
   std::string rate_chart_path() const { return path_ + "/" + kRateChart; }
   std::string samples_path() const { return path_ + "/samples"; }
   std::string tensorboard_path() const { return path_ + "/tensorboard"; }

@@ -11,6 +11,8 @@
 #include <string>
 #include <thread>
 
+#include "gpt/core/running_clock.h"
+
 namespace gpt {
 
 // What the bar shows. Times in seconds; 0 = not known yet.
@@ -32,12 +34,13 @@ class ProgressBar {
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  void show(const Progress& progress);          // a step begins
-  void show_activity(const std::string& what);  // what is being done instead of training: "validating 34%"
-  void close();                                 // nothing is shown any more
+  void show(const Progress& progress);  // a step begins
+  // What is being done instead of training: "validating 34%".
+  void show_activity(const Progress& progress, const std::string& what);
+  void close();  // nothing is shown any more
 
  private:
-  using Clock = std::chrono::steady_clock;
+  using Clock = RunningClock;
   void redraw_every_second();
   void draw();  // `mutex_` is held
 

@@ -57,14 +57,15 @@ class Trainer {
   void follow_plateau(double loss);
   bool is_done() const;  // every step, or all that training.patience allows
   Moment moment() const { return moment_of(state_); }
-  void keep_loss();     // keeps the loss of the last update for write_losses()
+  void keep_loss();     // keeps loss and norm of the last update for write_losses()
   void write_losses();  // those of the steps that were not logged
   bool may_save(bool all_come = false);
   bool is_logged(int64_t step) const;
-  void close_log_interval(double learning_rate);
+  void close_log_interval();
   std::vector<double> waits(double own) const;
   void close_epoch();
-  void show_progress();
+  Progress progress() const;
+  void show_activity(const std::string& what) { bar_.show_activity(progress(), what); }
   void periodic_work();  // evaluation, sample, checkpoint: what is due after this step
   void evaluate();
   // Of training.eval_tasks, nothing where something ends the run: then the validation is repeated when it goes on.
@@ -116,7 +117,8 @@ class Trainer {
   TimingRecord settled_;                                             // all steps that were logged after the warm-up
   double waited_ = 0;                                                // seconds that updates waited for other processes
   Mark logged_, epoch_;                                              // where the log interval and the epoch began
-  std::vector<std::pair<LossRecord, at::Tensor>> unwritten_losses_;  // the tensors hold the losses, on the device
+  double learning_rate_ = 0;                                         // of the last update
+  std::vector<std::pair<LossRecord, at::Tensor>> unwritten_losses_;  // the tensors hold loss and norm, on the device
   const char* activity_ = kUpdate;
 };
 
