@@ -21,8 +21,9 @@ int prepare_main(int argc, char** argv) {
   }
   process::watch_signals();
   PrepareReport report;
-  report_prepared(command->options, command->output_dir,
-                  prepare(command->options, command->output_dir, std::ref(report)));
+  const Metadata metadata = prepare(command->options, command->output_dir, std::ref(report));
+  report_prepared(command->options, command->output_dir, metadata);
+  if (command->json) print(prepared_json(command->options, command->output_dir, metadata));
   return 0;
 }
 

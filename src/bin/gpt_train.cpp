@@ -16,7 +16,7 @@ const config::Guide kGuide = {
   gpt-train --init_from models/mine --data other.txt --output_dir models/tuned
 )",
     .ending =
-        R"(The same command continues a run that was stopped. The log goes to standard error; standard output has only what --help, --manual, --version, the --print options, --find-lr and --eval-only print.
+        R"(The same command continues a run that was stopped. The log goes to standard error; standard output has only what --help, --manual, --version, the --print options, --eval-only and --json print.
 
 Exit status
   0 done, 1 an unexpected error, 2 configuration or usage, 3 data, 4 checkpoint, 5 numerics, 6 another process of the run was lost, 7 memory, 8 disk, 9 quit without saving; 129, 130 and 143 after SIGHUP, Ctrl-C and SIGTERM, with everything saved that there was to save.
@@ -32,7 +32,9 @@ int main_of(int argc, char** argv) {
            "print the validation loss of the run's last checkpoint, over the whole split unless eval_batches is set, and exit"),
        config::switch_row(
            "find-lr", options.find_lr,
-           "look for the learning rate of a new run, as learning_rate: auto does, draw what was found, and exit")},
+           "look for the learning rate of a new run, as learning_rate: auto does, draw what was found, and exit"),
+       config::switch_row("json", options.json,
+                          "print what --eval-only or --find-lr finds as JSON on standard output")},
       plan::choose_for_this_machine, kGuide);
   options.arguments.assign(argv + 1, argv + argc);
   return command.handled ? 0 : static_cast<int>(train(command, options));

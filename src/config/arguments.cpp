@@ -212,7 +212,7 @@ std::vector<Option> rows_of(const std::vector<Section>& sections) {
 }
 
 std::optional<Arguments> parse_arguments(Program program, int argc, const char* const* argv) {
-  bool help = false, version = false, man = false;
+  bool help = false, version = false, man = false, quiet = false;
   Shell shell = Shell::bash;
   std::string topic;
   const Option pages = {.name = "manual",
@@ -223,7 +223,8 @@ std::optional<Arguments> parse_arguments(Program program, int argc, const char* 
                               .help = "show a script that completes the command line of this program in that shell"};
   program.sections.push_back(
       {"Other",
-       {switch_row("version", version, "show the versions of this program, LibTorch and CUDA"), pages, completions,
+       {switch_row("quiet", quiet, "say nothing but warnings, errors and what was asked for", {{"q"}}),
+        switch_row("version", version, "show the versions of this program, LibTorch and CUDA"), pages, completions,
         switch_row("print-man-page", man, "show this help as a manual page, for man(1)"),
         switch_row("help", help, "show this help", {{"h"}})}});
   const std::vector<Option> rows = rows_of(program.sections);
@@ -252,6 +253,8 @@ std::optional<Arguments> parse_arguments(Program program, int argc, const char* 
     print(manual(topic, reading_columns(STDOUT_FILENO)));
     return std::nullopt;
   }
+  if (scan.asks_for("quiet")) log::be_quiet();
+  std::erase_if(result.settings, [](const Setting& setting) { return setting.key == "quiet"; });
   if (!scan.asks_for("version")) {
     if (program.says_notes) {
       for (const std::string& note : result.notes) log::info("Note: " + note);

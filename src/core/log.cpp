@@ -60,6 +60,15 @@ std::string_view truncate(std::string_view text, size_t columns) {
   return text;
 }
 
+// The text without the two signs beyond ASCII that the program's own words have.
+std::string as_ascii(std::string text) {
+  for (const auto& [sign, ascii] : {std::pair<std::string_view, std::string_view>{"✓", "*"}, {"±", "+/-"}})
+    for (size_t at; (at = text.find(sign)) != std::string::npos;) text.replace(at, sign.size(), ascii);
+  return text;
+}
+
+std::string as_locale_shows(std::string text) { return locale_is_utf8() ? text : as_ascii(std::move(text)); }
+
 bool colours_wanted() {
   const char* no_color = std::getenv("NO_COLOR");
   return !no_color || !*no_color;
@@ -82,9 +91,12 @@ class Log {
     if (kind == Kind::warning && has_others_) warnings_.emplace(message);
     const std::string text = rank_ > 0 ? fmt::format("rank {}: {}", rank_, shown(kind, message)) : shown(kind, message);
     const std::string erase = status_.empty() ? "" : kEraseLine;
-    print(erase + coloured(kind) + (is_terminal() ? fitted(kind, text, printable(shortened)) : text) + "\n" +
-              drawn_status(),
-          1 + std::count(text.begin(), text.end(), '\n'));
+    const bool is_shown = !is_quiet_ || kind == Kind::warning || kind == Kind::error;
+    if (is_shown)
+      print(erase + coloured(kind) +
+                (is_terminal() ? as_locale_shows(fitted(kind, text, printable(shortened))) : text) + "\n" +
+                drawn_status(),
+            1 + std::count(text.begin(), text.end(), '\n'));
     const std::string line = prefix_of(kind).text + text;
     file_.info(spdlog::string_view_t(line.data(), line.size()));
   }
@@ -103,7 +115,7 @@ class Log {
 
   void status(std::string_view text) {
     const std::lock_guard lock(mutex_);
-    if (rank_ > 0 || !is_terminal() || (text.empty() && status_.empty())) return;
+    if (rank_ > 0 || is_quiet_ || !is_terminal() || (text.empty() && status_.empty())) return;
     status_ = printable(text);
     if (status_.empty()) {
       print(kEraseLine, 0);
@@ -121,6 +133,8 @@ class Log {
 
   // Asked each time: standard error may become another file.
   static bool is_terminal() { return terminal_columns(STDERR_FILENO) > 0; }
+
+  void be_quiet() { is_quiet_ = true; }
 
   void of_rank(int64_t rank, int64_t size, std::function<void(const std::string& warning)> forward) {
     rank_ = rank;
@@ -169,7 +183,8 @@ class Log {
 
   std::string coloured(Kind kind) const {
     const auto [text, colour] = prefix_of(kind);
-    return *colour && is_terminal() && colours_wanted() ? fmt::format("{}{}{}", colour, text, kPlain) : text;
+    const std::string shown = is_terminal() ? as_locale_shows(text) : text;
+    return *colour && is_terminal() && colours_wanted() ? fmt::format("{}{}{}", colour, shown, kPlain) : shown;
   }
 
   // What fits, or else what is broken between words, where the terminal would do that within one.
@@ -202,7 +217,7 @@ class Log {
 
   std::mutex mutex_;
   std::atomic<int64_t> rank_ = 0;
-  std::atomic<bool> has_others_ = false;
+  std::atomic<bool> has_others_ = false, is_quiet_ = false;
   std::function<void(const std::string& warning)> forward_;
   std::set<std::string, std::less<>> warnings_;  // that have been given, where there are others
   std::vector<KeptWarning> kept_;
@@ -228,6 +243,7 @@ void open_file(const std::string& path) { instance().open_file(path); }
 void status(std::string_view text) { instance().status(text); }
 bool flush(output::Wait wait) { return instance().flush(wait); }
 bool is_terminal() { return Log::is_terminal(); }
+void be_quiet() { instance().be_quiet(); }
 void of_rank(int64_t rank, int64_t size, std::function<void(const std::string& warning)> forward) {
   instance().of_rank(rank, size, std::move(forward));
 }

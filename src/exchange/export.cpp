@@ -15,6 +15,7 @@
 #include "gpt/core/file.h"
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
+#include "gpt/core/printable.h"
 #include "gpt/exchange/hugging_face.h"
 #include "gpt/exchange/model_card.h"
 #include "gpt/exchange/text_format_files.h"
@@ -107,6 +108,20 @@ void take_away_model(const std::string& folder) {
   const std::string path = folder + "/" + kConfig;
   std::error_code error;
   if (!fs::remove(path, error) && error) throw_unwritable(path, "unlink", error.value());
+std::string written_json(const ExportOptions& options) {
+  std::vector<std::string> files;
+  if (options.format == ExportFormat::hugging_face) {
+    for (const std::string& name : names_in(options.output)) files.push_back(options.output + "/" + name);
+  } else {
+    files.push_back(options.output);
+  }
+  uintmax_t bytes = 0;
+  for (const std::string& file : files) bytes += fs::file_size(file);
+  const ordered_json object{{"output", options.output},
+                            {"dtype", name_of(options.dtype)},
+                            {"bytes", bytes},
+                            {"files", std::move(files)}};
+  return object.dump(2, ' ', /*ensure_ascii=*/true, ordered_json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace
@@ -147,10 +162,11 @@ void export_hugging_face(const ExportOptions& options) {
 
 void export_model(const ExportOptions& options) {
   switch (options.format) {
-    case ExportFormat::hugging_face: return export_hugging_face(options);
-    case ExportFormat::gguf: return export_gguf(options);
-    case ExportFormat::quantized: return export_quantized(options);
+    case ExportFormat::hugging_face: export_hugging_face(options); break;
+    case ExportFormat::gguf: export_gguf(options); break;
+    case ExportFormat::quantized: export_quantized(options); break;
   }
+  if (options.json) print(written_json(options));
 }
 
 }  // namespace gpt::exchange

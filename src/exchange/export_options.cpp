@@ -54,6 +54,7 @@ std::vector<config::Section> export_sections(ExportOptions& o) {
          .help =
              "type of the weights in the file; q8_0, for gguf, is 8 bits with a scale for every 32 weights; int8 and "
              "int4 are for quantized, a quarter and a seventh of float32's size"},
+        config::switch_row("json", o.json, "print what was written as JSON on standard output"),
         {.name = "max-shard-size",
          .target = &o.max_shard_size,
          .help =

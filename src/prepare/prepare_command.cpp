@@ -84,6 +84,7 @@ std::vector<config::Section> sections(PrepareCommand& command) {
          .help = "decides which documents are for validation",
          .min = 0,
          .aliases = {{"s"}}},
+        switch_row("json", command.json, "print what was read and written as JSON on standard output"),
         switch_row("force", o.force, "replace files in the output folder that another program may have made")}},
       {"Machine",
        {{.name = "threads", .target = &o.threads, .help = "CPU threads; 0 = all cores", .min = 0, .max = 1024}}},
@@ -110,6 +111,7 @@ std::optional<PrepareCommand> parse_prepare_options(int argc, const char* const*
   if (!arguments) return std::nullopt;
   config::apply_settings(arguments->settings, config::rows_of(options));
   if (command.options.inputs.empty()) refuse("nothing to read: give --input FILE, FOLDER or -; see gpt-prepare --help");
+  if (command.list && command.json) refuse("--list and --json exclude each other: --list has lines of text");
   if (command.output_dir.empty() && !command.list)
     refuse("nowhere to write: give --output FOLDER; see gpt-prepare --help");
   return command;

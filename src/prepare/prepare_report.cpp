@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +19,15 @@ namespace gpt {
 namespace {
 
 constexpr int kBarWidth = 20;
+
+// In the output folder, by their paths.
+std::vector<std::string> written_files(BinFormat format, const std::string& output_dir) {
+  std::vector<std::string> files;
+  for (const std::string& name : BinWriter::file_names(format)) files.push_back(output_dir + "/" + name);
+  files.push_back(output_dir + "/" + kTokenizerFile);
+  if (format == BinFormat::prepared) files.push_back(output_dir + "/" + kMetadataFile);
+  return files;
+}
 
 }  // namespace
 
@@ -132,17 +142,20 @@ void report_prepared(const PrepareOptions& options, const std::string& output_di
                               : "(the end of the text, since there are too few documents to hold some out)"));
   }
   const std::string folder = output_dir + "/";
-  std::string files;
-  for (const std::string& name : BinWriter::file_names(options.format)) files += folder + name + ", ";
-  files += folder + kTokenizerFile;
+  log::success(fmt::format("{}", fmt::join(written_files(options.format, output_dir), ", ")));
   if (options.format != BinFormat::prepared) {
-    log::success(files);
     return log::info(
         fmt::format("Next: gpt-train --data.bin {0}train.bin --data.validation_bin {0}val.bin --data.tokenizer {0}{1}",
                     folder, kTokenizerFile));
   }
-  log::success(fmt::format("{}, {}{}", files, folder, kMetadataFile));
   log::info(fmt::format("Next: gpt-train --data.bin {0}{1} --data.metadata {0}{2}", folder, kBinFile, kMetadataFile));
+}
+
+std::string prepared_json(const PrepareOptions& options, const std::string& output_dir, const Metadata& metadata) {
+  using nlohmann::ordered_json;
+  const ordered_json object{{"files", written_files(options.format, output_dir)},
+                            {"metadata", ordered_json::parse(to_json(metadata))}};
+  return object.dump(2, ' ', /*ensure_ascii=*/true, ordered_json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace gpt

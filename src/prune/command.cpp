@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cmath>
 #include <filesystem>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -93,6 +95,31 @@ std::string report(const ModelConfig& large, const ModelConfig& small, const std
   return TextTable{.columns = {{}, kNumber, kNumber, {}}, .rows = std::move(rows), .before = "  "}.text();
 }
 
+std::vector<int64_t> layers_of(const std::vector<KeptLayer>& kept) {
+  std::vector<int64_t> layers;
+  for (const KeptLayer& layer : kept) layers.push_back(layer.layer);
+  return layers;
+}
+
+std::string json_report(const std::string& output, const ModelConfig& large, const ModelConfig& small,
+                        const std::vector<KeptLayer>& kept, double loss_before, double loss_after) {
+  using nlohmann::ordered_json;
+  const auto model = [](const ModelConfig& config, double loss) {
+    return ordered_json{{"layers", config.n_layer},
+                        {"heads", config.heads()},
+                        {"kv_heads", config.kv_heads()},
+                        {"neurons", config.hidden()},
+                        {"parameters", parameter_count(config)},
+                        {"flops_per_token", flops_per_token(config)},
+                        {"loss", std::isfinite(loss) ? ordered_json(loss) : ordered_json()}};
+  };
+  const ordered_json object{{"output", output},
+                            {"before", model(large, loss_before)},
+                            {"after", model(small, loss_after)},
+                            {"kept_layers", layers_of(kept)}};
+  return object.dump(2, ' ', /*ensure_ascii=*/true, ordered_json::error_handler_t::replace) + "\n";
+}
+
 // The folder of a checkpoint that has its usual name.
 std::string shortest_name(const std::string& file) {
   const std::filesystem::path path(file);
@@ -132,6 +159,7 @@ void prune_checkpoint(const PruneOptions& options) {
   if (!folder.empty()) create_folders(folder.string());
   save_checkpoint(options.output, beginning_of(large, smaller, std::move(weights)));
   log::success(fmt::format("{}: written", options.output));
+  if (options.json) return print(json_report(options.output, config, smaller.config(), kept, measured.loss, loss));
   print(report(config, smaller.config(), kept, measured.loss, loss) +
         fmt::format("\nIt recovers by training: {}\n", next_command(options)));
 }

@@ -69,7 +69,8 @@ std::vector<config::Section> prune_sections(PruneOptions& o, WrittenAmounts& wri
          .target = &o.output,
          .help = "the folder to write ckpt.pt to, or a file ending in .pt; it must be new",
          .aliases = {{"o"}},
-         .is_path = true}}},
+         .is_path = true},
+        config::switch_row("json", o.json, "print the result as JSON, not as a table")}},
       {"Where it computes",
        {{.name = "device", .target = &o.device, .help = "auto, cpu, cuda or cuda:N"},
         {.name = "threads", .target = &o.threads, .help = "CPU threads; 0 = all cores", .min = 0, .max = 1024}}}};

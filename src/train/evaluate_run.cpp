@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "gpt/config/automatic.h"
@@ -44,9 +48,24 @@ std::string describe(const run::StartingPoint& start, const run::Evaluation& eva
   return line + fmt::format(" | {}\n", plural(evaluation.tokens, "token"));
 }
 
+std::string to_json(const run::StartingPoint& start, const run::Evaluation& evaluation) {
+  using nlohmann::ordered_json;
+  const auto number = [](const std::optional<double>& value) {
+    return value && std::isfinite(*value) ? ordered_json(*value) : ordered_json();
+  };
+  const ordered_json object{{"checkpoint", start.path},
+                            {"step", start.checkpoint.step},
+                            {"val_loss", number(evaluation.loss)},
+                            {"val_loss_error", number(evaluation.standard_error)},
+                            {"val_perplexity", number(evaluation.perplexity())},
+                            {"val_bits_per_byte", number(evaluation.bits_per_byte)},
+                            {"tokens", evaluation.tokens}};
+  return object.dump(2, ' ', /*ensure_ascii=*/true, ordered_json::error_handler_t::replace) + "\n";
+}
+
 }  // namespace
 
-ExitCode evaluate_run(Config config, const config::Origins& origins) {
+ExitCode evaluate_run(Config config, const config::Origins& origins, bool json) {
   const run::StartingPoint start = checkpoint_of(config);
   const PrecisionConfig asked = config.training.precision;
   config::keep_choices(config, origins, start.checkpoint.config);
@@ -76,7 +95,7 @@ ExitCode evaluate_run(Config config, const config::Origins& origins) {
   });
   log::status("");
   if (process::stop_signal() != 0) return process::stop_code();
-  print(describe(start, evaluation));
+  print(json ? to_json(start, evaluation) : describe(start, evaluation));
   return ExitCode::ok;
 }
 

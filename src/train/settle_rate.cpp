@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gpt/core/error.h"
@@ -40,21 +42,23 @@ std::string describe(const RateCurve& curve) {
   return fmt::format("Losses after {}: {}", plural(curve.updates, "update"), fmt::join(losses, ", "));
 }
 
-// Returns the chart.
-std::string tell(const run::FoundRate& found, const std::string& chart_path) {
+std::string explain(const run::FoundRate& found) {
+  return fmt::format("{}; {} were made", found.why, found.trials.size());
+}
+
+void tell(const run::FoundRate& found, const std::string& chart_path) {
   constexpr int kMostColumns = 100;
   const std::vector<RateCurve> curves = curves_of(found.trials);
   for (const RateCurve& curve : curves) log::info(describe(curve));
   if (const int columns = terminal_columns(STDERR_FILENO); columns > 0)
     log::info(draw_rate_curves(curves, std::min(columns, kMostColumns), locale_is_utf8()));
-  const std::string why = fmt::format("{}; {} were made", found.why, found.trials.size());
-  log::success(fmt::format("Learning rate {:.2g}: {} (chart: {})", found.rate, why, chart_path));
-  return rate_curves_svg(curves, found.rate, why);
+  log::success(fmt::format("Learning rate {:.2g}: {} (chart: {})", found.rate, explain(found), chart_path));
 }
 
 }  // namespace
 
-std::string settle_learning_rate(run::Setup& setup, const run::Beginning& begins, const run::Folder& folder) {
+std::optional<run::FoundRate> settle_learning_rate(run::Setup& setup, const run::Beginning& begins,
+                                                   const run::Folder& folder) {
   ScheduleConfig& schedule = setup.config.training.schedule;
   std::optional<run::FoundRate> found = run::find_rate(setup, begins);
   // The schedule ends at min_lr, which must not be above where it begins.
@@ -65,25 +69,39 @@ std::string settle_learning_rate(run::Setup& setup, const run::Beginning& begins
   }
   schedule.finds_learning_rate = false;
   schedule.learning_rate = found ? found->rate : std::max(schedule.learning_rate, least);
-  if (!setup.mesh.all->is_first()) return "";
-  if (found) return tell(*found, folder.rate_chart_path());
+  if (!setup.mesh.all->is_first()) return found;
+  if (found) {
+    tell(*found, folder.rate_chart_path());
+    return found;
+  }
   log::warn(fmt::format(
       "no learning rate was found in three minutes, because updates of this model take long or diverge at every rate: "
       "training.learning_rate is {:.3g}",
       schedule.learning_rate));
-  return "";
+  return found;
 }
 
-void write_rate_chart(const run::Folder& folder, const std::string& svg) {
-  if (svg.empty()) return;
+void write_rate_chart(const run::Folder& folder, const run::FoundRate& found) {
   try {
     AtomicFile file(folder.rate_chart_path());
-    file.write(svg);
+    file.write(rate_curves_svg(curves_of(found.trials), found.rate, explain(found)));
     file.commit(Durability::unsynced);
   } catch (const Error& error) {  // what stands beside the state of a run is no reason to end it
     if (error.code() != ExitCode::disk) throw;
     log::warn(error.what());
   }
+}
+
+std::string to_json(const run::FoundRate& found) {
+  using nlohmann::ordered_json;
+  ordered_json trials = ordered_json::array();
+  for (const run::Trial& trial : found.trials) {
+    trials.push_back({{"updates", trial.updates},
+                      {"learning_rate", trial.rate},
+                      {"loss", std::isfinite(trial.loss) ? ordered_json(trial.loss) : ordered_json()}});
+  }
+  const ordered_json object{{"learning_rate", found.rate}, {"why", found.why}, {"trials", std::move(trials)}};
+  return object.dump(2) + "\n";
 }
 
 }  // namespace gpt

@@ -13,6 +13,7 @@
 #include "gpt/core/child_process.h"
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
+#include "gpt/core/printable.h"
 #include "gpt/core/process.h"
 #include "gpt/device/cpu_allocator.h"
 #include "gpt/device/cpu_threads.h"
@@ -67,7 +68,8 @@ void clear_folder(const run::Setup& setup, const run::Folder& folder, const run:
 
 // Everything from the first tensor of the run to its end.
 ExitCode train(const config::CommandLine& command, const run::Setup& setup, const run::Folder& folder,
-               run::Beginning& begins, std::vector<std::string> changes, const std::string& rate_chart) {
+               run::Beginning& begins, std::vector<std::string> changes,
+               const std::optional<run::FoundRate>& found) {
   const Config& config = setup.config;
   run::Run run(setup, begins);
   if (begins.start) {
@@ -88,7 +90,7 @@ ExitCode train(const config::CommandLine& command, const run::Setup& setup, cons
   folder.require_space(run.state().checkpoint_bytes(), config.training, begins.in_the_way);
   clear_folder(setup, folder, begins.in_the_way);
   if (begins.start) folder.rewind_metrics(run.state().step);
-  write_rate_chart(folder, rate_chart);
+  if (found) write_rate_chart(folder, *found);
   folder.write_config(config, command.config_path);
   Listeners listeners = listeners_of(folder, config.report);
   listeners.begin(describe_run(run, folder, std::move(changes)));
@@ -137,7 +139,9 @@ bool must_find_rate(const run::Setup& setup, const TrainOptions& options) {
   return options.find_lr || setup.config.training.schedule.finds_learning_rate;
 }
 
-ExitCode tell_found_rate(const run::Setup& setup) {
+ExitCode tell_found_rate(const run::Setup& setup, const std::optional<run::FoundRate>& found, bool json) {
+  if (json && !found) return ExitCode::numerics;  // as a warning has said
+  if (json) print(to_json(*found));
   log::info(fmt::format("Next: the same command without --find-lr, with --learning_rate {:.3g}",
                         setup.config.training.schedule.learning_rate));
   return ExitCode::ok;
@@ -163,16 +167,16 @@ ExitCode train_as_first(const config::CommandLine& command, const TrainOptions& 
   plan::check_before_training(setup, /*is_resumed=*/begins.start.has_value());
   run::say_beginning(group, begins, setup);
   try {
-    std::string rate_chart;
+    std::optional<run::FoundRate> found;
     if (must_find_rate(setup, options)) {
       (void)TaskEvaluations(setup.config, setup.corpus);  // what is wrong with them shows before the search
-      rate_chart = settle_learning_rate(setup, begins, folder);
+      found = settle_learning_rate(setup, begins, folder);
     }
     if (options.find_lr) {
-      write_rate_chart(folder, rate_chart);
-      return tell_found_rate(setup);
+      if (found) write_rate_chart(folder, *found);
+      return tell_found_rate(setup, found, options.json);
     }
-    return train(command, setup, folder, begins, changes, rate_chart);
+    return train(command, setup, folder, begins, changes, found);
   } catch (const std::exception& error) {
     if (!process::is_out_of_memory(error)) throw;
     begins.release_tensors();  // where the run's own could not be made beside them
@@ -290,6 +294,8 @@ ExitCode train(const config::CommandLine& command, const TrainOptions& options) 
     throw Error(ExitCode::config, "--eval-only and --restart exclude each other");
   if (options.find_lr && (options.eval_only || options.restart))
     throw Error(ExitCode::config, "--find-lr trains no run: leave out --eval-only and --restart");
+  if (options.json && !options.find_lr && !options.eval_only)
+    throw Error(ExitCode::config, "--json is for --eval-only and --find-lr: a run writes its numbers to metrics.jsonl");
   run::require_run_data(asked, command.config_path.empty() ? "gpt-train" : command.config_path);
   process::watch_signals();
   const distributed::Ranks ranks = distributed::find_ranks();
@@ -299,7 +305,7 @@ ExitCode train(const config::CommandLine& command, const TrainOptions& options) 
                   fmt::format("--eval-only computes in one process; start it without {}", ranks.launcher));
     use_cpu_threads(asked.threads);
     use_cpu_allocator();
-    return evaluate_run(asked, command.origins);
+    return evaluate_run(asked, command.origins, options.json);
   }
   DistributedConfig distributed = asked.distributed;
   distributed.processes = plan::count_processes(asked);

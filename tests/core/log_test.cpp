@@ -19,6 +19,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/child_process.h"
@@ -85,6 +86,33 @@ TEST(Log, WritesPlainLinesToAPipe) {
   });
   EXPECT_EQ(child.errors, "one {} %v\n✓ two\nwarning: three\nerror: four\n");
   EXPECT_EQ(child.status, 0);
+}
+
+TEST(Log, QuietOnlyWhatWentWrongIsSaidAndTheFileHasEverything) {
+  ScratchFolder folder;
+  const ChildResult child = run_child([&] {
+    log::open_file(folder / "train.log");
+    log::be_quiet();
+    log::info("one");
+    log::success("two");
+    log::warn("three");
+    log::error("four");
+    return 0;
+  });
+  EXPECT_EQ(child.errors, "warning: three\nerror: four\n");
+  for (const char* line : {" one\n", " ✓ two\n", " warning: three\n", " error: four\n"})
+    EXPECT_NE(slurp(folder / "train.log").find(line), std::string::npos) << line;
+}
+
+TEST(Log, ATerminalWithoutUtf8GetsAscii) {
+  for (const auto& [locale, expected] : {std::pair{"C", "* 1 +/- 2"}, {"C.UTF-8", "✓ 1 ± 2"}}) {
+    const std::string output = terminal_output(80, [locale = locale] {
+      setenv("LC_ALL", locale, 1);
+      setenv("NO_COLOR", "1", 1);
+      log::success("1 ± 2");
+    });
+    EXPECT_NE(output.find(expected), std::string::npos) << output;
+  }
 }
 
 TEST(Log, FileHasTimestampsAndIsAppendedTo) {

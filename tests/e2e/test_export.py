@@ -1,6 +1,7 @@
 """gpt-export: what transformers makes of the folder, and what gpt-train makes of one of theirs. Skipped where transformers is not installed."""
 
 import json
+import os
 import struct
 import subprocess
 import unittest
@@ -96,6 +97,14 @@ class Folder(Scratch):
         for path in (base, run, quantized):  # among 2,000 drawn tokens of a model that has learned nothing there is an end
             line = programs.run("gpt-generate", "--checkpoint", path, "--prompt", "the", "-n", 2000, "--temperature", 5, "--json", check_code=0)
             self.assertEqual(json.loads(line.stdout)["stop_reason"], "end of text", path)
+    def test_what_was_written_is_json_for_programs(self):
+        folder = self.root / "for_programs"
+        done = programs.run("gpt-export", "--checkpoint", self.run_of("llama"), "--output", folder, "--json", "--quiet", check_code=0)
+        self.assertEqual(done.stderr, "")
+        written = json.loads(done.stdout)
+        files = sorted(str(path) for path in folder.iterdir())
+        self.assertEqual((written["output"], written["dtype"], written["files"]), (str(folder), "float32", files))
+        self.assertEqual(written["bytes"], sum(os.path.getsize(path) for path in files))
 
     def test_the_card_says_what_the_model_is(self):
         card = (self.export("llama", "--dtype", "bfloat16") / "README.md").read_text()

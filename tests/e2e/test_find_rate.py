@@ -1,5 +1,6 @@
 """learning_rate: auto and --find-lr: the rate is found once, the run is the one with that number given by hand, and nothing else remains."""
 
+import json
 import pathlib
 import re
 import signal
@@ -69,8 +70,12 @@ class FindRate(unittest.TestCase):
         self.assertEqual(found_in(again.stderr), rate, "the same command finds the same")
 
     def test_find_lr_shows_what_it_finds_and_begins_no_run(self):
-        done = self.train("shown", words=["--find-lr"])
+        done = self.train("shown", words=["--find-lr", "--json"])
         rate = found_in(done.stderr)
+        found = json.loads(done.stdout)
+        self.assertAlmostEqual(found["learning_rate"], rate, delta=0.05 * rate)
+        self.assertGreater(len(found["trials"]), 2)
+        self.assertEqual(set(found["trials"][0]), {"updates", "learning_rate", "loss"})
         self.assertIn(f"Next: the same command without --find-lr, with --learning_rate {rate:.3g}", done.stderr)
         self.assertEqual(sorted(path.name for path in (self.root / "shown").iterdir()), ["learning_rate.svg", "train.log"])
         svg = (self.root / "shown/learning_rate.svg").read_text()

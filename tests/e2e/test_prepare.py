@@ -110,7 +110,13 @@ class Prepare(unittest.TestCase):
         self.assertNotIn("warning", self.prepare(text, tokenizer="bpe:258", words=("--validation-fraction", 0)).stderr)
 
     def test_the_next_command_trains_on_bins_for_other_programs(self):
-        done = self.prepare(programs.write_text(self.folder, sentences=2000), words=("--format", "nanogpt"))
+        done = self.prepare(programs.write_text(self.folder, sentences=2000), words=("--format", "nanogpt", "--json"))
+        written = json.loads(done.stdout)
+        self.assertEqual(written["files"], [f"{self.out}/{name}" for name in ("train.bin", "val.bin", "bpe_tokenizer.json")])
+        self.assertGreater(written["metadata"]["train"]["tokens"], 0)
+        quiet = self.prepare(self.folder / "text.txt", words=("--format", "nanogpt", "--quiet"))
+        self.assertEqual((quiet.stdout, quiet.stderr), ("", ""))
+        self.assertRegex(self.prepare(self.folder / "none", words=("-q",), code=3).stderr, "^error: .*none")
         words = done.stderr.splitlines()[-1].removeprefix("Next: gpt-train ").split()
         run("gpt-train", *words, *flags({**TINY, "training.max_steps": 1, "output_dir": self.folder / "run"}),
             check_code=0)

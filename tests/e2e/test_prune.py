@@ -41,6 +41,10 @@ class Prune(programs.WithText):
         before, after = (float(loss) for loss in re.search(r"\n  loss +([\d.]+) +([\d.]+) ", done.stdout).groups())
         self.assertRegex(done.stdout, r"\n  layers +3 +2 +-33.3%, without h\.\d\n  heads of a layer +4 +3 ")
         self.assertRegex(done.stdout, r"\n  neurons of a layer +128 +96 +-25.0%\n  parameters +[\d,]+ +[\d,]+ ")
+        again = json.loads(self.prune("--mlp", "25%", "--heads", 1, "--layers", 1, "--sequences", 100000, "--json",
+                                      output=self.root / "again").stdout)
+        self.assertAlmostEqual(again["after"]["loss"], after, delta=1e-4)
+        self.assertEqual((again["before"]["layers"], again["after"]["layers"], len(again["kept_layers"])), (3, 2, 2))
         found = torch.load(smaller / "ckpt.pt", weights_only=True)
         self.assertEqual({key: found["config"]["model"][key] for key in ("n_layer", "n_head", "n_hidden", "head_dim", "n_embd")},
                          {"n_layer": 2, "n_head": 3, "n_hidden": 96, "head_dim": 8, "n_embd": 32})

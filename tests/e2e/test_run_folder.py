@@ -143,6 +143,10 @@ class RunFolder(programs.WithText):
         self.assertIn("is finished", programs.run("gpt-train", "--config", config, check_code=0).stderr)
         self.assertNotIn("continue", programs.run("gpt-train", "--output_dir", self.root / "none", check_code=2).stderr)
 
+    def test_json_is_of_what_has_a_result_of_its_own(self):
+        done = programs.run("gpt-train", "--data", self.text, "--json", check_code=2)
+        self.assertIn("--json is for --eval-only and --find-lr", done.stderr)
+
     def test_eval_only_and_restart_exclude_each_other(self):
         done = programs.run("gpt-train", "--data", self.text, "--eval-only", "--restart", check_code=2)
         self.assertIn("--eval-only and --restart exclude each other", done.stderr)

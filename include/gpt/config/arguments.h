@@ -52,7 +52,7 @@ struct Arguments {
   std::vector<std::string> words;  // neither a flag nor the value of one, and everything after "--"
 };
 
-// Adds --help, --version, --manual, --print-completions and --print-man-page; nothing when one of those was answered on standard output. Throws
+// Adds --quiet, which it obeys, --help, --version, --manual, --print-completions and --print-man-page; nothing when one of those was answered on standard output. Throws
 // gpt::Error(config).
 std::optional<Arguments> parse_arguments(Program program, int argc, const char* const* argv);
 

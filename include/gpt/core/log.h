@@ -18,6 +18,8 @@ void success(std::string_view message);  // "✓ message": something is really a
 void warn(std::string_view message);     // "warning: message"
 void error(std::string_view message);    // "error: message"
 
+void be_quiet();  // from here on standard error gets warnings and errors alone; the file still gets everything
+
 // From here on this is the log of process `rank` of the `size` that compute a run. The first one's is as before. The others say only
 // what went wrong, with their rank; their warnings go to `forward` instead, because most of them are the first one's too.
 void of_rank(int64_t rank, int64_t size, std::function<void(const std::string& warning)> forward);

@@ -22,6 +22,7 @@ struct ExportOptions {
   ExportFormat format = ExportFormat::hugging_face;
   std::string output;  // a folder, or for the other formats a file
   ExportDtype dtype = ExportDtype::float32;
+  bool json = false;                          // what was written, on standard output
   std::optional<double> max_shard_size = {};  // GB (1e9 bytes) of weights in a file of a folder; kMaxShardSize
 };
 
@@ -45,6 +46,7 @@ void write_gguf(const ExportOptions& options, const Checkpoint& checkpoint);  //
 // gpt::Error: config where the path holds anything but such a model, numerics, disk.
 void export_quantized(const ExportOptions& options);
 
-void export_model(const ExportOptions& options);  // in the format that they name
+// In the format that they name. With `json` {"output", "dtype", "bytes", "files"} is on standard output then.
+void export_model(const ExportOptions& options);
 
 }  // namespace gpt::exchange

@@ -12,6 +12,7 @@ struct PrepareCommand {
   PrepareOptions options;
   std::string output_dir;
   bool list = false;  // only show what would be read
+  bool json = false;  // the result on standard output
 };
 
 // Nothing when --help or --version was answered on standard output. Throws gpt::Error(config).

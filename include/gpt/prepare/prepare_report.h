@@ -50,4 +50,7 @@ void warn_of_ends_as_text(const Metadata& metadata);
 // Counts, warnings and files, then the command to go on with.
 void report_prepared(const PrepareOptions& options, const std::string& output_dir, const Metadata& metadata);
 
+// {"files", "metadata"}: the paths of what was written, and what tokens_bpe_metadata.json has, in any format.
+std::string prepared_json(const PrepareOptions& options, const std::string& output_dir, const Metadata& metadata);
+
 }  // namespace gpt

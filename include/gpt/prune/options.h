@@ -20,6 +20,7 @@ struct PruneOptions {
   std::string text_field = "text";
   int64_t sequences = 128;
   std::string output;  // a file
+  bool json = false;   // the result, in place of a table
   std::string device = "auto";
   int64_t threads = 0;  // CPU threads; 0 = all cores
 };

@@ -13,6 +13,7 @@ struct TrainOptions {
   bool restart = false;                     // an older run in output_dir is set aside
   bool eval_only = false;                   // evaluate_run() in place of training
   bool find_lr = false;                     // only looks for the learning rate of a run that would begin
+  bool json = false;                        // what these two find is JSON on standard output
   std::vector<std::string> arguments = {};  // of the command line, for the processes that it starts
 };
 
