@@ -193,6 +193,7 @@ Findings findings(const ArchitectureComparison& comparison) {
            table_of(comparison)},
       .json = "",
       .chart_title = "Validation loss after the same number of tokens",
+      .legend = {"better than as configured", "not better, or not told apart"},
       .threads = base.threads,
       .complete = comparison.complete};
   nlohmann::ordered_json list = nlohmann::ordered_json::array();

@@ -425,7 +425,8 @@ int run_command(int argc, char** argv) {
     print_completions(arguments);
     return 0;
   }
-  const std::string name = argc > 1 ? argv[1] : "--help";
+  if (argc < 2) throw Error(ExitCode::config, "gpt-bench needs a command, such as ladder; gpt-bench --help lists them");
+  const std::string name = argv[1];
   if (name.starts_with("--manual") || name == "--print-man-page") {
     answer_without_command(argc, argv);
     return 0;

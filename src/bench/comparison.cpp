@@ -99,7 +99,8 @@ Judgement judge(const Comparison& pair, double start_loss) {
   const std::string difference = difference_of_losses(pair.after, start_loss);
   if (!difference.empty()) return {false, difference};
   const SpeedChange change = change_of(pair.gains);
-  if (const std::string untold = why_untold(pair); !untold.empty()) return {change != SpeedChange::slower, untold};
+  if (const std::string untold = why_untold(pair); !untold.empty())
+    return {change != SpeedChange::slower, untold, /*is_told=*/false};
   const double memory = 1 - static_cast<double>(pair.after.peak_bytes) / static_cast<double>(pair.before.peak_bytes);
   const bool saves = memory >= kMemoryGain;
   const std::string doubt = doubt_about(pair.gains);

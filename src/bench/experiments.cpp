@@ -258,18 +258,22 @@ std::string ratio_text(std::vector<double> ratios) {
 }
 
 Table table_of_experiments(const ExperimentComparison& comparison) {
-  Table table{{{"technique", "settings", "ms/step", "relative", "loss", "equal tokens", "equal time", "verdict"}}};
+  Table table{{{"technique", "settings", "ms/step", "relative", "tokens/s", "training", "loss", "equal tokens",
+                "equal time", "verdict"}}};
   const ExperimentRow& plain = comparison.rows.front();
   for (const ExperimentRow& row : comparison.rows) {
     if (row.runs.empty()) {
-      table.rows.push_back({row.name, row.settings, "-", "-", "-", "-", "-", row.verdict});
+      table.rows.push_back({row.name, row.settings, "-", "-", "-", "-", "-", "-", "-", row.verdict});
       continue;
     }
     const bool is_plain = &row == &plain;
-    table.rows.push_back({row.name, row.settings, fmt::format("{:.1f}", row.runs.front().step_ms),
-                          is_plain ? "-" : ratio_text(row.step_ratios), fmt::format("{:.4f}", mean_loss(row)),
-                          is_plain ? "-" : signed_loss(at_equal_tokens(plain, row)),
-                          is_plain ? "-" : signed_loss(at_equal_time(plain, row)), row.verdict});
+    const Learning& run = row.runs.front();
+    const double updates = static_cast<double>(run.points.back().updates);
+    table.rows.push_back(
+        {row.name, row.settings, fmt::format("{:.1f}", run.step_ms), is_plain ? "-" : ratio_text(row.step_ratios),
+         format_count(1e3 * run.tokens_per_update / run.step_ms), format_short_duration(updates * run.step_ms / 1e3),
+         fmt::format("{:.4f}", mean_loss(row)), is_plain ? "-" : signed_loss(at_equal_tokens(plain, row)),
+         is_plain ? "-" : signed_loss(at_equal_time(plain, row)), row.verdict});
   }
   return table;
 }
@@ -287,15 +291,12 @@ nlohmann::ordered_json json_of_row(const ExperimentRow& row) {
 }  // namespace
 
 Difference difference_of(const std::vector<double>& differences) {
-  // Student's t for 95 % on both sides, by degrees of freedom from 1.
-  constexpr double kStudent[] = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306};
   const auto n = static_cast<double>(differences.size());
   const double mean = std::accumulate(differences.begin(), differences.end(), 0.0) / n;
   if (differences.size() < 2) return {mean, std::numeric_limits<double>::infinity()};
   double squares = 0;
   for (const double difference : differences) squares += std::pow(difference - mean, 2);
-  const size_t freedom = std::min(differences.size() - 1, std::size(kStudent));
-  return {mean, kStudent[freedom - 1] * std::sqrt(squares / (n - 1) / n)};
+  return {mean, student_t(differences.size() - 1) * std::sqrt(squares / (n - 1) / n)};
 }
 
 ExperimentComparison compare_experiments(const Config& wanted, const std::vector<Experiment>& list, double seconds,
@@ -343,13 +344,14 @@ Findings findings(const ExperimentComparison& comparison) {
                "one of the same seed, which sees the same tokens: at their end, and after the time in which the faster of the "
                "two was done. The difference is a mean with its 95 % interval, which tells whether it is more than the "
                "difference between seeds; below 0.3 % of the loss it is none. \"Relative\" is the time of a step beside that "
-               "of the plain run: the median of runs in turn, and their range. Where they disagree, the interval at equal time "
+               "of the plain run: the median of runs in turn, and their range; \"training\" is the time of all updates. Where they disagree, the interval at equal time "
                "is wider. Techniques that pay off later, or in larger models, need not pay off here.",
                plural(comparison.eval_batches * comparison.batch_size, "sequence"),
                plural(comparison.length.updates, "update"), format_count(tokens), kSeeds),
            table_of_experiments(comparison)},
       .json = "",
       .chart_title = "Validation loss after the same number of tokens",
+      .legend = {"better than as configured", "not better, or not told apart"},
       .threads = plain.threads,
       .complete = comparison.complete};
   if (!comparison.left_out.empty())

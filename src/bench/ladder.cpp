@@ -74,8 +74,8 @@ class Climb {
     const auto pair = try_compare(full_, above, row, row.name);
     if (!pair) return !stopped_;
     const Judgement judgement = judge_rung(rung, *pair);
-    row.total_gain = total_gain_ * row.gain;
-    row.kept = judgement.kept, row.verdict = judgement.reason;
+    row.total_gain = judgement.is_told ? total_gain_ * row.gain : total_gain_;
+    row.kept = judgement.kept, row.verdict = judgement.reason, row.is_told = judgement.is_told;
     if (row.kept) {
       full_ = above, total_gain_ = row.total_gain;
       kept_.push_back(&rung);
@@ -84,11 +84,11 @@ class Climb {
   }
 
   Judgement judge_rung(const Rung& rung, const Comparison& pair) const {
-    const auto [is_good, reason] = judge(pair, start_loss());
-    if (plan_.keeps_all) return {true, reason};
+    const auto [is_good, reason, is_told] = judge(pair, start_loss());
+    if (plan_.keeps_all) return {true, reason, is_told};
     if (is_good && contains(kept_, rung.rival))
-      return {false, fmt::format("left out: {}, but {} is kept", reason, rung.rival)};
-    return {is_good, (is_good ? "kept: " : "left out: ") + reason};
+      return {false, fmt::format("left out: {}, but {} is kept", reason, rung.rival), is_told};
+    return {is_good, (is_good ? "kept: " : "left out: ") + reason, is_told};
   }
 
   bool switch_each() {

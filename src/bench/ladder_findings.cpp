@@ -13,11 +13,13 @@
 namespace gpt::bench {
 namespace {
 
-// Time, tokens per second and memory.
-Cells speed_cells(const std::optional<Measurement>& measurement) {
-  if (!measurement) return {"-", "-", "-"};
-  return {fmt::format("{:.1f}", measurement->step_ms), format_count(measurement->tokens_per_second),
-          format_bytes(static_cast<double>(measurement->peak_bytes))};
+// Time, tokens per second before and with it, and memory.
+Cells speed_cells(const LadderRow& row) {
+  const auto& measurement = row.measurement;
+  if (!measurement) return {"-", "-", "-", "-"};
+  return {fmt::format("{:.1f}", measurement->step_ms),
+          row.tokens_per_second_before > 0 ? format_count(row.tokens_per_second_before) : "-",
+          format_count(measurement->tokens_per_second), format_bytes(static_cast<double>(measurement->peak_bytes))};
 }
 
 // How close a step comes to what a large product and a large copy would allow.
@@ -48,7 +50,7 @@ std::string pairs_cell(const LadderRow& row) {
 Cells cells_of(const LadderRow& row, bool is_ladder, bool has_limit, double start_loss) {
   const auto& m = row.measurement;
   Cells cells{row.name};
-  for (const std::string& cell : speed_cells(m)) cells.push_back(cell);
+  for (const std::string& cell : speed_cells(row)) cells.push_back(cell);
   cells.push_back(m ? as_ratio(row.gain) : "-");
   cells.push_back(pairs_cell(row));
   if (is_ladder) cells.push_back(m ? as_ratio(row.total_gain) : "-");
@@ -61,14 +63,15 @@ Cells cells_of(const LadderRow& row, bool is_ladder, bool has_limit, double star
 
 Table variant_table(const std::vector<LadderRow>& rows) {
   const bool has_limit = has_limits(rows);
-  Cells titles{"with", "ms/step", "tokens/s", "memory", "speed", "of each pair"};
+  Cells titles{"with", "ms/step", "before", "tokens/s", "memory", "speed", "of each pair"};
   if (has_limit) titles.emplace_back("of the limit");
   titles.emplace_back("verdict");
   Table table{{titles}};
   for (const LadderRow& row : rows) {
-    const Cells speed = speed_cells(row.measurement);
-    Cells cells{row.settings,   speed[0], speed[1], speed[2], row.measurement ? as_ratio(row.gain) : "-",
-                pairs_cell(row)};
+    Cells cells{row.settings};
+    for (const std::string& cell : speed_cells(row)) cells.push_back(cell);
+    cells.push_back(row.measurement ? as_ratio(row.gain) : "-");
+    cells.push_back(pairs_cell(row));
     if (has_limit) cells.push_back(limit_cell(row));
     cells.push_back(row.verdict);
     table.rows.push_back(std::move(cells));
@@ -91,11 +94,12 @@ Document text_of(const Ladder& ladder) {
   Document text{
       fmt::format(
           "Each rung was measured in turn with the one below it, until {}: medians of {} after {} to warm up. Differences of less than "
-          "2 % are noise. `in all` multiplies the gains of what is kept. The loss is the mean of the last updates, at most ten, and "
+          "2 % are noise. `before` is the tokens per second of the rung below, measured in turn with those of the row. `in all` "
+          "multiplies the gains of what is kept, but not those that cannot be told. The loss is the mean of the last updates, at most ten, and "
           "`change` its difference from the start's. `of the limit` is the share that a step reaches of what this machine could do at "
           "best: the least time of its parts, from the speeds of a large product in the type of the row's and of a large copy.",
           kPairsEnd, plural(ladder.length.updates, "update"), ladder.length.warm_up),
-      ladder_table(ladder.rows, "rung", /*is_ladder=*/true, start_loss)};
+      ladder_table(ladder.rows, "rung", /*is_ladder=*/true, start_loss), training_time(ladder.rows)};
   if (!ladder.switched.empty()) {
     text.push_back(fmt::format(
         "The start beside the full set, {}, and that without one of its rungs (and those that need it) or with one that was left "
@@ -114,7 +118,7 @@ Document text_of(const Ladder& ladder) {
 }  // namespace
 
 Table ladder_table(const std::vector<LadderRow>& rows, const char* first_column, bool is_ladder, double start_loss) {
-  Cells titles{first_column, "ms/step", "tokens/s", "memory", is_ladder ? "gain" : "speed", "of each pair"};
+  Cells titles{first_column, "ms/step", "before", "tokens/s", "memory", is_ladder ? "gain" : "speed", "of each pair"};
   const bool has_limit = has_limits(rows);
   if (is_ladder) titles.emplace_back("in all");
   if (has_limit) titles.emplace_back("of the limit");
@@ -122,6 +126,19 @@ Table ladder_table(const std::vector<LadderRow>& rows, const char* first_column,
   Table table{{titles}};
   for (const LadderRow& row : rows) table.rows.push_back(cells_of(row, is_ladder, has_limit, start_loss));
   return table;
+}
+
+std::string training_time(const std::vector<LadderRow>& rows) {
+  constexpr int64_t kUpdates = 1000;
+  const double first = rows.front().measurement->step_ms * kUpdates / 1e3;
+  const LadderRow* fastest = &rows.front();
+  for (const LadderRow& row : rows)
+    if (row.measurement && row.kept && row.total_gain > fastest->total_gain) fastest = &row;
+  const std::string text = fmt::format("Training for {} takes {} with the first row", plural(kUpdates, "update"),
+                                       format_short_duration(first));
+  if (fastest == &rows.front()) return text + ", and none is faster.";
+  return fmt::format("{}, and {} with all up to {}.", text, format_short_duration(first / fastest->total_gain),
+                     fastest->name);
 }
 
 double start_loss_of(const std::vector<LadderRow>& rows) { return rows.front().measurement->loss; }
@@ -141,6 +158,8 @@ std::string json_of(const std::vector<LadderRow>& rows, std::optional<double> st
                     {"settings", row.settings},
                     {"gain", row.gain},
                     {"pair_gains", row.pair_gains},
+                    {"tokens_per_second_before", row.tokens_per_second_before},
+                    {"is_told", row.is_told},
                     {"total_gain", row.total_gain},
                     {"least_ms", row.least_ms ? nlohmann::ordered_json(*row.least_ms) : nlohmann::ordered_json()},
                     {"loss_difference", has_difference ? nlohmann::ordered_json(row.measurement->loss - *start_loss)
@@ -160,7 +179,8 @@ std::vector<Bar> bars_of(const std::vector<LadderRow>& rows) {
   for (const LadderRow& row : rows) {
     if (!row.measurement) continue;
     const double ms = start_ms / row.total_gain;
-    bars.push_back({row.name, fmt::format("{:.1f} ms, {:.2f}x", ms, row.total_gain), ms, row.kept});
+    bars.push_back({row.name, row.is_told ? fmt::format("{:.1f} ms, {:.2f}x", ms, row.total_gain) : "cannot tell", ms,
+                    row.kept, row.is_told});
   }
   return bars;
 }
@@ -173,6 +193,7 @@ Findings findings(const Ladder& ladder) {
                               json_of(ladder.switched, start_loss), json_of(ladder.variants, std::nullopt)),
           .chart_title = kTimeChart,
           .bars = bars_of(ladder.rows),
+          .legend = {"kept", "left out"},
           .threads = ladder.rows.front().measurement->threads,
           .complete = ladder.complete};
 }

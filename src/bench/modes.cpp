@@ -111,7 +111,8 @@ class Comparisons {
       row.pair_gains = gains;
       const Measurement& eager = *result_.rows[0].measurement;
       const Judgement judgement = judge({eager, *row.measurement, gains, drift}, eager.loss);
-      row.kept = judgement.kept, row.verdict = judgement.reason;
+      row.kept = judgement.kept, row.verdict = judgement.reason, row.is_told = judgement.is_told;
+      row.tokens_per_second_before = eager.tokens_per_second;
     }
   }
 
@@ -138,11 +139,12 @@ Findings findings(const Modes& modes) {
                    "difference from the first row's.",
                    plural(modes.epochs, "epoch"), modes.complete ? "" : " and part of another",
                    plural(modes.length.updates, "update"), modes.length.warm_up),
-               ladder_table(modes.rows, "mode", /*is_ladder=*/false, eager_loss)},
+               ladder_table(modes.rows, "mode", /*is_ladder=*/false, eager_loss), training_time(modes.rows)},
       .json = fmt::format("{{\"epochs\": {}, \"warm_up\": {}, \"updates\": {}, \"rows\": {}}}", modes.epochs,
                           modes.length.warm_up, modes.length.updates, json_of(modes.rows, eager_loss)),
       .chart_title = kTimeChart,
       .bars = bars_of(modes.rows),
+      .legend = {"at least as fast as the first", "slower, or another loss"},
       .threads = modes.rows.front().measurement->threads,
       .complete = modes.complete};
   add_settings(result.text, modes.rows, "modes");

@@ -400,6 +400,7 @@ Findings findings(const OperatorSpeeds& speeds) {
   Findings result{.text = text_of(speeds),
                   .json = json_of(speeds).dump(),
                   .chart_title = "How many times as fast as LibTorch's operators",
+                  .legend = {"as fast as LibTorch's, or faster", "slower"},
                   .threads = speeds.threads,
                   .complete = speeds.complete};
   for (const OperatorSpeed& row : speeds.rows) {

@@ -116,15 +116,40 @@ std::string to_json(const BenchResults& results) {
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
+namespace {
+
+std::string class_of(const Bar& bar) { return !bar.is_told ? "untold" : bar.is_dark ? "kept" : "other"; }
+
+// A square and its meaning for each kind of bar that is there, in one line.
+std::string legend_svg(const Findings& findings, int x, int y) {
+  constexpr int kSquare = 12, kCharacter = 7, kGap = 30;
+  std::string text;
+  for (const auto& [kind, meaning] : {std::pair<std::string, std::string>{"kept", findings.legend.dark},
+                                      {"other", findings.legend.grey},
+                                      {"untold", "cannot tell"}}) {
+    const bool is_there =
+        std::any_of(findings.bars.begin(), findings.bars.end(), [&](const Bar& bar) { return class_of(bar) == kind; });
+    if (!is_there || meaning.empty()) continue;
+    text += fmt::format(
+        "<rect class=\"{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"/>\n<text class=\"fact\" x=\"{}\" y=\"{}\">{}</text>\n",
+        kind, x, y - kSquare + 2, kSquare, kSquare, x + kSquare + 6, y, escaped(meaning));
+    x += kSquare + kGap + kCharacter * static_cast<int>(meaning.size());
+  }
+  return text;
+}
+
+}  // namespace
+
 std::string to_svg(const BenchResults& results) {
   constexpr int kRow = 26, kLeft = 290, kWidth = 400, kRight = 210, kLine = 18, kTitle = 26;
   constexpr const char* kStyle =
       "text { font-family: sans-serif; font-size: 13px; fill: #1b2027 }\n"
       ".title { font-size: 16px } .fact { font-size: 12px; fill: #667080 }\n"
       ".page { fill: #ffffff } .kept { fill: #2a6f97 } .other { fill: #b8c4cc }\n"
+      ".untold { fill: none; stroke: #b8c4cc; stroke-dasharray: 4 3 }\n"
       "@media (prefers-color-scheme: dark) {\n"
       "  text { fill: #e4e8ee } .fact { fill: #97a1af }\n"
-      "  .page { fill: #12151a } .kept { fill: #6ea8ff } .other { fill: #47525f }\n"
+      "  .page { fill: #12151a } .kept { fill: #6ea8ff } .other { fill: #47525f } .untold { stroke: #47525f }\n"
       "}\n";
   const std::vector<Bar>& bars = results.findings.bars;
   double longest = 0;
@@ -141,10 +166,12 @@ std::string to_svg(const BenchResults& results) {
     lines += fmt::format(
         "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>\n<rect class=\"{}\" x=\"{}\" y=\"{}\" width=\"{:.1f}\" height=\"{}\"/>\n"
         "<text x=\"{:.1f}\" y=\"{}\">{}</text>\n",
-        kLeft - 8, y + 13, escaped(bar.name), bar.is_dark ? "kept" : "other", kLeft, y, width, kRow - 8,
-        kLeft + width + 6, y + 13, escaped(bar.label));
+        kLeft - 8, y + 13, escaped(bar.name), class_of(bar), kLeft, y, width, kRow - 8, kLeft + width + 6, y + 13,
+        escaped(bar.label));
     y += kRow;
   }
+  if (const std::string legend = legend_svg(results.findings, kLeft, y + kLine - 4); !legend.empty())
+    lines += legend, y += kLine;
   return fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\">\n<style>\n{}</style>\n"
       "<rect class=\"page\" width=\"100%\" height=\"100%\"/>\n{}</svg>\n",

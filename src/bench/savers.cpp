@@ -97,6 +97,7 @@ Findings findings(const Savings& savings) {
       .json = fmt::format(R"({{"warm_up": {}, "updates": {}, "rows": {}}})", savings.length.warm_up,
                           savings.length.updates, json_of(savings.rows, start_loss_of(savings.rows))),
       .chart_title = "Peak of the tensors in MB",
+      .legend = {"the loss is kept", "another loss"},
       .threads = savings.rows.front().measurement->threads,
       .complete = savings.complete};
   Table table{{{"saver", "memory", "tensors", "saved", "ms/step", "speed", "loss", "verdict"}}};

@@ -292,6 +292,7 @@ Findings findings(const Scaling& scaling) {
            describe_network(scenario.network), describe_batch(scenario)},
       .json = {},
       .chart_title = "Tokens/s of each device in % of one alone, simulated",
+      .legend = {"fits into its memory", "does not fit"},
       .threads = scaling.is_elsewhere ? 0 : at::get_num_threads(),
       .complete = true};
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();

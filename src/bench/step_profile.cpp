@@ -268,6 +268,7 @@ Findings findings(const StepProfile& profile) {
   Findings result{.text = text_of(profile),
                   .json = "",
                   .chart_title = "Milliseconds of a step",
+                  .legend = {"products and attention", "no operations to speak of"},
                   .threads = profile.threads,
                   .complete = profile.complete};
   for (const PartTime& part : profile.parts) {

@@ -63,12 +63,13 @@ Config toy_config() {
   return config;
 }
 
-Ladder climb_with(LadderMachine& machine, const std::vector<Rung>& rungs = toy_rungs(), bool keeps_all = false) {
+Ladder climb_with(LadderMachine& machine, const std::vector<Rung>& rungs = toy_rungs(), bool keeps_all = false,
+                  double seconds = 60) {
   const auto ignore = [](double share, const std::string&) {
     EXPECT_GE(share, 0);
     EXPECT_LE(share, 1);
   };
-  const LadderPlan plan{.rungs = rungs, .variants = toy_variants(), .keeps_all = keeps_all, .seconds = 60};
+  const LadderPlan plan{.rungs = rungs, .variants = toy_variants(), .keeps_all = keeps_all, .seconds = seconds};
   return climb(toy_config(), plan, std::ref(machine), ignore);
 }
 
@@ -96,6 +97,21 @@ TEST(Ladder, KeepsWhatIsFasterAndLeavesOutTheRest) {
   // What was left out is not below the next step.
   EXPECT_TRUE(row(ladder.rows, "same").kept);
   EXPECT_NEAR(row(ladder.rows, "same").total_gain, 2, 0.01);
+}
+
+TEST(Ladder, AGainThatCannotBeToldDoesNotCountInAll) {
+  LadderMachine machine;
+  const Ladder ladder = climb_with(machine, toy_rungs(), /*keeps_all=*/false, /*seconds=*/0);  // for one pair
+  const LadderRow& faster = row(ladder.rows, "faster");
+  EXPECT_TRUE(faster.kept);
+  EXPECT_FALSE(faster.is_told) << faster.verdict;
+  EXPECT_NEAR(faster.gain, 2, 0.01);
+  EXPECT_EQ(faster.total_gain, 1);
+  BenchResults results;
+  results.config = toy_config(), results.findings = findings(ladder);
+  const std::string chart = to_svg(results);
+  EXPECT_NE(chart.find("<rect class=\"untold\""), std::string::npos) << chart;
+  EXPECT_EQ(chart.find(">2.0"), std::string::npos) << chart;
 }
 
 std::vector<std::string> names_of(const std::vector<LadderRow>& rows) {
@@ -451,6 +467,9 @@ TEST(Ladder, ResultsNameEveryRow) {
     EXPECT_NE(json.find("\"" + row.name + "\""), std::string::npos) << row.name;
     EXPECT_EQ(chart.find(">" + row.name + "<") != std::string::npos, row.measurement.has_value()) << row.name;
   }
+  EXPECT_NE(chart.find(">kept</text>"), std::string::npos);
+  EXPECT_NE(chart.find(">left out</text>"), std::string::npos);
+  EXPECT_NE(table.find("Training for 1,000 updates takes "), std::string::npos) << table;
   EXPECT_NE(chart.find("a &lt;fast> CPU &amp; more, 3 threads<"), std::string::npos);
   EXPECT_NE(chart.find("gpt-bench ladder, 2026-01-01T00:00:00Z<"), std::string::npos);
   // Single times rise with every call of this machine; the bars do not.

@@ -11,5 +11,11 @@ TEST(Median, IsTheMiddleOrTheMeanOfTheTwoInTheMiddle) {
   EXPECT_EQ(median({8, 1, 2, 4}), 3);
 }
 
+TEST(StudentT, FallsWithTheDegreesOfFreedomAndThenStays) {
+  EXPECT_DOUBLE_EQ(student_t(1), 12.706);
+  EXPECT_DOUBLE_EQ(student_t(2), 4.303);
+  EXPECT_DOUBLE_EQ(student_t(100), 2.306);
+}
+
 }  // namespace
 }  // namespace gpt

@@ -65,6 +65,9 @@ class CommandLines(unittest.TestCase):
         self.assertIn("log goes to standard error", " ".join(shown.split()))
         self.assertRegex(shown, r"\nExit status\n(  .*\n)+$")
 
+    def test_gpt_bench_needs_a_command(self):
+        self.assertRegex(run("gpt-bench", check_code=2).stderr, "^error: gpt-bench needs a command, such as ladder; ")
+
     def test_another_libtorch_in_the_environment_does_not_matter(self):
         other = self.folder / "other"
         other.mkdir()

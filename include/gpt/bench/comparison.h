@@ -63,6 +63,7 @@ std::string why_untold(const Comparison& pair);
 struct Judgement {
   bool kept;
   std::string reason;
+  bool is_told = true;  // what it does to the speed; where it cannot be told, it is kept
 };
 Judgement judge(const Comparison& pair, double start_loss);
 

@@ -25,13 +25,19 @@ struct LadderRow {
   std::string name, settings;
   std::optional<Measurement> measurement;  // medians of all rounds; nothing where it could not be measured
   double gain = 1;                         // speed over the step below it; median over the pairs of runs
-  double total_gain = 1;                   // speed over the start, of this and all that was kept before
+  // Speed over the start, of this and all that was kept before, as far as their gains could be told.
+  double total_gain = 1;
   bool kept = false;
+  bool is_told = true;                  // what it does to the speed
+  double tokens_per_second_before = 0;  // of what it was measured in turn with; 0: it was measured alone
   std::string verdict;                  // or why there is no measurement
   std::vector<double> pair_gains = {};  // the gain of each pair of runs; none where it was measured alone
   std::optional<double> least_ms = {};  // of a step, at the speeds of this machine
 
-  void take(const Comparison& pair) { measurement = pair.after, gain = pair.gain(), pair_gains = pair.gains; }
+  void take(const Comparison& pair) {
+    measurement = pair.after, gain = pair.gain(), pair_gains = pair.gains;
+    tokens_per_second_before = pair.before.tokens_per_second;
+  }
 };
 
 struct LadderPlan {
