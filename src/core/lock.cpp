@@ -162,6 +162,15 @@ FolderLock::FolderLock(const std::string& folder, ExitCode code, const std::stri
 
 FolderLock::~FolderLock() { close(fd_); }
 
+bool is_locked(const std::string& folder) {
+  const int fd = open((folder + "/.lock").c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0) return false;
+  const Descriptor descriptor{fd};
+  const std::string holder = first_line(fd);
+  if (const Claim claim = claim_of(holder); claim != Claim::none) return claim == Claim::held;
+  return flock(fd, LOCK_SH | LOCK_NB) != 0;  // for a moment, and never while a process holds it
+}
+
 std::optional<FolderLock::Locked> FolderLock::locked() const {
   const std::string path = fmt::format("/proc/self/fd/{}", fd_), lock = path + "/.lock";
   struct stat folder{}, other{};

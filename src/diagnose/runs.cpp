@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -14,9 +15,11 @@
 #include "gpt/config/output_folder.h"
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
+#include "gpt/core/lock.h"
 #include "gpt/core/printable.h"
 #include "gpt/core/text_table.h"
-#include "gpt/layout/parameter_table.h"
+#include "gpt/diagnose/run_groups.h"
+#include "gpt/report/html_report.h"
 #include "gpt/report/loss_curve.h"
 #include "gpt/run/folder.h"
 
@@ -25,28 +28,32 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void require_run(const std::string& folder) {
+bool is_run(const fs::path& folder) {
   std::error_code ignored;
-  if (fs::exists(fs::path(folder) / kMetricsFile, ignored)) return;
+  return fs::exists(folder / kMetricsFile, ignored);
+}
+
+// The run that a folder is, or those that it holds.
+std::vector<std::string> runs_in(const std::string& folder) {
+  if (is_run(folder)) return {folder};
+  std::error_code ignored;
+  std::vector<std::string> runs;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored))
+    if (is_run(entry.path())) runs.push_back(entry.path().string());
+  std::sort(runs.begin(), runs.end());
+  if (!runs.empty()) return runs;
   const char* what = !fs::exists(folder, ignored)         ? "there is no such folder"
                      : !fs::is_directory(folder, ignored) ? "it is not a folder"
-                                                          : "it holds no metrics.jsonl";
+                                                          : "it holds no metrics.jsonl, and no folders with one";
   throw Error(ExitCode::config,
               fmt::format("--run: {}: {}; name the output_dir of a run, such as models/NAME", folder, what));
 }
 
-// What the tokens of a run are, as far as its configuration says. Those of char and bpe:N are made from the data.
-std::string tokens_of(const Config& config) {
-  const DataConfig& data = config.data;
-  const bool are_made = data.tokenizer == "char" || data.tokenizer.starts_with("bpe:") || !data.bin.empty();
-  return fmt::format("{}\n{}\n{}", data.tokenizer, config.model.vocab_size.value_or(0),
-                     are_made ? data.text + data.bin : "");
-}
-
-bool have_different_tokens(const std::vector<RunSummary>& runs) {
-  return std::any_of(runs.begin(), runs.end(), [&](const RunSummary& run) {
-    return run.config && runs[0].config && tokens_of(*run.config) != tokens_of(*runs[0].config);
-  });
+std::string state_of(const std::string& folder) {
+  if (is_locked(folder)) return "trains";
+  const auto reported = reported_state(folder + "/" + kReportFile);
+  if (!reported) return "-";
+  return reported->has_ended ? "done" : reported->is_open() ? "cut off" : "stopped";
 }
 
 // The settings that are not the same in all runs, each with its value in every run; "-" where a run does not say.
@@ -79,35 +86,57 @@ std::vector<LossCurve> curves_of(const std::vector<RunSummary>& runs, const Poin
   return curves;
 }
 
-std::string drawing(const std::vector<RunSummary>& runs, int columns, bool unicode) {
-  constexpr int kRows = 16;
-  const auto draw = [&](std::vector<LossCurve> curves, const char* quantity = "loss") {
-    return draw_loss_curve(std::move(curves), columns, kRows, unicode, quantity);
-  };
-  if (runs.size() == 1) {
-    const RunHistory& history = runs[0].history;
-    return draw({{"training", history.loss.means()}, {"validation", history.validation_loss.points()}});
-  }
+using Draw = std::function<std::string(std::vector<LossCurve> curves, const char* quantity)>;
+
+std::string drawing_of_one(const RunHistory& history, const Draw& draw) {
+  return draw({{"training", history.loss.means()}, {"validation", history.validation_loss.points()}}, "loss");
+}
+
+// More curves than that are none to look at.
+std::string drawing_of_several(const RunGroup& group, const Draw& draw) {
+  constexpr size_t kMostCurves = 6;
+  std::vector<RunSummary> runs = group.runs;
+  if (runs.size() > kMostCurves) runs.erase(runs.begin() + kMostCurves, runs.end());
+  const std::string which = runs.size() == group.runs.size() ? "" : fmt::format(" of the best {}", runs.size());
   const auto all = [&](const auto& have) {
     return std::all_of(runs.begin(), runs.end(), [&](const RunSummary& run) { return have(run.history); });
   };
-  const bool differ = have_different_tokens(runs);
-  if (differ && all([](const RunHistory& h) { return !h.bits_per_byte.empty(); })) {
-    return "validation bits per byte by step, because the tokens of the runs differ\n" +
+  if (!group.have_same_tokens && all([](const RunHistory& h) { return !h.bits_per_byte.empty(); })) {
+    return fmt::format("validation bits per byte by step{}, because the tokens of the runs differ\n", which) +
            draw(curves_of(runs, [](const RunHistory& h) { return h.bits_per_byte.points(); }), "bits");
   }
   const bool validated = all([](const RunHistory& h) { return h.best_evaluation.has_value(); });
-  const std::string curves = draw(
-      curves_of(runs, [&](const RunHistory& h) { return validated ? h.validation_loss.points() : h.loss.means(); }));
+  const std::string curves =
+      draw(curves_of(runs,
+                     [&](const RunHistory& h) { return validated ? h.validation_loss.points() : h.loss.means(); }),
+           "loss");
   if (curves.empty()) return "";
-  return fmt::format("{} loss by step{}\n{}", validated ? "validation" : "training",
-                     differ ? "; the tokens of the runs differ, so that their losses cannot be compared" : "", curves);
+  return fmt::format("{} loss by step{}{}\n{}", validated ? "validation" : "training", which,
+                     group.have_same_tokens
+                         ? ""
+                         : "; the tokens of the runs differ, so that their losses cannot be compared",
+                     curves);
+}
+
+// For those of each text that has several runs, or the only one.
+std::string drawings(const std::vector<RunGroup>& groups, int columns, const Draw& draw) {
+  std::string text;
+  if (groups.size() > 1) text = "The runs read different texts, and only those that read the same are compared.\n\n";
+  for (const RunGroup& group : groups) {
+    const bool is_alone = group.runs.size() == 1;
+    if (is_alone && groups.size() > 1) continue;
+    const std::string curves = is_alone ? drawing_of_one(group.runs[0].history, draw) : drawing_of_several(group, draw);
+    if (!curves.empty()) text += curves + "\n\n";
+    if (const std::string verdict = verdict_on(group); !verdict.empty())
+      text += wrap_text(verdict, columns, 0) + "\n\n";
+  }
+  return text;
 }
 
 // The cells of a run's row, below kColumns; "-" for what is not known.
-constexpr const char* kColumns[] = {"run",      "parameters", "steps",     "tokens",   "loss",
-                                    "val loss", "best",       "bits/byte", "tokens/s", "time"};
-constexpr const char* kFirstToGo[] = {"tokens", "time", "parameters", "bits/byte", "tokens/s", "val loss"};
+constexpr const char* kColumns[] = {"run",      "state", "parameters", "steps",    "tokens", "loss",
+                                    "val loss", "best",  "bits/byte",  "tokens/s", "time"};
+constexpr const char* kFirstToGo[] = {"tokens", "time", "parameters", "bits/byte", "tokens/s", "state", "val loss"};
 
 std::vector<std::string> row_of(const RunSummary& run) {
   const RunHistory& h = run.history;
@@ -117,6 +146,7 @@ std::vector<std::string> row_of(const RunSummary& run) {
   const auto counted = [](const std::optional<double>& value) { return value ? format_count(*value) : "-"; };
   using Number = std::optional<double>;
   return {printable_line(run.folder),
+          run.state,
           counted(run.parameters()),
           h.last_step ? with_commas(h.last_step->step) : "-",
           counted(h.last_step ? Number(h.tokens) : std::nullopt),
@@ -156,33 +186,48 @@ std::string settings_text(const std::vector<RunSummary>& runs) {
 
 }  // namespace
 
-std::optional<int64_t> RunSummary::parameters() const {
-  return config && config->model.vocab_size ? std::optional(parameter_count(config->model)) : std::nullopt;
-}
-
 std::vector<RunSummary> read_runs(const std::vector<std::string>& folders) {
   std::vector<RunSummary> runs;
-  for (const std::string& folder : folders) {
-    require_run(folder);
-    RunSummary& run = runs.emplace_back(RunSummary{folder, {}, config::left_configuration(folder)});
-    while (run.folder.size() > 1 && run.folder.back() == '/') run.folder.pop_back();
-    read_metrics(folder + "/" + kMetricsFile, std::numeric_limits<int64_t>::max(), run.history);
+  for (const std::string& named : folders) {
+    for (const std::string& folder : runs_in(named)) {
+      RunSummary& run = runs.emplace_back(RunSummary{folder, {}, config::left_configuration(folder), state_of(folder)});
+      while (run.folder.size() > 1 && run.folder.back() == '/') run.folder.pop_back();
+      read_metrics(folder + "/" + kMetricsFile, std::numeric_limits<int64_t>::max(), run.history);
+    }
   }
   return runs;
 }
 
 std::string draw_runs(const std::vector<RunSummary>& runs, int columns, bool unicode) {
-  constexpr int kCurveColumns = 80;
+  constexpr int kCurveColumns = 80, kRows = 16;
+  const std::vector<RunGroup> groups = grouped(runs);
+  std::vector<RunSummary> ordered;
   std::vector<std::vector<std::string>> rows{{std::begin(kColumns), std::end(kColumns)}};
-  for (const RunSummary& run : runs) rows.push_back(row_of(run));
+  for (const RunGroup& group : groups) {
+    for (const RunSummary& run : group.runs) {
+      rows.push_back(row_of(run));
+      ordered.push_back(run);
+    }
+  }
   TextTable table = table_of(std::move(rows));
   if (columns > 0) drop_columns(table, columns);
-  const std::string curves = drawing(runs, columns > 0 ? columns : kCurveColumns, unicode);
-  return curves + (curves.empty() ? "" : "\n\n") + table.text() + settings_text(runs);
+  const int width = columns > 0 ? columns : kCurveColumns;
+  const Draw draw = [&](std::vector<LossCurve> curves, const char* quantity) {
+    return draw_loss_curve(std::move(curves), width, kRows, unicode, quantity);
+  };
+  return drawings(groups, width, draw) + table.text() + settings_text(ordered);
 }
 
-std::string runs_json(const std::vector<RunSummary>& runs) {
+std::string runs_json(const std::vector<RunSummary>& given) {
   using nlohmann::ordered_json;
+  std::vector<RunSummary> runs;
+  std::vector<int64_t> texts;
+  ordered_json verdicts = ordered_json::array();
+  for (const RunGroup& group : grouped(given)) {
+    const int64_t text = texts.empty() ? 0 : texts.back() + 1;
+    for (const RunSummary& run : group.runs) runs.push_back(run), texts.push_back(text);
+    if (const std::string verdict = verdict_on(group); !verdict.empty()) verdicts.push_back(verdict);
+  }
   const auto number = [](const std::optional<double>& value) { return value ? ordered_json(*value) : ordered_json(); };
   ordered_json list = ordered_json::array();
   const std::vector<std::vector<std::string>> differing = differing_settings(runs);
@@ -193,6 +238,8 @@ std::string runs_json(const std::vector<RunSummary>& runs) {
     for (const auto& row : differing) settings[row[0]] = row[1 + i];
     const auto& [step, last, best] = std::tie(h.last_step, h.last_evaluation, h.best_evaluation);
     list.push_back({{"folder", run.folder},
+                    {"text", texts[i]},
+                    {"state", run.state},
                     {"parameters", run.parameters() ? ordered_json(*run.parameters()) : ordered_json()},
                     {"steps", step ? ordered_json(step->step) : ordered_json()},
                     {"tokens", h.tokens},
@@ -205,8 +252,8 @@ std::string runs_json(const std::vector<RunSummary>& runs) {
                     {"best_val_bits_per_byte", best ? number(best->bits_per_byte) : ordered_json()},
                     {"differing_settings", std::move(settings)}});
   }
-  return ordered_json{{"runs", std::move(list)}}.dump(2, ' ', /*ensure_ascii=*/true,
-                                                      ordered_json::error_handler_t::replace) +
+  return ordered_json{{"runs", std::move(list)}, {"verdicts", std::move(verdicts)}}.dump(
+             2, ' ', /*ensure_ascii=*/true, ordered_json::error_handler_t::replace) +
          "\n";
 }
 

@@ -61,4 +61,7 @@ class FolderLock {
   int fd_;  // the folder; -1: it could not be opened, and locked() finds nothing
 };
 
+// Whether a process writes in the folder, which holds its lock, as far as can be seen from here.
+bool is_locked(const std::string& folder);
+
 }  // namespace gpt

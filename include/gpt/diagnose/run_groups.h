@@ -1,0 +1,38 @@
+// Which runs may be compared, in what order, and what may be said of the best of them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gpt/config/config.h"
+#include "gpt/report/run_history.h"
+
+namespace gpt {
+
+struct RunSummary {
+  std::string folder;
+  RunHistory history;
+  std::optional<Config> config;  // the effective one, where the folder has one that can be read
+  // "trains", "done", "stopped", or "cut off" where a run neither ended nor stopped and no process writes in its folder; "-": not known.
+  std::string state = "-";
+  std::optional<int64_t> parameters() const;
+};
+
+// Runs that read one text, the best first: by their lowest validation loss, or where their tokens differ, by bits per byte. Those that
+// have not been validated come last.
+struct RunGroup {
+  std::vector<RunSummary> runs;
+  bool have_same_tokens = true;
+  double value_of(const RunSummary& run) const;  // that number; NaN where there is none
+};
+
+// By their texts, as far as their configurations tell; a run without one is alone.
+std::vector<RunGroup> grouped(std::vector<RunSummary> runs);
+
+// In a sentence: whether the best settings are better than the next by more than what the seed changes, which several runs that differ in
+// nothing else show. Empty where there is nothing to compare.
+std::string verdict_on(const RunGroup& group);
+
+}  // namespace gpt
