@@ -79,6 +79,7 @@ std::vector<config::Section> sections(GenerateOptions& o, Given& given) {
          .aliases = {{"o"}},
          .is_path = true},
         switch_row("json", o.json, "write one JSON object per text, each in a line of its own; see below"),
+        switch_row("verbose", o.verbose, "with --interactive: seed, time and speed after each text too"),
         switch_row("raw", o.raw, "send control characters to a terminal as they are, not spelled out")}},
   };
 }
@@ -161,6 +162,8 @@ void check_combination(const GenerateOptions& options, const config::Origins& gi
     refuse("choose one: the prompt as an argument, --prompt, --prompt-file or --interactive");
   }
   if (options.interactive && options.num_samples > 1) refuse("--num-samples and --interactive exclude each other");
+  if (options.verbose && !options.interactive)
+    refuse("--verbose is for --interactive: otherwise seed, time and speed are said without it");
   if (options.interactive && options.json) refuse("--json and --interactive exclude each other");
   if (options.interactive && given.count("output")) refuse("--output and --interactive exclude each other");
   if (given.count("output") && options.output.empty()) refuse("--output needs the name of a file");

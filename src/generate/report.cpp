@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <utility>
 
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
@@ -28,16 +29,19 @@ std::optional<double> tokens_per_second(const GenerationResult& result) {
   return static_cast<double>(result.new_tokens - 1) / seconds;
 }
 
-void report(const GenerationResult& result, uint64_t seed, int64_t block_size) {
+std::string describe(const GenerationResult& result, uint64_t seed) {
   const auto speed = tokens_per_second(result);
-  log::info(fmt::format("Seed {}: {} in {}{}, prompt of {} in {}; {}", seed, tokens(result.new_tokens),
-                        format_short_duration(result.seconds - result.prefill_seconds),
-                        speed ? fmt::format(" ({} tokens/s)", format_number(*speed)) : "", tokens(result.prompt_tokens),
-                        format_short_duration(result.prefill_seconds), ending(result.stop_reason)));
-  if (result.cropped_tokens > 0) {
-    log::info(fmt::format("note: prompt and text outgrew the model's context of {} (block_size): dropped the oldest {}",
-                          tokens(block_size), tokens(result.cropped_tokens)));
-  }
+  return fmt::format("Seed {}: {} in {}{}, prompt of {} in {}; {}", seed, tokens(result.new_tokens),
+                     format_short_duration(result.seconds - result.prefill_seconds),
+                     speed ? fmt::format(" ({} tokens/s)", format_number(*speed)) : "", tokens(result.prompt_tokens),
+                     format_short_duration(result.prefill_seconds), ending(result.stop_reason));
+}
+
+void GenerationReport::operator()(const GenerationResult& result, uint64_t seed) {
+  if (!is_brief_) log::info(describe(result, seed));
+  if (result.cropped_tokens == 0 || std::exchange(has_outgrown_, true)) return;
+  log::info(fmt::format("The model sees {} at once (block_size): from there on it goes on without the oldest of them",
+                        tokens(block_size_)));
 }
 
 std::string json_line(const std::optional<std::string>& prompt, const GenerationResult& result, uint64_t seed,

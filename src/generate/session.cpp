@@ -44,7 +44,7 @@ std::vector<GenerationResult> continue_text(Session& session, const std::string&
 
 // The samples from `first` on, as many as are generated at once. Returns their number.
 int64_t write_some(Session& session, const GenerateOptions& options, const std::string& prompt, int64_t first,
-                   TextOutput& output) {
+                   TextOutput& output, GenerationReport& report) {
   SamplingConfig sampling = options.sampling;
   sampling.start = session.loaded.start, sampling.ends = session.loaded.text_format.ends;
   sampling.seed += static_cast<uint64_t>(first);
@@ -65,7 +65,7 @@ int64_t write_some(Session& session, const GenerateOptions& options, const std::
       output.write(results[i].text);
       output.end_line();
     }
-    report(results[i], sampling.seed, session.loaded.model->config().block_size);
+    report(results[i], sampling.seed);
   }
   return count;
 }
@@ -107,8 +107,9 @@ int write_samples(Session& session, const GenerateOptions& options, const std::s
   if (prompt.empty()) announce_start(session);
   // One that cannot be read is refused before anything is written.
   encode_prompt(*session.loaded.tokenizer, prompt, options.prompt_file.empty() ? "prompt" : options.prompt_file);
+  GenerationReport report(session.loaded.model->config().block_size, /*is_brief=*/false);
   for (int64_t done = 0; done < options.num_samples && output.open() && process::stop_signal() == 0;)
-    done += write_some(session, options, prompt, done, output);
+    done += write_some(session, options, prompt, done, output, report);
   output.finish();
   return exit_status();
 }
@@ -118,6 +119,7 @@ int converse(Session& session, const GenerateOptions& options, TextOutput& outpu
   if (lines.at_terminal()) {
     log::info("The model continues what you type; it does not answer questions. Ctrl-C stops a text, Ctrl-D leaves.");
   }
+  GenerationReport report(session.loaded.model->config().block_size, /*is_brief=*/!options.verbose);
   SamplingConfig sampling = options.sampling;
   sampling.start = session.loaded.start, sampling.ends = session.loaded.text_format.ends;
   for (; output.open(); ++sampling.seed) {
@@ -125,7 +127,7 @@ int converse(Session& session, const GenerateOptions& options, TextOutput& outpu
     if (!line) break;
     try {
       const auto results = continue_text(session, as_plain_text(*line), sampling, 1, &output);
-      report(results[0], sampling.seed, session.loaded.model->config().block_size);
+      report(results[0], sampling.seed);
     } catch (const Error& e) {
       if (e.code() != ExitCode::data) throw;
       log::error(e.what());  // a character the model does not know: the next line may do better

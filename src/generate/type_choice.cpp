@@ -100,10 +100,10 @@ TypeTimes known_types(int64_t weights, const std::string& path, const std::funct
   const json kept = path.empty() ? json::object() : read_times(path);
   if (const TypeTimes found = times_in(kept, key); !found.empty()) return found;
   const TypeTimes times = measure(weights);
-  log::info(
-      fmt::format("Measured once for this machine and this size of model: a token's products take {:.3g} ms in "
-                  "bfloat16 and {:.3g} ms in float32",
-                  1e3 * times.at(at::kBFloat16), 1e3 * times.at(at::kFloat)));
+  const double small = times.at(at::kBFloat16), large = times.at(at::kFloat);
+  log::info(fmt::format("Tried which type of weights writes faster here: {} by {:.0f} %, which is remembered",
+                        small <= large ? "bfloat16" : "float32",
+                        100 * (std::max(small, large) / std::min(small, large) - 1)));
   if (!path.empty()) write_times(path, kept, key, times);
   return times;
 }

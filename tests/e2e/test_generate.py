@@ -74,8 +74,10 @@ class Generate(generating.TrainedModel):
         self.assertRegex(done.stderr, "Using CPU: .*, float32 weights, 1 thread\n")
         self.assertRegex(self.generate("a", "-n", 2, "--threads", 2).stderr, "Using CPU: .*, float32 weights, 2 threads\n")
         self.assertRegex(done.stderr, r"40 tokens in [\d.,]+ ?m?s \([\d.,]+ tokens/s\), prompt of 1 token in [\d.,]+ ?m?s; ended at --max-new-tokens")
-        self.assertRegex(done.stderr, r"note: .* context of 16 tokens \(block_size\): dropped the oldest \d+ tokens")
-        self.assertNotIn("note:", self.generate("a", "-n", 10).stderr)
+        self.assertIn("The model sees 16 tokens at once (block_size): from there on", done.stderr)
+        self.assertNotIn("at once", self.generate("a", "-n", 10).stderr)
+        several = self.generate("a", "-n", 40, "--num-samples", 3).stderr
+        self.assertEqual((several.count("at once"), several.count("40 tokens in")), (1, 3))
         self.assertLessEqual(len(done.stdout), 42)
 
     def test_stop_text(self):
@@ -86,8 +88,9 @@ class Generate(generating.TrainedModel):
         self.assertIn("ended at a stop text", cut.stderr)
 
     def test_interactive_goes_on_after_a_line_it_cannot_read(self):
-        done = self.generate("--interactive", "-n", 20, stdin="the\nÄ\nfox\n")
+        done = self.generate("--interactive", "--verbose", "-n", 20, stdin="the\nÄ\nfox\n")
         self.assertEqual(done.stderr.count("20 tokens in"), 2)
+        self.assertNotIn("tokens in", self.generate("--interactive", "-n", 20, stdin="the\n").stderr)
         self.assertRegex(done.stderr, "error: .*Ä")
         texts = {self.generate("--interactive", "-n", 20, "--temperature", 0, stdin=lines).stdout
                  for lines in ("the\nfox\n", "\ufeffthe\r\nfox\r\n")}

@@ -11,7 +11,7 @@ import programs
 
 class Interactive(generating.TrainedModel):
     def open(self, *words, **options):
-        terminal = generating.Terminal(programs.command("gpt-generate", *self.words("--interactive", *words)), **options)
+        terminal = generating.Terminal(programs.command("gpt-generate", *self.words("--interactive", "--verbose", *words)), **options)
         self.addCleanup(terminal.close)
         return terminal
 
@@ -110,7 +110,7 @@ class Interactive(generating.TrainedModel):
         self.assertIn(b"; interrupted", b" ".join(terminal.shown.split()))
 
     def test_ctrl_z_gives_the_terminal_back_until_fg(self):
-        command = " ".join(f"'{word}'" for word in programs.command("gpt-generate", *self.words("--interactive", "-n", 30)))
+        command = " ".join(f"'{word}'" for word in programs.command("gpt-generate", *self.words("--interactive", "--verbose", "-n", 30)))
         shell = generating.Terminal(["bash", "--norc", "--noprofile", "--noediting", "-i"], environment={"PS1": "shell$ "})
         self.addCleanup(shell.close)
         shell.read_until("shell$ ")

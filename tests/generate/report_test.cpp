@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <string>
+
+#include "support/captured_log.h"
 
 namespace gpt {
 namespace {
@@ -24,6 +27,21 @@ TEST(Report, SpeedIsOfTheTokensAfterTheFirst) {
   EXPECT_FALSE(tokens_per_second(short_one).has_value());
   short_one = {};
   EXPECT_FALSE(tokens_per_second(short_one).has_value());
+}
+
+TEST(Report, SaysOnceThatTheContextIsTooShortAndOfAConversationNothingElse) {
+  test::CapturedLog log;
+  GenerationReport brief(/*block_size=*/16, /*is_brief=*/true), whole(16, /*is_brief=*/false);
+  brief(result(), 1), brief(result(), 2);
+  whole(result(), 3), whole(result(), 4);
+  const std::string text = log.text();
+  const auto count = [&](const std::string& part) {
+    int found = 0;
+    for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+    return found;
+  };
+  EXPECT_EQ(count("The model sees 16 tokens at once (block_size): from there on"), 2) << text;
+  EXPECT_EQ(count("Seed "), 2) << text;
 }
 
 TEST(Report, JsonHoldsEveryField) {

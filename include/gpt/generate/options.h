@@ -20,6 +20,7 @@ struct GenerateOptions {
   int64_t num_samples = 1;
   std::string output;        // a file instead of standard output; empty = none
   bool json = false;         // one object per sample and line
+  bool verbose = false;      // statistics after each text of a conversation too
   bool raw = false;          // control characters reach a terminal as they are
   bool hide_prompt = false;  // otherwise it stands before its continuation
 };
