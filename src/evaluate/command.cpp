@@ -4,9 +4,12 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 #include <utility>
 
+#include "gpt/config/output_folder.h"
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
 #include "gpt/core/hash.h"
@@ -23,6 +26,8 @@
 
 namespace gpt::evaluate {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr const char* kText = "text";  // the name of --data among the tasks
 
@@ -166,9 +171,24 @@ class Evaluations {
   std::unique_ptr<ResultsFile> results_;  // where there is one
 };
 
+// The checkpoint lies in the folder of its run, whose configuration names the text.
+void note_training_text(const EvalOptions& options) {
+  const auto run = config::left_configuration(fs::path(options.model.checkpoint).parent_path().string());
+  if (!run) return;
+  for (const std::string& input : options.data) {
+    std::error_code ignored;
+    if (run->data.text.empty() || !fs::equivalent(input, run->data.text, ignored)) continue;
+    log::warn(fmt::format(
+        "the model was trained on {}: its loss here says what it remembers, and not how well it does on other texts; gpt-train "
+        "--eval-only gives the loss on the part that was kept for validation",
+        input));
+  }
+}
+
 }  // namespace
 
 int evaluate_inputs(const EvalOptions& options) {
+  note_training_text(options);
   LoadedModel loaded = load_model(options.model);
   use_cpu_threads(options.model.threads);
   announce_device(loaded, plural(at::get_num_threads(), "thread"));

@@ -73,6 +73,12 @@ class Eval(generating.TrainedModel):
         whole.write_text((self.root / "text.txt").read_text()[:10 * (16 * 30 + 1)])
         programs.train(run, whole, training__max_steps=6)
         done = programs.run("gpt-train", "--eval-only", "--output_dir", run, "--data", whole, "--device", "cpu", check_code=0)
+        self.assertIn("the model was trained on", self.evaluate("--data", whole, model=run).stderr)
+        told = json.loads(programs.run("gpt-train", "--eval-only", "--json", "--output_dir", run, "--data", whole, "--device", "cpu",
+                                       check_code=0).stdout)
+        self.assertIn(f"val loss {told['val_loss']:.4f}", done.stdout)
+        self.assertEqual((told["step"], told["tokens"]), (6, 480))
+        self.assertNotIn("was trained on", self.evaluate("--data", self.root / "text.txt", model=run).stderr)
         loss, bits, tokens = re.search(r"val loss ([\d.]+) .*\| ([\d.]+) bits/byte \| (\d+) tokens", done.stdout).groups()
         self.assertEqual(int(tokens), 480)
         held_out.write_text(whole.read_text()[-481:])
