@@ -187,7 +187,7 @@ TEST(CommandLine, FaultsNameTheFlag) {
   EXPECT_EQ(fault_of_line({"--data.lr", "3"}), "unknown flag '--data.lr'; did you mean '--training.learning_rate'?");
   EXPECT_EQ(fault_of_line({"--cofnig", "x"}), "unknown flag '--cofnig'; did you mean '--config'?");
   EXPECT_EQ(fault_of_line({"--zzzzzzzzzz"}), "unknown flag '--zzzzzzzzzz'; --help lists all flags");
-  EXPECT_EQ(fault_of_line({"-q"}), "unknown flag '-q'; --help lists all flags");
+  EXPECT_EQ(fault_of_line({"-z"}), "unknown flag '-z'; --help lists all flags");
   EXPECT_EQ(fault_of_line({"x.yaml"}),
             "unexpected argument 'x.yaml'; a value must follow its flag, and a value with spaces needs quotes");
   EXPECT_EQ(fault_of_line({"--seed", "1", "2"}),
