@@ -68,8 +68,7 @@ void clear_folder(const run::Setup& setup, const run::Folder& folder, const run:
 
 // Everything from the first tensor of the run to its end.
 ExitCode train(const config::CommandLine& command, const run::Setup& setup, const run::Folder& folder,
-               run::Beginning& begins, std::vector<std::string> changes,
-               const std::optional<run::FoundRate>& found) {
+               run::Beginning& begins, std::vector<std::string> changes, const std::optional<run::FoundRate>& found) {
   const Config& config = setup.config;
   run::Run run(setup, begins);
   if (begins.start) {

@@ -37,7 +37,8 @@ inline ChildResult run_child(const std::function<int()>& body) {
   const pid_t child = fork();
   if (child == 0) {
     alarm(1200);
-    for (const int number : {SIGINT, SIGTERM, SIGHUP}) signal(number, SIG_DFL);  // nohup, which may run the tests, ignores one
+    for (const int number : {SIGINT, SIGTERM, SIGHUP})
+      signal(number, SIG_DFL);  // nohup, which may run the tests, ignores one
     dup2(pipe_ends[1], STDERR_FILENO);
     close(pipe_ends[0]);
     close(pipe_ends[1]);
