@@ -108,21 +108,23 @@ void take_away_model(const std::string& folder) {
   const std::string path = folder + "/" + kConfig;
   std::error_code error;
   if (!fs::remove(path, error) && error) throw_unwritable(path, "unlink", error.value());
-  std::string written_json(const ExportOptions& options) {
-    std::vector<std::string> files;
-    if (options.format == ExportFormat::hugging_face) {
-      for (const std::string& name : names_in(options.output)) files.push_back(options.output + "/" + name);
-    } else {
-      files.push_back(options.output);
-    }
-    uintmax_t bytes = 0;
-    for (const std::string& file : files) bytes += fs::file_size(file);
-    const ordered_json object{{"output", options.output},
-                              {"dtype", name_of(options.dtype)},
-                              {"bytes", bytes},
-                              {"files", std::move(files)}};
-    return object.dump(2, ' ', /*ensure_ascii=*/true, ordered_json::error_handler_t::replace) + "\n";
+}
+
+std::string written_json(const ExportOptions& options) {
+  std::vector<std::string> files;
+  if (options.format == ExportFormat::hugging_face) {
+    for (const std::string& name : names_in(options.output)) files.push_back(options.output + "/" + name);
+  } else {
+    files.push_back(options.output);
   }
+  uintmax_t bytes = 0;
+  for (const std::string& file : files) bytes += fs::file_size(file);
+  const ordered_json object{{"output", options.output},
+                            {"dtype", name_of(options.dtype)},
+                            {"bytes", bytes},
+                            {"files", std::move(files)}};
+  return object.dump(2, ' ', /*ensure_ascii=*/true, ordered_json::error_handler_t::replace) + "\n";
+}
 
 }  // namespace
 

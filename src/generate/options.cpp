@@ -85,7 +85,7 @@ std::vector<config::Section> sections(GenerateOptions& o, Given& given) {
 }
 
 // In quotes that a shell takes off again.
-std::string quoted(const std::string& text) {
+std::string shell_quoted(const std::string& text) {
   if (text.find_first_of("\"\\$`!") == std::string::npos) return '"' + text + '"';
   std::string result = "'";
   for (const char c : text) result += c == '\'' ? "'\\''" : std::string(1, c);
@@ -94,13 +94,13 @@ std::string quoted(const std::string& text) {
 
 std::string quoted_where_needed(const std::string& text) {
   const bool plain = !text.empty() && text.find_first_of(" \t\n\"'\\$`!*?;&|<>()#~[]{}") == std::string::npos;
-  return plain ? text : quoted(text);
+  return plain ? text : shell_quoted(text);
 }
 
 // The command as it was probably meant: the words of the prompt in quotes, which make them one argument.
 std::string with_quotes(int argc, const char* const* argv, const std::vector<std::string>& words) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
-  const std::string prompt = quoted(fmt::format("{}", fmt::join(words, " ")));
+  const std::string prompt = shell_quoted(fmt::format("{}", fmt::join(words, " ")));
   const auto first = std::search(arguments.begin(), arguments.end(), words.begin(), words.end());
   if (first == arguments.end()) {
     arguments = {prompt};  // words here and there: the flags between them do not matter

@@ -21,7 +21,7 @@ namespace {
 using TokenIds = std::unordered_map<std::string_view, int32_t>;
 
 // Bytes as an error message shows them, in one line.
-std::string quoted(std::string_view bytes) {
+std::string bytes_in_quotes(std::string_view bytes) {
   std::string text = "'";
   for (const char c : bytes)
     text += c >= ' ' && c <= '~' ? std::string(1, c) : fmt::format("\\x{:02X}", static_cast<unsigned char>(c));
@@ -35,13 +35,13 @@ std::vector<bool> special_ids(const BpeModel& model, const std::string& origin) 
   for (const SpecialToken& token : model.special_tokens) {
     const auto refuse = [&](const std::string& why) {
       throw Error(ExitCode::data,
-                  fmt::format("{}: special token {} (id {}) {}", origin, quoted(token.text), token.id, why));
+                  fmt::format("{}: special token {} (id {}) {}", origin, bytes_in_quotes(token.text), token.id, why));
     };
     if (token.text.empty()) refuse("is empty");
     if (token.id < 0 || token.id >= model.tokens.size())
       refuse(fmt::format("is outside the vocabulary of {} tokens", model.tokens.size()));
     if (model.tokens[token.id] != token.text)
-      refuse(fmt::format("is {} in the vocabulary", quoted(model.tokens[token.id])));
+      refuse(fmt::format("is {} in the vocabulary", bytes_in_quotes(model.tokens[token.id])));
     if (!texts.insert(token.text).second) refuse("is listed twice");
     special[token.id] = true;
   }
@@ -58,8 +58,8 @@ TokenIds token_ids(const BpeModel& model, const std::vector<bool>& special, cons
       if (special[id] != specials || model.tokens[id].empty()) continue;
       const auto [entry, added] = ids.try_emplace(model.tokens[id], static_cast<int32_t>(id));
       if (added || specials) continue;
-      throw Error(ExitCode::data,
-                  fmt::format("{}: ids {} and {} are both {}", origin, entry->second, id, quoted(model.tokens[id])));
+      throw Error(ExitCode::data, fmt::format("{}: ids {} and {} are both {}", origin, entry->second, id,
+                                              bytes_in_quotes(model.tokens[id])));
     }
   }
   return ids;
@@ -96,9 +96,9 @@ BpeMerges merge_rules(const BpeModel& model, const TokenIds& ids, const std::str
     product.assign(model.tokens[left]).append(model.tokens[right]);
     const auto found = ids.find(product);
     if (found == ids.end()) {
-      throw Error(ExitCode::data,
-                  fmt::format("{}: merge {} joins {} and {}, but {} is not a token", origin, rank,
-                              quoted(model.tokens[left]), quoted(model.tokens[right]), quoted(product)));
+      throw Error(ExitCode::data, fmt::format("{}: merge {} joins {} and {}, but {} is not a token", origin, rank,
+                                              bytes_in_quotes(model.tokens[left]), bytes_in_quotes(model.tokens[right]),
+                                              bytes_in_quotes(product)));
     }
     rules.add(left, right, found->second);
   }
