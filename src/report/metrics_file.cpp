@@ -6,7 +6,9 @@
 namespace gpt {
 namespace {
 
-nlohmann::json number(double value) { return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr); }
+nlohmann::json json_number(double value) {
+  return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr);
+}
 
 void add(nlohmann::ordered_json& record, const Moment& at) {
   record["time"] = std::round(1e3 * at.time) / 1e3;
@@ -24,9 +26,9 @@ void MetricsFile::begin(const RunRecord& /*run*/) { (void)file(); }
 
 void MetricsFile::step(const StepRecord& s) {
   nlohmann::ordered_json record{{"step", s.step},
-                                {"loss", number(s.loss)},
+                                {"loss", json_number(s.loss)},
                                 {"lr", s.learning_rate},
-                                {"grad_norm", number(s.grad_norm)},
+                                {"grad_norm", json_number(s.grad_norm)},
                                 {"step_ms", s.step_ms},
                                 {"tokens_per_second", s.tokens_per_second},
                                 {"sequences_per_second", s.sequences_per_second},
@@ -44,9 +46,9 @@ void MetricsFile::losses(const std::vector<LossRecord>& losses) {
   std::string lines;
   for (const LossRecord& loss : losses) {
     nlohmann::ordered_json record{{"step", loss.step},
-                                  {"loss", number(loss.loss)},
+                                  {"loss", json_number(loss.loss)},
                                   {"lr", loss.learning_rate},
-                                  {"grad_norm", number(loss.grad_norm)}};
+                                  {"grad_norm", json_number(loss.grad_norm)}};
     add(record, loss.at);
     lines += (lines.empty() ? "" : "\n") + record.dump();
   }
@@ -55,10 +57,10 @@ void MetricsFile::losses(const std::vector<LossRecord>& losses) {
 
 void MetricsFile::evaluation(const EvaluationRecord& e) {
   nlohmann::ordered_json record{{"step", e.step},
-                                {"val_loss", number(e.loss)},
-                                {"val_perplexity", number(e.perplexity())}};
-  if (e.standard_error) record["val_loss_error"] = number(*e.standard_error);
-  if (e.bits_per_byte) record["val_bits_per_byte"] = number(*e.bits_per_byte);
+                                {"val_loss", json_number(e.loss)},
+                                {"val_perplexity", json_number(e.perplexity())}};
+  if (e.standard_error) record["val_loss_error"] = json_number(*e.standard_error);
+  if (e.bits_per_byte) record["val_bits_per_byte"] = json_number(*e.bits_per_byte);
   add(record, e.at);
   file().line(record.dump());
 }
@@ -66,8 +68,8 @@ void MetricsFile::evaluation(const EvaluationRecord& e) {
 void MetricsFile::task(const TaskRecord& task) {
   nlohmann::ordered_json record{{"step", task.step}, {"task", task.task}};
   for (const TaskRecord::Metric& metric : task.metrics) {
-    record["metrics"][metric.name] = number(metric.value);
-    if (metric.standard_error) record["metrics"][metric.name + "_error"] = number(*metric.standard_error);
+    record["metrics"][metric.name] = json_number(metric.value);
+    if (metric.standard_error) record["metrics"][metric.name + "_error"] = json_number(*metric.standard_error);
   }
   record["examples"] = task.examples;
   add(record, task.at);
