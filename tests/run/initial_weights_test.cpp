@@ -221,9 +221,9 @@ TEST_F(InitialWeightsTest, TheFormatOfTextsComesWithTheModelAndIsSaved) {
 
 TEST_F(InitialWeightsTest, AModelThatIsNotHereIsNotDownloaded) {
   config_.training.init_from = "gpt2-xl";
-  EXPECT_NE(refusal({}).find("training.init_from: gpt2-xl: there is no such folder here"), std::string::npos);
+  EXPECT_ERROR(take(), ExitCode::checkpoint, "training.init_from: gpt2-xl: there is no such folder here");
   config_.training.init_from = "scratch";
-  EXPECT_NE(refusal({}).find("'scratch' is no model: leave init_from out"), std::string::npos);
+  EXPECT_ERROR(take(), ExitCode::checkpoint, "'scratch' is no model: leave init_from out");
 }
 
 TEST_F(InitialWeightsTest, WithoutATokenizerThereIsNoText) {
