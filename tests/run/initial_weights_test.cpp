@@ -93,7 +93,7 @@ TEST_F(InitialWeightsTest, SequencesMayBeShorterThanTheCheckpoints) {
     const GPT shorter(config_.model, at::kCPU, initial.model);
     const at::NoGradGuard no_grad;
     const at::Tensor ids = at::arange(4).view({1, 4});
-    EXPECT_TRUE(shorter.forward(ids).allclose(source.model.forward(ids)));
+    EXPECT_TRUE(shorter.forward(ids).allclose(source.model.forward(ids), 1e-4, 1e-5)) << "by other operators";
   }
 }
 
