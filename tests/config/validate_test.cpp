@@ -138,7 +138,7 @@ TEST(Validate, RefusesContradictionsWhereTheyWereWritten) {
       {"training:\n  batch_size: 0\n",
        "c.yaml:2:15: 'training.batch_size' must be auto or a whole number from 1 to 1e6, got '0'"},
       {"training: {batch_size: 8}\ndistributed: {processes: 12, pipeline_parallel: 2, lanes: 4}\n",
-       "c.yaml:2:55: lanes 4 cannot be divided among 6 groups of processes; set processes to 2, which have a model between them, "
+       "c.yaml:2:52: lanes 4 cannot be divided among 6 groups of processes; set processes to 2, which have a model between them, "
        "times a power of two of at most 4"},
   };
   for (const auto& [yaml, fault] : cases) EXPECT_EQ(yaml_fault(yaml), fault) << yaml;
