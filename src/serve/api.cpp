@@ -70,7 +70,7 @@ std::string unescaped(std::string_view path) {
 // The key of 'Bearer KEY', of which the scheme may be in any case (RFC 9110, section 11.1).
 std::string_view bearer_key(std::string_view authorization) {
   constexpr std::string_view kScheme = "bearer ";
-  const auto is_same = [](char given, char wanted) { return given == wanted || (given | 0x20) == wanted; };
+  const auto is_same = [](char wanted, char given) { return given == wanted || (given | 0x20) == wanted; };
   if (authorization.size() < kScheme.size() ||
       !std::equal(kScheme.begin(), kScheme.end() - 1, authorization.begin(), is_same) ||
       authorization[kScheme.size() - 1] != ' ')

@@ -16,7 +16,7 @@ constexpr size_t kMostBody = 1000, kMostTrailer = 200;
 struct Reading {
   int status = 0;  // of its refusal
   bool is_whole = false;
-  std::string body, rest;  // of a whole one
+  std::string body = {}, rest = {};  // of a whole one
   bool operator==(const Reading&) const = default;
 };
 
