@@ -81,10 +81,11 @@ void require_shared_memory(const std::string& folder) {
 void require_random_numbers(const std::string& device) {
   const Descriptor file{open(device.c_str(), O_RDONLY | O_CLOEXEC)};
   uint64_t bytes = 0;
-  if (file.fd >= 0 && read(file.fd, &bytes, sizeof bytes) == sizeof bytes) return;
+  const ssize_t count = file.fd < 0 ? -1 : read(file.fd, &bytes, sizeof bytes);
+  if (count == sizeof bytes) return;
   throw Error(ExitCode::disk,
               fmt::format("cannot read {}: {}; LibTorch needs it: make it (mknod -m 444 {} c 1 9), or mount /dev",
-                          device, reason(errno), device));
+                          device, count < 0 ? reason(errno) : "it gives nothing", device));
 }
 
 bool is_lack_of_threads(const std::exception& error) {

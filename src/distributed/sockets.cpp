@@ -126,7 +126,7 @@ void require_loopback() {
     (void)address_towards(kLoopback, 1);
   } catch (const Error& error) {
     throw Error(ExitCode::peer,
-                fmt::format("{}: the processes of a machine meet at the loopback, which is down here; bring it "
+                fmt::format("{}; the processes of a machine meet at the loopback, which is down here: bring it "
                             "up (ip link set lo up)",
                             error.what()));
   }

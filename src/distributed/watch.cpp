@@ -186,7 +186,8 @@ class Watch::Impl {
       // This process itself was stopped (Ctrl-Z), so that what the others have said meanwhile has not been read.
       if (now - next > timeout_ / 2) std::for_each(peers_.begin(), peers_.end(), [&](Peer& peer) { peer.heard = now; });
       next = now + pause;
-      for (const Peer& peer : peers_) send_line(peer.fd, kBeat);
+      for (const Peer& peer : peers_)
+        if (peer.rank >= 0) send_line(peer.fd, kBeat);  // others are answered first
       notice_silence();
       log::show_warnings_of_ranks();
     }

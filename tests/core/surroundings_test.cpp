@@ -58,7 +58,7 @@ TEST(Surroundings, AStackThatIsTooSmallIsRaisedOrRefused) {
   EXPECT_EQ(run_child([&] { return body(RLIM_INFINITY); }).status, 0);
   const ChildResult child = run_child([&] { return body(64 << 10); });
   EXPECT_EQ(child.status, 7);
-  EXPECT_NE(child.errors.find("error: the stack is limited to 66 kB"), std::string::npos) << child.errors;
+  EXPECT_NE(child.errors.find("error: the stack is limited to 65.5 kB"), std::string::npos) << child.errors;
   EXPECT_NE(child.errors.find("(ulimit -s 8192)"), std::string::npos) << child.errors;
 }
 

@@ -23,7 +23,7 @@ TEST(SharedBeginning, WhoHasAnotherConfigurationSaysSoItself) {
     test::in_ranks(3, [&](const distributed::Group& group) {
       const int64_t rank = group.ranks().rank;
       Config config;
-      config.training.seed = rank == 1 ? 9 : 8;
+      config.seed = rank == 1 ? 9 : 8;
       try {
         require_same_command(group, config);
       } catch (const Error& error) {
@@ -34,8 +34,7 @@ TEST(SharedBeginning, WhoHasAnotherConfigurationSaysSoItself) {
     FAIL();
   } catch (const Error&) {}
   for (const int64_t rank : {0, 1}) {
-    EXPECT_NE(said[rank].find("rank 1 has another configuration than rank 0 (training.seed: 9 instead of 8)"),
-              std::string::npos)
+    EXPECT_NE(said[rank].find("rank 1 has another configuration than rank 0 (seed: 9 instead of 8)"), std::string::npos)
         << said[rank];
     EXPECT_EQ(codes[rank], ExitCode::config);
   }
