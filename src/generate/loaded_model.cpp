@@ -200,9 +200,9 @@ void require_model(const std::string& path) {
   }
   std::error_code error;
   if (std::filesystem::exists(path, error) || error) return;
-  const bool in_folder = fs::path(path).filename() == kLastCheckpoint;
-  const std::string folder = in_folder ? fs::path(path).parent_path().string() : "";
-  const bool is_there = in_folder && fs::is_directory(folder, error);
+  const bool in_folder = std::filesystem::path(path).filename() == kLastCheckpoint;
+  const std::string folder = in_folder ? std::filesystem::path(path).parent_path().string() : "";
+  const bool is_there = in_folder && std::filesystem::is_directory(folder, error);
   const std::string run = is_there ? newest_run(folder) : "";
   const std::string near = !run.empty() ? fmt::format("; {} holds runs, such as {}", folder, run)
                            : is_there   ? ""

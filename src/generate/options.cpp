@@ -13,6 +13,7 @@
 
 #include "gpt/checkpoint/file_names.h"
 #include "gpt/config/arguments.h"
+#include "gpt/config/suggest.h"
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
 #include "gpt/core/format.h"
