@@ -438,12 +438,11 @@ class Examination {
     add(plan::check_cost(pricing, plan::time_left(config, *plan_, steps_done_, step_->seconds, validation_tokens)));
   }
 
-  // How fast a bin can be read, which may be larger than the memory that caches it.
   void examine_data_speed(const plan::StepTime& step) {
-    if (card_ || !corpus_ || config_.data.bin.empty()) return;
+    if (card_ || !corpus_) return;
     const double tokens_per_second = static_cast<double>(step.tokens) / step.seconds;
-    if (const auto speed = plan::measure_read_speed(config_.data.bin))
-      add(plan::check_data_speed(config_.data.bin, *speed, tokens_per_second * corpus_->train.width()));
+    if (const auto slowest = plan::measure_read_speed(*corpus_))
+      add(plan::check_data_speed(slowest->path, slowest->bytes_per_second, tokens_per_second * corpus_->train.width()));
   }
 
   void examine_disk() {

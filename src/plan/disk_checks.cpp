@@ -8,7 +8,10 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <memory>
+#include <set>
+#include <sstream>
 #include <vector>
 
 #include "gpt/core/error.h"
@@ -67,6 +70,21 @@ Check check_disk_speed(const std::string& folder, double bytes_per_second, doubl
   return passed("disk speed", detail);
 }
 
+std::string mapped_file(const void* address) {
+  const auto wanted = reinterpret_cast<uintptr_t>(address);
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    std::istringstream words(line);
+    uintptr_t begin = 0, end = 0;
+    char dash = 0;
+    std::string permissions, offset, device, inode, path;
+    words >> std::hex >> begin >> dash >> end >> permissions >> offset >> device >> inode;
+    std::getline(words >> std::ws, path);
+    if (wanted >= begin && wanted < end) return path.starts_with('/') ? path : "";
+  }
+  return "";
+}
+
 std::optional<double> measure_read_speed(const std::string& path) {
   using Clock = std::chrono::steady_clock;
   constexpr off_t kPiece = off_t{1} << 20, kMostPieces = 64;
@@ -88,6 +106,20 @@ std::optional<double> measure_read_speed(const std::string& path) {
   }
   const std::chrono::duration<double> elapsed = Clock::now() - start;
   return static_cast<double>(read_pieces * kPiece) / elapsed.count();
+}
+
+std::optional<ReadSpeed> measure_read_speed(const Corpus& corpus) {
+  std::vector<Tokens> all = corpus.sources;
+  all.push_back(corpus.train);
+  std::set<std::string> files;
+  for (const Tokens& tokens : all) files.insert(mapped_file(tokens.data()));
+  files.erase("");
+  std::optional<ReadSpeed> slowest;
+  for (const std::string& file : files) {
+    const std::optional<double> speed = measure_read_speed(file);
+    if (speed && (!slowest || *speed < slowest->bytes_per_second)) slowest = {file, *speed};
+  }
+  return slowest;
 }
 
 Check check_data_speed(const std::string& path, double bytes_per_second, double needed) {

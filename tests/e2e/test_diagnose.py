@@ -222,7 +222,9 @@ class Diagnose(unittest.TestCase):
         self.assertRegex(slow["detail"], r"ids\.bin is read at .*/s past the page cache; training takes 256 bytes/s")
         fast = checks(*words, "--seconds-per-step", 1e-9, check_code=0)["data speed"]
         self.assertEqual(fast["status"], "warn")
-        self.assertNotIn("data speed", checks("--config", self.good_config(), "--seconds-per-step", 1), "a text is no bin")
+        self.assertNotIn("data speed", checks("--config", self.good_config(), "--seconds-per-step", 1), "a small text stays in memory")
+        large = checks("--data", SOURCE / "data/shakespeare.txt", "--output_dir", self.folder / "run", *flags(TINY), "--seconds-per-step", 1)
+        self.assertIn("/s past the page cache", large["data speed"]["detail"], "a large one is read from the cache of prepared texts")
 
     def test_neither_data_nor_card_need_be_here(self):
         found = checks("--gpu", "RTX 4090", "--preset", "gpt2_small", "--vocab-size", 50257, "--batch-size", 8, "--steps-per-epoch", 1000,

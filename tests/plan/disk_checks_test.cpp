@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -26,6 +27,7 @@ class InAFolder : public testing::Test {
 using NearestFolder = InAFolder;
 using MeasureWriteSpeed = InAFolder;
 using MeasureReadSpeed = InAFolder;
+using MappedFile = InAFolder;
 
 TEST_F(NearestFolder, IsTheOneThatIsThere) {
   EXPECT_EQ(nearest_folder(folder_.string()), folder_.string());
@@ -56,6 +58,21 @@ TEST_F(MeasureReadSpeed, IsOfAFileOfMegabytes) {
   EXPECT_EQ(speed.has_value(), direct >= 0);
   EXPECT_GT(speed.value_or(1), 0);
   EXPECT_THROW(measure_read_speed((folder_ / "missing").string()), Error);
+}
+
+TEST_F(MappedFile, IsThatOfAnyAddressInside) {
+  const fs::path path = folder_ / "two words.bin";
+  std::ofstream(path) << std::string(100'000, 'a');
+  const int fd = open(path.c_str(), O_RDONLY);
+  void* const mapped = mmap(nullptr, 100'000, PROT_READ, MAP_PRIVATE, fd, 0);
+  close(fd);
+  ASSERT_NE(mapped, MAP_FAILED);
+  EXPECT_EQ(mapped_file(mapped), path);
+  EXPECT_EQ(mapped_file(static_cast<const char*>(mapped) + 99'999), path);
+  munmap(mapped, 100'000);
+  EXPECT_NE(mapped_file(mapped), path);
+  const std::string on_the_heap(1'000'000, 'a');
+  EXPECT_EQ(mapped_file(on_the_heap.data()), "");
 }
 
 TEST(CheckDataSpeed, HalfOfTheDiskIsEnough) {

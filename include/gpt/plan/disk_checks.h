@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "gpt/data/corpus.h"
 #include "gpt/plan/check.h"
 
 namespace gpt::plan {
@@ -21,9 +22,20 @@ Check check_disk_speed(const std::string& folder, double bytes_per_second, doubl
 Check check_disk_space(const std::string& folder, double free_bytes, double checkpoint_bytes, int64_t kept,
                        int64_t keep_last);
 
+// The file that is mapped at this address, or an empty path: then the memory is no file's.
+std::string mapped_file(const void* address);
+
 // Bytes per second of reading a file in pieces from all over it, past the page cache. Nothing where the file system only reads
 // through that, or the file is smaller than a piece of a megabyte. Takes half a second at most. Throws gpt::Error(data).
 std::optional<double> measure_read_speed(const std::string& path);
+
+// The same for the tokens of bins and of prepared texts, which may be larger than the memory that caches them: of their files the slowest,
+// because a stage may read from that alone. Nothing where the tokens are in memory.
+struct ReadSpeed {
+  std::string path;
+  double bytes_per_second;
+};
+std::optional<ReadSpeed> measure_read_speed(const Corpus& corpus);
 
 // `needed`: bytes per second that training takes.
 Check check_data_speed(const std::string& path, double bytes_per_second, double needed);
