@@ -29,7 +29,8 @@ class TensorBoard(unittest.TestCase):
 
     def test_tags(self):
         self.assertEqual(set(self.events.Tags()["scalars"]), {"loss/train", "loss/validation", "learning_rate", "grad_norm",
-                                                               "tokens_per_second", "memory_mb", "mfu", "bits_per_byte"})
+                                                               "tokens_per_second", "memory_mb", "mfu", "bits_per_byte",
+                                                               "hellaswag/acc_norm"})
         self.assertLessEqual({"sample", "configuration"}, set(self.events.Tags()["tensors"]))
 
     def test_settings_are_hyper_parameters(self):
