@@ -35,7 +35,7 @@ std::string shown(const Node& node) {
   return node.kind == Node::Kind::scalar ? in_quotes(node.text) : node.kind == Node::Kind::list ? "a list" : "a map";
 }
 
-std::vector<Option> options(Stage& stage) {
+std::vector<Option> stage_options(Stage& stage) {
   return {
       {.name = "from", .target = &stage.from, .help = "the step at which it begins", .min = 0, .max = 1e12},
       {.name = "block_size", .target = &stage.block_size, .help = "length of its sequences", .min = 1, .max = 1e6},
@@ -89,7 +89,7 @@ Stage read_stage(const Node& node) {
   if (node.kind != Node::Kind::map)
     fail(node, fmt::format("a stage is a map like {{from: 500, block_size: 64}}, got {}", shown(node)));
   Stage stage;
-  const std::vector<Option> rows = options(stage);
+  const std::vector<Option> rows = stage_options(stage);
   std::vector<std::string> seen;
   for (const auto& [key, value] : node.entries) {
     if (std::find(seen.begin(), seen.end(), key.text) != seen.end())

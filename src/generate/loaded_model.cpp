@@ -207,7 +207,7 @@ void require_model(const std::string& path) {
   const std::string near = !run.empty() ? fmt::format("; {} holds runs, such as {}", folder, run)
                            : is_there   ? ""
                                         : config::did_you_mean_path(in_folder ? folder : path);
-  const std::string beside = fs::path(path).parent_path().string();
+  const std::string beside = std::filesystem::path(path).parent_path().string();
   const bool is_unfinished = exchange::is_unfinished_export(beside);
   const std::string why = near.empty() || is_unfinished ? exchange::why_missing(is_unfinished ? beside : path) : "";
   if (!why.empty()) throw Error(ExitCode::checkpoint, why);

@@ -12,7 +12,7 @@
 namespace gpt {
 namespace {
 
-std::string name_of(char32_t character) {
+std::string spoken(char32_t character) {
   if (character == '\n') return "newline";
   if (character == '\t') return "tab";
   if (character == ' ') return "space";
@@ -44,8 +44,8 @@ std::string list_characters(const Tokenizer& tokenizer) {
     last = first;
     while (last + 1 < characters.size() && in_a_run(characters[last], characters[last + 1])) ++last;
     if (last - first < 2) last = first;  // two neighbours are no run
-    list += (list.empty() ? "" : " ") + name_of(characters[first]);
-    if (last > first) list += "-" + name_of(characters[last]);
+    list += (list.empty() ? "" : " ") + spoken(characters[first]);
+    if (last > first) list += "-" + spoken(characters[last]);
   }
   return list;
 }

@@ -23,7 +23,7 @@ extern const QuantizedProductKernel quantized_product;
 
 namespace {
 
-constexpr int64_t kLeastProducts = 1 << 17;  // for a thread: below, waking it costs more than it saves
+constexpr int64_t kLeastQuantizedProducts = 1 << 17;  // for a thread: below, waking it costs more than it saves
 
 static_assert(kQuantizedGroup == QuantizedWeight::kGroup);
 
@@ -97,7 +97,7 @@ struct QuantizedRows {
     auto* to = codes.mutable_data_ptr<int8_t>();
     auto* scale = scales.mutable_data_ptr<float>();
     auto* sum = sums.mutable_data_ptr<int32_t>();
-    at::parallel_for(0, M, std::max<int64_t>(1, kLeastProducts / K), [&](int64_t begin, int64_t end) {
+    at::parallel_for(0, M, std::max<int64_t>(1, kLeastQuantizedProducts / K), [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row)
         kernel.quantize_row(from + row * K, K, terms, to + row * terms, scale + row * groups, sum + row * groups);
     });
@@ -144,7 +144,7 @@ at::Tensor quantized_product(const at::Tensor& rows, const PackedWeight& weight,
                                                .y = y.mutable_data_ptr<float>()};
   const auto multiply = weight.type == QuantizedType::int8 ? kernel.multiply_int8 : kernel.multiply_int4;
   const int64_t of_panel = product.M * product.K * cpu::kPanelRows;
-  at::parallel_for(0, at::divup(product.N, cpu::kPanelRows), std::max<int64_t>(1, cpu::kLeastProducts / of_panel),
+  at::parallel_for(0, at::divup(product.N, cpu::kPanelRows), std::max<int64_t>(1, cpu::kLeastQuantizedProducts / of_panel),
                    [&](int64_t begin, int64_t end) { multiply(product, begin, end); });
   return y;
 }
