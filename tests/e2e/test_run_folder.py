@@ -210,8 +210,7 @@ class RunFolder(programs.WithText):
         before = sorted(path.name for path in run.iterdir())
         empty = self.root / "empty.txt"
         empty.touch()
-        for key, wrong, code in (("data.text", empty, 3), ("training.resume_from", run / "none.pt", 4),
-                                 ("model.block_size", 100_000, 3)):
+        for key, wrong, code in (("data.text", empty, 3), ("training.resume_from", run / "none.pt", 4)):
             words = programs.flags({**programs.TINY, "data.text": self.text, "output_dir": run, key: wrong})
             programs.run("gpt-train", *words, "--restart", check_code=code)
             self.assertEqual(sorted(path.name for path in run.iterdir()), before, "a start that is refused takes the run away")
