@@ -19,7 +19,7 @@ function(gpt_install_help program)
 endfunction()
 
 file(GLOB _pages CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/*/README.md ${CMAKE_SOURCE_DIR}/configs/README.md
-  ${CMAKE_SOURCE_DIR}/recipes/README.md)
+  ${CMAKE_SOURCE_DIR}/configs/recipes/README.md)
 foreach(_page ${_pages})
   get_filename_component(_topic ${_page} DIRECTORY)
   get_filename_component(_topic ${_topic} NAME)

@@ -64,7 +64,8 @@ std::map<std::string, std::string> manual_pages() {
   for (const auto& file : fs::directory_iterator(installed, ignored)) add_page(pages, file.path().stem(), file.path());
   if (pages.empty() && fs::is_regular_file(checkout / "CMakeLists.txt", ignored)) {
     add_page(pages, kTop, checkout / "README.md");
-    for (const char* folder : {"configs", "recipes"}) add_page(pages, folder, checkout / folder / "README.md");
+    for (const fs::path folder : {"configs", "configs/recipes"})
+      add_page(pages, folder.filename(), checkout / folder / "README.md");
     for (const auto& folder : fs::directory_iterator(checkout / "src", ignored))
       add_page(pages, folder.path().filename(), folder.path() / "README.md");
   }

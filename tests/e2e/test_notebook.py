@@ -12,7 +12,7 @@ import programs
 
 def cells(tags=()):
     """The code of each cell that has one of the tags, or that has none."""
-    notebook = json.loads((programs.SOURCE / "recipes/colab.ipynb").read_text())
+    notebook = json.loads((programs.SOURCE / "configs/recipes/colab.ipynb").read_text())
     code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     return ["".join(cell["source"]) for cell in code if set(cell["metadata"].get("tags", ())) & set(tags) or not (tags or "tags" in cell["metadata"])]
 
