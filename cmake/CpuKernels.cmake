@@ -1,9 +1,9 @@
 # Sources in vector instructions: each is compiled once for every kind of processor, with ATen's own macros and flags, so that
 # one program runs on every x86-64 and uses what it finds there. include/gpt/simd/cpu_capability.h chooses at run time.
 #
-# Such a source includes <ATen/cpu/vec/vec.h>, which takes the compiler as long as most of them and is read once for a kind, and keeps all it defines inside `inline namespace CPU_CAPABILITY`. What it
-# includes besides is small: an inline function that the compiler leaves out of line here may be the one that the linker
-# keeps for the whole program.
+# Such a source includes <ATen/cpu/vec/vec.h>, unless its vectors are the compiler's own, and keeps all it defines inside `inline namespace
+# CPU_CAPABILITY`. What it includes besides is small: an inline function that the compiler leaves out of line here may be the one that the
+# linker keeps for the whole program.
 
 set(GPT_CPU_FLAGS_DEFAULT "")
 set(GPT_CPU_FLAGS_AVX2 -mavx2 -mfma -mf16c)
@@ -29,7 +29,11 @@ function(gpt_cpu_kernels target)
     # GCC 12 reports the undefined operands of its own AVX-512 intrinsics, and an ABI of before its version 4.6.
     target_compile_options(${_objects} PRIVATE ${GPT_CPU_FLAGS_${_capability}} -fno-trapping-math
       "$<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized;-Wno-maybe-uninitialized;-Wno-psabi>")
-    target_precompile_headers(${_objects} PRIVATE <ATen/cpu/vec/vec.h>)
+    # Reading ATen's vectors takes as long as compiling most of the sources.
+    list(LENGTH _kernels_SOURCES _count)
+    if(_count GREATER 3)
+      target_precompile_headers(${_objects} PRIVATE <ATen/cpu/vec/vec.h>)
+    endif()
     target_sources(${target} PRIVATE $<TARGET_OBJECTS:${_objects}>)
   endforeach()
 endfunction()

@@ -48,7 +48,7 @@ std::string describe(const run::StartingPoint& start, const run::Evaluation& eva
   return line + fmt::format(" | {}\n", plural(evaluation.tokens, "token"));
 }
 
-std::string to_json(const run::StartingPoint& start, const run::Evaluation& evaluation) {
+std::string evaluation_json(const run::StartingPoint& start, const run::Evaluation& evaluation) {
   using nlohmann::ordered_json;
   const auto number = [](const std::optional<double>& value) {
     return value && std::isfinite(*value) ? ordered_json(*value) : ordered_json();
@@ -95,7 +95,7 @@ ExitCode evaluate_run(Config config, const config::Origins& origins, bool json) 
   });
   log::status("");
   if (process::stop_signal() != 0) return process::stop_code();
-  print(json ? to_json(start, evaluation) : describe(start, evaluation));
+  print(json ? evaluation_json(start, evaluation) : describe(start, evaluation));
   return ExitCode::ok;
 }
 
