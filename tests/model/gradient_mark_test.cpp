@@ -38,11 +38,11 @@ struct Form {
 
 class LayerDone : public testing::TestWithParam<std::tuple<DeviceCase, Form>> {};
 
-constexpr int64_t kIds = 50, kLength = 8;
+constexpr int64_t kIds = 50, kGradientLength = 8;
 
 ModelConfig layered_config(const Form& form) {
   ModelConfig config;
-  config.n_layer = 3, config.n_head = 2, config.n_embd = 16, config.block_size = kLength, config.vocab_size = kIds;
+  config.n_layer = 3, config.n_head = 2, config.n_embd = 16, config.block_size = kGradientLength, config.vocab_size = kIds;
   config.norm = form.norm, config.mlp = form.mlp, config.tie_weights = form.ties;
   config.bias = form.norm == Norm::layernorm;
   return config;
@@ -68,7 +68,7 @@ TEST_P(LayerDone, IsSaidWhenItsGradientsAreComplete) {
   GPT model(layered_config(form), device_case.device, /*seed=*/1);
   model.set_gradient_checkpointing(form.level);
   model.train(true);
-  const at::Tensor ids = at::randint(kIds, {2, kLength}, at::kLong).to(device_case.device);
+  const at::Tensor ids = at::randint(kIds, {2, kGradientLength}, at::kLong).to(device_case.device);
   model.parameters().gradient_buffer(0).fill_(NAN);
   std::vector<int64_t> layers;
   std::vector<Gradients> when_done;

@@ -26,7 +26,7 @@
 namespace gpt {
 namespace {
 
-constexpr int64_t kSequences = 3;
+constexpr int64_t kCutSequences = 3;
 
 // An odd vocabulary, whose parts are not equal, and dropout everywhere.
 ModelConfig divided_config(const test::ModelForm& form) {
@@ -36,7 +36,7 @@ ModelConfig divided_config(const test::ModelForm& form) {
 }
 
 struct Batch {
-  int64_t sequences = kSequences, length = 32;
+  int64_t sequences = kCutSequences, length = 32;
 };
 
 at::Tensor tokens_for(const ModelConfig& config, uint64_t seed, const Batch& batch = {}) {
@@ -90,10 +90,10 @@ Outcome learn_once(GPT& model, const How& how) {
 // Roundings one after another, from the ids to a loss and back: the sums of every layer and the head, and over all tokens.
 int64_t roundings(const ModelConfig& config) {
   const int64_t C = config.n_embd, T = config.block_size;
-  return 3 * (config.n_layer * (5 * C + config.head_dim() + T + config.hidden()) + 2 * C) + kSequences * T;
+  return 3 * (config.n_layer * (5 * C + config.head_dim() + T + config.hidden()) + 2 * C) + kCutSequences * T;
 }
 
-double largest(const at::Tensor& x) { return x.abs().max().item<double>(); }
+double largest_of(const at::Tensor& x) { return x.abs().max().item<double>(); }
 
 void expect_same(const Outcome& one, const Outcome& part, const ModelConfig& config, at::ScalarType type,
                  int64_t rank) {
@@ -105,8 +105,8 @@ void expect_same(const Outcome& one, const Outcome& part, const ModelConfig& con
     const auto& [name, gradient] = part.gradients[i];
     const at::Tensor expected = part_of(row, one.gradients[i++].second).to(at::kFloat);
     ASSERT_EQ(name, row.name);
-    const double scale = largest(one.gradients[i - 1].second.to(at::kFloat));
-    EXPECT_LE(largest(gradient.to(at::kFloat) - expected), test::tolerance(type, roundings(config), scale))
+    const double scale = largest_of(one.gradients[i - 1].second.to(at::kFloat));
+    EXPECT_LE(largest_of(gradient.to(at::kFloat) - expected), test::tolerance(type, roundings(config), scale))
         << name << " of rank " << rank;
   }
 }
@@ -154,8 +154,8 @@ TEST_P(TensorParallelTest, RecomputingChangesNoBit) {
 
 // The rows of the last processes are padding, in part or all of them.
 TEST_P(TensorParallelTest, RowsThatCannotBeDividedEvenly) {
-  expect_like_one({.batch = {kSequences, 7}}, at::kFloat, /*size=*/2);
-  expect_like_one({.batch = {kSequences, 7}}, at::kFloat, /*size=*/4);
+  expect_like_one({.batch = {kCutSequences, 7}}, at::kFloat, /*size=*/2);
+  expect_like_one({.batch = {kCutSequences, 7}}, at::kFloat, /*size=*/4);
   expect_like_one({.level = GradientCheckpointing::norm, .batch = {1, 5}}, at::kFloat, /*size=*/4);
   expect_like_one({.batch = {1, 1}}, at::kFloat, /*size=*/2);
 }
@@ -163,7 +163,7 @@ TEST_P(TensorParallelTest, RowsThatCannotBeDividedEvenly) {
 TEST_P(TensorParallelTest, WhatAllHaveWholeGetsTheSameGradientsInAll) {
   test::in_ranks(2, [&](distributed::Group& group) {
     group.arrange(2);
-    const How how{.batch = {kSequences, 7}};
+    const How how{.batch = {kCutSequences, 7}};
     GPT part = part_of_model(config_, group, how);
     const Outcome outcome = learn_once(part, how);
     for (size_t i = 0; i < outcome.rows.size(); ++i) {
@@ -205,7 +205,7 @@ TEST_P(TensorParallelTest, EachProcessHasAnNthOfTheStream) {
       GPT part = part_of_model(config_, group, how, std::make_shared<NotesRows>(noted));
       (void)learn_once(part, how);
       EXPECT_GE(std::ssize(noted), 1 + 2 * config_.n_layer + 1);
-      for (const int64_t rows : noted) EXPECT_EQ(rows, kSequences * config_.block_size / 4);
+      for (const int64_t rows : noted) EXPECT_EQ(rows, kCutSequences * config_.block_size / 4);
     });
   }
 }
@@ -238,21 +238,21 @@ TEST_P(TensorParallelTest, InferenceGivesTheLogitsOfOneProcess) {
   const at::Tensor ids = tokens_for(config_, 1), targets = tokens_for(config_, 2), logits = whole.forward(ids),
                    losses = whole.token_losses(ids, targets);
   const at::Tensor places = at::arange(5, at::kLong), greedy = logits.flatten(0, 1).argmax(1).narrow(0, 0, 5);
-  const double bound = test::tolerance(at::kFloat, roundings(config_), largest(logits)),
-               of_loss = test::tolerance(at::kFloat, roundings(config_), largest(losses));
+  const double bound = test::tolerance(at::kFloat, roundings(config_), largest_of(logits)),
+               of_loss = test::tolerance(at::kFloat, roundings(config_), largest_of(losses));
   test::in_ranks(2, [&](distributed::Group& group) {
     const at::NoGradGuard no_gradients;
     group.arrange(2);
     const GPT part = part_of_model(config_, group);
-    EXPECT_LE(largest(part.forward(ids) - logits), bound);
-    EXPECT_LE(largest(part.token_losses(ids, targets) - losses), of_loss);
+    EXPECT_LE(largest_of(part.forward(ids) - logits), bound);
+    EXPECT_LE(largest_of(part.token_losses(ids, targets) - losses), of_loss);
     const TokenScores scores = part.score(ids, places, greedy);
     EXPECT_TRUE(scores.is_greedy.all().item<bool>());
-    KvCache cache = part.make_cache(kSequences, config_.block_size, at::kFloat);
+    KvCache cache = part.make_cache(kCutSequences, config_.block_size, at::kFloat);
     const at::Tensor first = test::forward_cached(part, ids.narrow(1, 0, 9), cache),
                      next = test::forward_cached(part, ids.narrow(1, 9, 1), cache);
-    EXPECT_LE(largest(first - logits.select(1, 8)), bound);
-    EXPECT_LE(largest(next - logits.select(1, 9)), bound);
+    EXPECT_LE(largest_of(first - logits.select(1, 8)), bound);
+    EXPECT_LE(largest_of(next - logits.select(1, 9)), bound);
   });
 }
 

@@ -14,6 +14,7 @@
 #include "gpt/core/file.h"
 #include "gpt/tokenizer/bpe.h"
 #include "gpt/tokenizer/byte_alphabet.h"
+#include "gpt/tokenizer/make_tokenizer.h"
 #include "src/tokenizer/tiktoken.h"
 #include "support/expect_error.h"
 #include "support/source_folder.h"
