@@ -144,7 +144,8 @@ at::Tensor quantized_product(const at::Tensor& rows, const PackedWeight& weight,
                                                .y = y.mutable_data_ptr<float>()};
   const auto multiply = weight.type == QuantizedType::int8 ? kernel.multiply_int8 : kernel.multiply_int4;
   const int64_t of_panel = product.M * product.K * cpu::kPanelRows;
-  at::parallel_for(0, at::divup(product.N, cpu::kPanelRows), std::max<int64_t>(1, cpu::kLeastQuantizedProducts / of_panel),
+  at::parallel_for(0, at::divup(product.N, cpu::kPanelRows),
+                   std::max<int64_t>(1, cpu::kLeastQuantizedProducts / of_panel),
                    [&](int64_t begin, int64_t end) { multiply(product, begin, end); });
   return y;
 }

@@ -42,7 +42,8 @@ constexpr int64_t kIds = 50, kGradientLength = 8;
 
 ModelConfig layered_config(const Form& form) {
   ModelConfig config;
-  config.n_layer = 3, config.n_head = 2, config.n_embd = 16, config.block_size = kGradientLength, config.vocab_size = kIds;
+  config.n_layer = 3, config.n_head = 2, config.n_embd = 16, config.block_size = kGradientLength,
+  config.vocab_size = kIds;
   config.norm = form.norm, config.mlp = form.mlp, config.tie_weights = form.ties;
   config.bias = form.norm == Norm::layernorm;
   return config;
