@@ -139,7 +139,7 @@ class JsonRepair {
     if (rest.starts_with("Infinity")) return put("0.000000", 8);
     if (const size_t length = number_length(rest); length > 0) return put("0" + std::string(length - 1, ' '), length);
     in_string_ = rest[0] == '"';
-    keep(1);
+    keep(std::max<size_t>(1, std::min(rest.find_first_not_of("+-.0123456789"), rest.size())));  // "--1" stays none
   }
   void step_in_string() {
     if (line_[at_] == '\\') return step_over_escape();

@@ -96,7 +96,7 @@ class CommandLines(unittest.TestCase):
 
     def test_values_of_the_wrong_kind(self):
         self.assert_refused("--top-k must be a whole number >= 0, got 'x'", "gpt-generate", "--top-k", "x")
-        self.assert_refused("unknown flag '--max_length': -n or --max-new-tokens sets", "gpt-generate", "--max_length", 9)
+        self.assert_refused("unknown flag '--max_length': -n or --max-new-tokens sets how many tokens it writes at most", "gpt-generate", "--max_length", 9)
         self.assert_refused("--format must be one of prepared, nanogpt, llmc, got 'llm.c'; did you mean 'llmc'?",
                             "gpt-prepare", "--format", "llm.c")
 

@@ -132,8 +132,6 @@ TEST_F(TextCacheTest, TheCacheLiesWhereTheSystemKeepsCaches) {
   unsetenv("XDG_CACHE_HOME");
   load_corpus(config, 4);
   EXPECT_TRUE(fs::is_directory(folder_ / "home/.cache/gpt-train"));
-  unsetenv("HOME");
-  EXPECT_ERROR(load_corpus(config, 4), ExitCode::config, "data.cache_dir: there is no home folder");
   for (int i = 0; i < 2; ++i) before[i] ? setenv(names[i], before[i]->c_str(), 1) : unsetenv(names[i]);
 }
 
@@ -165,7 +163,7 @@ TEST_F(TextCacheTest, AFolderOfDocumentsWithATokenizerLearnedFromThem) {
 TEST_F(TextCacheTest, ACacheThatCannotBeWrittenIsNamed) {
   DataConfig config = text(file("a.txt", std::string(400, 'x')));
   config.cache_dir = file("no_folder", "") + "/cache";
-  EXPECT_ERROR(load_corpus(config, 4), ExitCode::disk, "set data.cache_dir to a folder with room");
+  EXPECT_ERROR(load_corpus(config, 4), ExitCode::disk, "set data.cache_dir to a folder that you may write to");
 }
 
 TEST_F(TextCacheTest, ADamagedEntryIsMadeAnew) {
