@@ -82,8 +82,8 @@ class MemoryEstimate(unittest.TestCase):
     def check_peak(self, name, estimate, peak):
         print(f"{name}: {estimate / 1e6:.0f} MB estimated, {peak / 1e6:.0f} MB at the peak, {estimate / peak:.3f}")
         self.assertGreaterEqual(estimate, 0.9 * peak, name)
-        # What LibTorch loads in the first step differs by 20 MB from processor to processor.
-        self.assertLessEqual(estimate, max(1.1 * peak, peak + 20e6), name)
+        # What LibTorch and its kernels take beside the tensors differs by 12 MB from processor to processor.
+        self.assertLessEqual(estimate, 1.1 * peak + 12e6, name)
 
     def check_save(self, name, **options):
         """Of two processes that divide something: neither has more while they save than in an update. The estimate, the peak of an update, and

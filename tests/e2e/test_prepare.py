@@ -114,7 +114,7 @@ class Prepare(unittest.TestCase):
         written = json.loads(done.stdout)
         self.assertEqual(written["files"], [f"{self.out}/{name}" for name in ("train.bin", "val.bin", "bpe_tokenizer.json")])
         self.assertGreater(written["metadata"]["train"]["tokens"], 0)
-        quiet = self.prepare(self.folder / "text.txt", words=("--format", "nanogpt", "--quiet"))
+        quiet = self.prepare(self.folder / "text.txt", words=("--format", "nanogpt", "--quiet", "--force"))
         self.assertEqual((quiet.stdout, quiet.stderr), ("", ""))
         self.assertRegex(self.prepare(self.folder / "none", words=("-q",), code=3).stderr, "^error: .*none")
         words = done.stderr.splitlines()[-1].removeprefix("Next: gpt-train ").split()

@@ -284,7 +284,7 @@ class TestProcesses(ranks.DividedRun):
         self.assertEqual(outcomes[1], "")
         self.train("undisturbed")
         self.assert_same_weights("undisturbed", "once")
-        statuses, outcomes = self.failing_run("always", FILES="ckpt.pt.tmp", AT="2", LASTS="1")
+        statuses, outcomes = self.failing_run("always", FILES=".pt.tmp", AT="2", LASTS="1")
         self.assertEqual(statuses[0], 8, outcomes)
         self.assertRegex(outcomes[0], "error: " + one.replace("write failed", "(write|open) failed"))
         self.assertEqual(outcomes[1], "")

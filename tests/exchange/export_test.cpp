@@ -60,7 +60,7 @@ TEST_F(FolderExport, TheFormatOfTextsGoesOutAndComesBack) {
 
 // A folder of that name in the way of one of the files ends the export there, as an error of a disk or a power failure would.
 TEST_F(FolderExport, WhatIsNotFinishedIsNoModel) {
-  constexpr double kOnlyFile = 50, kSeveral = 1e-4;
+  constexpr double kOnlyFile = 50, kSeveral = 1e-5;
   for (const double shard : {kOnlyFile, kSeveral}) {
     write(shard);
     const std::vector<std::string> all = names();
