@@ -16,7 +16,7 @@ TOTAL = 160
 LARGE = {"model.n_layer": 4, "model.n_embd": 128, "model.block_size": 256, "training.max_steps": 1, "training.warmup_steps": 0,
          "training.eval_interval": 0, "training.total_batch_size": TOTAL, "training.batch_size": "auto"}
 # Too little for all sequences at once. A LibTorch with CUDA maps half a gigabyte before main.
-LIMIT = (3 << 29) if "CUDA not built" in programs.run("gpt-train", "--version").stdout else 2 << 30
+LIMIT = (3 << 29) if "CUDA not built" in programs.run("gpt-train", "--version").stdout else 7 << 28
 
 
 class BatchSize(unittest.TestCase):

@@ -187,6 +187,7 @@ class PyTorchAsAPeer(unittest.TestCase):
         layout = FlatLayout(values, parameters)
         self.assertEqual({len(found) for found in layout.begins.values()}, {1}, "each parameter is at one place in what was broadcast")
         self.assertEqual(peer.largest(0), [0], "gpt-train finds its operators sound")
+        self.assertEqual(peer.largest(0), [0], "and takes its folder once all have what they begin with")
         optimizer, history = baseline.make_optimizer(self.model, self.training), []
         for step in range(STEPS):
             self.assertEqual(peer.largest(*NOTHING), NOTHING, "nobody wants to stop")
