@@ -85,7 +85,7 @@ std::optional<int32_t> named_token(const SettingsFile& file, const char* key, co
   return token_with_text(tokenizer, text.get<std::string>());
 }
 
-// Of several templates the one for ordinary chats.
+// The one for ordinary chats, where there are several templates.
 std::string chat_template_of(const std::string& folder, const SettingsFile& settings) {
   constexpr SizeLimit kTemplateSize{"a chat template", 1 << 20};
   constexpr const char *kKey = "chat_template", *kNeeded = "a template, or a list with one whose name is default,";

@@ -134,7 +134,7 @@ class WeightFiles {
   std::string where_;
   std::vector<std::unique_ptr<SafetensorsReader>> files_;
   std::map<std::string, const StoredTensor*> tensors_;
-  // Of tensors that share their values only one is stored. safetensors' save_model() notes under the names of the others which it is.
+  // Only one of several tensors that share their values is stored. safetensors' save_model() notes under the names of the others which it is.
   std::map<std::string, std::string> aliases_;
 };
 

@@ -34,7 +34,7 @@ constexpr uint32_t tag = 1, simple_value = 2, tensor = 8, metadata = 9;
 namespace metadata {
 constexpr uint32_t plugin_data = 1, plugin_name = 1, content = 2;
 }
-// Of TensorBoard's plugins/hparams/plugin_data.proto, and of protobuf's struct.proto.
+// Field numbers from TensorBoard's plugins/hparams/plugin_data.proto, and from protobuf's struct.proto.
 namespace hyper_parameters {
 constexpr uint32_t session_start = 3, settings = 1, key = 1, value = 2, number = 2, string = 3;
 }
