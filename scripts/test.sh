@@ -45,12 +45,13 @@ run_tests() {
 
 # In another order each time: of CTest's tests, of GoogleTest's (GTEST_SHUFFLE) and of Python's (GPT_TEST_ORDER).
 run_tests_again_and_again() {
-  local time passed=0 busy=()
+  local time passed=0
+  busy=()
+  trap 'kill "${busy[@]}"' EXIT  # after Ctrl-C too, which programs in the background do not get
   for _ in 1 2; do
     bash -c 'while :; do :; done' &
     busy+=($!)
   done
-  trap 'kill "${busy[@]}"' RETURN
   for ((time = 1; time <= repeat; ++time)); do
     say "Time $time of $repeat"
     ! GTEST_SHUFFLE=1 GTEST_RANDOM_SEED=$time GPT_TEST_ORDER=$time run_tests --schedule-random "$@" || passed=$((passed + 1))
