@@ -1,5 +1,6 @@
 // The main of both test programs. With the name of a folder of tests/ it runs the tests whose sources lie there, and says little: each
-// failure in full, and in one line how many tests passed and why how many were skipped. Without, it is GoogleTest's own main.
+// failure in full, which tests took a second of a core or more, and in one line how many passed and why how many were skipped. Without, it is
+// GoogleTest's own main.
 //
 // usage: gpt_tests [FOLDER] [GoogleTest's flags]
 #include <gtest/gtest.h>
@@ -7,6 +8,7 @@
 
 #include <csignal>
 #include <cstdio>
+#include <ctime>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -35,7 +37,10 @@ std::string name_of(const testing::TestInfo& test) { return std::string(test.tes
 
 class ShortReport : public testing::EmptyTestEventListener {
  public:
-  void OnTestStart(const testing::TestInfo& test) override { running = name_of(test); }
+  void OnTestStart(const testing::TestInfo& test) override {
+    running = name_of(test);
+    began_ = std::clock();
+  }
 
   void OnTestPartResult(const testing::TestPartResult& part) override {
     if (part.skipped()) reason_ = part.message();
@@ -49,6 +54,9 @@ class ShortReport : public testing::EmptyTestEventListener {
       std::printf("[  FAILED  ] %s%s%s\n\n", running.c_str(), parameter ? ", where the parameter is " : "",
                   parameter ? parameter : "");
     }
+    // Of all threads, so that it does not depend on what else the machine does.
+    const double seconds = static_cast<double>(std::clock() - began_) / CLOCKS_PER_SEC;
+    if (seconds >= 1) std::printf("%.1f s of a core: %s\n", seconds, running.c_str());
     std::fflush(stdout);
   }
 
@@ -60,6 +68,7 @@ class ShortReport : public testing::EmptyTestEventListener {
 
  private:
   std::string reason_;
+  std::clock_t began_ = 0;
   std::map<std::string, int> skipped_;
 };
 
