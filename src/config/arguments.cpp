@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
+#include <set>
 #include <utility>
 
 #include "gpt/config/manual.h"
@@ -45,21 +46,47 @@ std::string unmarked(std::string argument) {
   return argument;
 }
 
+// "batch-size" and "training.batch-size".
+std::vector<std::string> names_of(const Spelling& spelling) {
+  const std::string name = spelling.alias ? spelling.alias->name : spelling.option->flag();
+  const std::string& section = spelling.option->section;
+  if (name.size() == 1 || section.empty() || name.starts_with(section + ".")) return {name};
+  return {name, section + "." + name};
+}
+
+std::string with_dashes_as(char between, std::string name) {
+  std::replace_if(name.begin(), name.end(), [](char c) { return c == '-' || c == '_'; }, between);
+  return name;
+}
+
 // The names that CLI11 is to know it by: "--batch-size,--batch_size,--training.batch-size,--training.batch_size,".
 std::string flags_of(const Spelling& spelling) {
-  const std::string name = spelling.alias ? spelling.alias->name : spelling.option->flag();
-  if (name.size() == 1) return "-" + name;
-  const std::string& section = spelling.option->section;
   std::string flags;
-  const bool has_section = section.empty() || name.starts_with(section + ".");
-  for (std::string written : {name, has_section ? name : section + "." + name}) {
-    for (const char between : {'-', '_'}) {
-      std::replace_if(written.begin(), written.end(), [](char c) { return c == '-' || c == '_'; }, between);
-      flags += "--" + written + ",";
-    }
+  for (const std::string& name : names_of(spelling)) {
+    if (name.size() == 1) return "-" + name;
+    for (const char between : {'-', '_'}) flags += "--" + with_dashes_as(between, name) + ",";
   }
   return flags;
 }
+
+// What the arguments call their flags, but for those of a letter. CLI11 compares each flag that it is to know with all before it: with
+// every name of every key that is some millions of comparisons, which take ten milliseconds of each start.
+class WrittenNames {
+ public:
+  explicit WrittenNames(const std::vector<std::string>& arguments) {
+    for (const std::string& argument : arguments)
+      if (argument.starts_with("--")) names_.insert(with_dashes_as('_', argument.substr(2, argument.find('=') - 2)));
+  }
+  bool may_mean(const Spelling& spelling) const {
+    const std::vector<std::string> names = names_of(spelling);
+    return std::any_of(names.begin(), names.end(), [this](const std::string& name) {
+      return name.size() == 1 || names_.count(with_dashes_as('_', name)) > 0;
+    });
+  }
+
+ private:
+  std::set<std::string> names_;
+};
 
 // What CLI11 makes of the arguments, still marked.
 struct Scan {
@@ -95,9 +122,13 @@ Scan scanned(const std::vector<Option>& rows, const std::vector<std::string>& ar
   app.set_help_flag();  // --help is a row
   app.allow_extras();
   const int most_in_list = takes_words ? 1 : static_cast<int>(arguments.size());
+  const WrittenNames written(arguments);
+  const auto add = [&](const Spelling& spelling) {
+    if (written.may_mean(spelling)) add_flag(app, spelling, most_in_list, scan);
+  };
   for (const Option& row : rows) {
-    add_flag(app, {&row, nullptr}, most_in_list, scan);
-    for (const Alias& alias : row.aliases) add_flag(app, {&row, &alias}, most_in_list, scan);
+    add({&row, nullptr});
+    for (const Alias& alias : row.aliases) add({&row, &alias});
   }
   std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI11 takes them
   std::transform(reversed.begin(), reversed.end(), reversed.begin(), marked);

@@ -70,7 +70,7 @@ TEST(DidYouMean, FindsTheKeyBehindEveryTypo) {
   int edits = 0, typos = 0, right = 0;
   for (const Option& row : rows) {
     for (const std::string& typo : one_character_edits(row.name)) {
-      if (known.count(typo) || edits++ % 9 != 0) continue;  // all would take 15 seconds
+      if (known.count(typo) || edits++ % 45 != 0) continue;  // all would take 15 seconds
       ++typos;
       right += did_you_mean(typo, candidates) == row.name;
       if (typos % 10 == 0) {  // reading a whole file is slower: a sample
@@ -79,7 +79,7 @@ TEST(DidYouMean, FindsTheKeyBehindEveryTypo) {
       }
     }
   }
-  EXPECT_GT(typos, 5000);
+  EXPECT_GT(typos, 1000);
   EXPECT_GE(right, 0.99 * typos);
 }
 
