@@ -19,8 +19,9 @@ from checkpoints import load, same
 sys.path.insert(0, str(programs.SOURCE / "scripts"))
 import pytorch_baseline as baseline
 
+torch.set_num_threads(1)  # more would wait for each other longer than they compute
 WORDS = "the a fox dog jumps runs over under lazy quick brown and then again never stops".split()
-STEPS = 16
+STEPS = 8
 ATTENTION = torch.nn.functional.scaled_dot_product_attention
 # Grouped heads, and sequences of about four documents.
 OPTIONS = {"model.n_head": 4, "model.n_kv_head": 2, "model.block_size": 48, "model.vocab_multiple": 1, "training.max_steps": STEPS,

@@ -1,6 +1,7 @@
 """A model for which no single process has the memory: four have it, however they divide it, and one without a limit goes on from there."""
 
 import json
+import os
 import resource
 import shutil
 import subprocess
@@ -45,7 +46,7 @@ class LargerModels(programs.WithText):
         limit = int(self.data_of_processes() + 0.6 * (values["needed_bytes"] - values["program_bytes"]))
         alone = self.train(LARGE, limit)
         self.assertEqual(alone.returncode, NO_MEMORY, alone.stderr)
-        for mesh in MESHES:
+        for mesh in MESHES if os.environ.get("GPT_ALL_TESTS") else MESHES[::3]:  # one that divides each layer's state, and one in both ways
             with self.subTest(mesh):
                 divided = self.train({**LARGE, **FOUR, **mesh}, limit)
                 self.assertEqual(divided.returncode, 0, divided.stderr)
