@@ -1,6 +1,7 @@
 """Completions: bash completes what --help lists, by the script that each program writes; where there is zsh, it reads its script. Manual pages:
 where there is groff, it reads them without a complaint."""
 
+import functools
 import re
 import shutil
 import subprocess
@@ -11,14 +12,21 @@ from programs import run
 PROGRAMS = ("gpt-train", "gpt-generate", "gpt-prepare", "gpt-export", "gpt-diagnose")
 
 
+@functools.cache
 def script(program, shell="bash"):
     return run(program, "--print-completions", shell, check_code=0).stdout
 
 
+@functools.cache
 def flags_in_help(*command):
     """All flags of --help, in both forms: --output and -o."""
     shown = run(*command, "--help", check_code=0).stdout
     return {flag for names in re.findall(r"^  ((?:-\w, )*--[\w.-]+)", shown, re.M) for flag in names.split(", ")}
+
+
+@functools.cache
+def manual_page(program):
+    return run(program, "--print-man-page", check_code=0).stdout
 
 
 class Bash(unittest.TestCase):
@@ -91,17 +99,17 @@ class ManualPages(unittest.TestCase):
 
     def test_they_have_every_flag_of_help(self):
         for program in self.PROGRAMS[:-1]:
-            page = run(program, "--print-man-page", check_code=0).stdout.replace("\\-", "-")
+            page = manual_page(program).replace("\\-", "-")
             for flag in flags_in_help(program):
                 self.assertRegex(page, rf"(?m)^\.B (-\w, )*{flag}( |,|$)", program)
             self.assertRegex(page, rf'(?m)^\.SH "NAME"\n{program} \\?- \w.*[^.]$')
             self.assertIn('.SH "EXIT STATUS"', page)
-        self.assertIn(".B ladder\n", run("gpt-bench", "--print-man-page", check_code=0).stdout)
+        self.assertIn(".B ladder\n", manual_page("gpt-bench"))
 
     @unittest.skipUnless(shutil.which("groff"), "groff is not installed")
     def test_groff_shows_them(self):
         for program in self.PROGRAMS:
-            page = run(program, "--print-man-page", check_code=0).stdout
+            page = manual_page(program)
             done = subprocess.run(["groff", "-man", "-Tutf8", "-Kutf8", "-ww", "-P-c"], input=page, capture_output=True, text=True, timeout=600)
             self.assertEqual((done.returncode, done.stderr), (0, ""), program)
             shown = re.sub(r".\x08", "", done.stdout).replace("\u2010", "-")  # without what makes it bold
