@@ -46,7 +46,7 @@ class Diagnose(unittest.TestCase):
         self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["c.yaml", "text.txt"])
 
     def test_every_finding_that_is_no_pass_has_a_fix(self):
-        found = checks("--config", self.good_config(), "--learning-rate", "0.5", "--mlp", "geglu", check_code=0)
+        found = checks("--config", self.good_config(), "--learning-rate", "0.5", "--mlp", "geglu", "--no-probe", check_code=0)
         self.assertEqual(found["learning rate"]["status"], "warn")
         self.assertIn("no such form: model.mlp geglu", found["export"]["detail"])
         for check in found.values():
@@ -64,7 +64,7 @@ class Diagnose(unittest.TestCase):
 
     def test_flags_alone_are_a_configuration(self):
         options = {**TINY, "data.text": self.text, "output_dir": self.folder / "run"}
-        found = checks(*flags(options), check_code=0)
+        found = checks(*flags(options), "--no-probe", check_code=0)
         self.assertIn("dataset", found)
 
     def test_a_typo_is_one_line_and_exit_2(self):
@@ -89,7 +89,7 @@ class Diagnose(unittest.TestCase):
 
     @unittest.skipIf(os.path.exists("/dev/nvidia0"), "a GPU is there")
     def test_a_gpu_asked_for_where_there_is_none_fails(self):
-        found = checks("--config", self.good_config(), "--device", "cuda", check_code=1)
+        found = checks("--config", self.good_config(), "--device", "cuda", "--no-probe", check_code=1)
         self.assertEqual(found["device"]["status"], "fail")
         self.assertIn("device: auto", found["device"]["fix"])
         self.assertEqual(found["dataset"]["status"], "pass", "the rest is checked all the same")
@@ -142,13 +142,14 @@ class Diagnose(unittest.TestCase):
         path.write_text("another text altogether, for another run\n" * 300)
         return path
 
-    def test_the_time_comes_from_a_trial_of_real_steps(self):
-        found = checks("--config", self.good_config(), check_code=0)
+    def test_time_and_cost_come_from_a_trial_of_real_steps(self):
+        found = checks("--config", self.good_config(), "--price-per-hour", 3600, check_code=0)
+        self.assertAlmostEqual(found["cost"]["values"]["cost"], found["time"]["values"]["seconds_left"])
         self.assertRegex(found["time"]["detail"], r"tokens/s and [\d.]+ ms a step in a trial of [\d,]+ updates; .* for 100 steps with validation")
         self.assertNotIn("time", checks("--config", self.good_config(), "--no-probe", check_code=0))
 
     def test_a_run_of_years_is_a_warning(self):
-        found = checks("--config", self.good_config(), "--max_steps", 10**11, "--warmup_steps", 10, check_code=0)
+        found = checks("--config", self.good_config(), "--max_steps", 10**11, "--warmup_steps", 10, "--seconds-per-step", 1, check_code=0)
         for name in ("time", "length"):
             self.assertEqual(found[name]["status"], "warn", found[name])
         self.assertIn(" years for 100,000,000,000 steps", found["time"]["detail"])
@@ -184,10 +185,6 @@ class Diagnose(unittest.TestCase):
         found = checks(*fresh, check_code=0)
         self.assertEqual(found["checkpoint"]["status"], "pass")
         self.assertEqual(found["time"]["values"]["steps_left"], 159_015 * 3 - 2)
-
-    def test_a_probe_gives_the_time_and_the_cost_of_a_real_run(self):
-        found = checks("--config", self.good_config(), "--price-per-hour", 3600, check_code=0)
-        self.assertAlmostEqual(found["cost"]["values"]["cost"], found["time"]["values"]["seconds_left"])
 
     def test_a_card_that_is_not_here_is_estimated_from_its_data_sheet(self):
         config = ("--config", self.good_config())

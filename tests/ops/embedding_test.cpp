@@ -34,8 +34,8 @@ struct EmbeddingShape {
 
 // Rows that occur often, once and never; more than fill a chunk of the GPU's sums; widths of whole groups and others, and of more
 // columns than a block takes; a vocabulary that one block of a GPU does not sort.
-const EmbeddingShape kEmbeddingShapes[] = {{1, 1, 1, 1},      {50, 7, 3, 5},    {11, 200, 4, 33}, {2, 24, 5, 67},
-                                           {300, 2056, 2, 9}, {3, 264, 16, 20}, {1100, 8, 4, 40}};
+const EmbeddingShape kEmbeddingShapes[] = {{1, 1, 1, 1},      {50, 7, 3, 5},    {11, 200, 2, 33}, {2, 24, 5, 67},
+                                           {30, 2056, 2, 2}, {3, 264, 4, 20}, {1100, 8, 4, 40}};
 
 using test::exact;
 
@@ -128,7 +128,7 @@ TEST_P(EmbeddingTest, ARoundedGradientIsThatOfFloat32Rounded) {
 
 // With a table of ones the result is the mask, and what each token adds to the gradient is its upstream gradient times that.
 TEST_P(EmbeddingTest, DropoutDrawsTheSameMaskInBothPasses) {
-  constexpr int64_t kBatch = 40, kLength = 9, kColumns = 333;
+  constexpr int64_t kBatch = 12, kLength = 9, kColumns = 133;
   constexpr double kProbability = 0.2;
   const Parameter table(at::ones({1, kColumns}, device())), positions(at::zeros({kLength, kColumns}, device()));
   const at::Tensor ids = at::zeros({kBatch, kLength}, at::dtype(at::kLong).device(device())),

@@ -49,14 +49,14 @@ struct LinearCase {
   bool bias;
 };
 
-// 12x64x128 to 384 without bias
+// 3x64x128 to 384 without bias
 void PrintTo(const LinearCase& linear, std::ostream* out) {
   for (const int64_t size : linear.rows) *out << size << "x";
   *out << linear.K << " to " << linear.N << (linear.bias ? " with bias" : " without bias");
 }
 
 // Odd sizes, and those of whole vectors, of which alone the kernels of a GPU sum the gradient of a bias.
-const LinearCase kLinearCases[] = {{{1}, 1, 1, true},      {{17}, 5, 3, true},          {{12, 64}, 128, 384, false},
+const LinearCase kLinearCases[] = {{{1}, 1, 1, true},      {{17}, 5, 3, true},          {{3, 64}, 128, 384, false},
                                    {{3, 7}, 33, 65, true}, {{2, 3, 5}, 31, 129, false}, {{5, 13}, 24, 64, true}};
 
 // What the products and the parameters are of.

@@ -156,7 +156,7 @@ class AddNormTest : public testing::TestWithParam<std::tuple<DeviceCase, NormCas
 
 // Tails of vectors and blocks, and rows in several parts.
 const std::vector<int64_t> kNormShapes[] = {{3, 1},   {5, 7},     {2, 9, 65}, {70, 128}, {2, 384},
-                                            {1, 768}, {20, 1000}, {2, 4104},  {2, 5003}, {3, 8192}};
+                                            {1, 768}, {3, 1000}, {2, 4104},  {1, 5003}, {3, 8192}};
 
 TEST_P(AddNormTest, EqualsFloat64) {
   for (const auto& shape : kNormShapes) {
@@ -221,7 +221,7 @@ TEST_P(AddNormTest, LargeMeansAndConstantRowsKeepTheirPrecision) {
 
 // With zeros for x and ones for the branch, the sum is the mask and the gradient of the branch that of x times the mask.
 TEST_P(AddNormTest, DropoutDrawsTheSameMaskInBothPasses) {
-  constexpr int64_t kRows = 300, kColumns = 333;
+  constexpr int64_t kRows = 60, kColumns = 133;
   constexpr double kProbability = 0.2;
   const Normalization norm = this->norm(kColumns);
   const at::Tensor x = at::zeros_like(draw({kRows, kColumns}, what().type)),

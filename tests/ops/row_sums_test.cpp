@@ -85,21 +85,21 @@ Taker of_norm(int64_t B, int64_t T, int64_t C, double dropout, bool sums, bool i
 // part; a branch whose normalization has no gradient.
 std::vector<Taker> takers() {
   return {of_activation(1, 1, 8, Activation::gelu, true),
-          of_activation(3, 67, 24, Activation::gelu, true),
+          of_activation(3, 43, 24, Activation::gelu, true),
           of_activation(2, 5, 264, Activation::silu, true),
           of_activation(2, 5, 7, Activation::gelu, false),
           of_gated(24, true, true),
           of_gated(24, false, true),
           of_gated(9, false, false),
           of_heads(2, 5, 2, 1, 16, true, true),
-          of_heads(3, 67, 3, 3, 64, false, true),
-          of_heads(1, 2, 100, 100, 32, true, true),
+          of_heads(3, 43, 3, 3, 64, false, true),
+          of_heads(1, 2, 100, 100, 16, true, true),
           of_heads(2, 5, 3, 1, 7, false, false),
-          of_norm(3, 67, 24, 0, true),
-          of_norm(2, 50, 264, 0.25, true),
+          of_norm(3, 43, 24, 0, true),
+          of_norm(2, 20, 264, 0.25, true),
           of_norm(2, 5, 264, 0.25, true, /*is_sum=*/true),
           of_norm(2, 5, 7, 0, false),
-          of_norm(1, 3, 4104, 0, false)};
+          of_norm(1, 1, 4104, 0, false)};
 }
 
 class RowSumsTest : public testing::TestWithParam<std::tuple<DeviceCase, Taker>> {
@@ -262,7 +262,7 @@ TEST_P(AddRowSums, OverwriteWhatWasThereOnceAndThenAdd) {
 TEST_P(AddRowSums, SumRowsEqualsFloat64) {
   for (const auto type : kernel_types(GetParam())) {
     for (const int64_t C : {3, 24, 75, 2304}) {
-      for (const int64_t rows : {1, 5, 1000}) {
+      for (const int64_t rows : {1, 5, C > 1000 ? 70 : 1000}) {
         SCOPED_TRACE(testing::Message() << type << ", " << rows << " x " << C);
         const at::Tensor x = at::randn({rows, C}, at::dtype(type).device(GetParam().device)),
                          parts = kernels_of(x).sum_rows(x);
