@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <limits>
@@ -91,7 +92,8 @@ TEST_P(QuantizedFileTest, ComesBack) {
 TEST_P(QuantizedFileTest, FlippedBitsAreFound) {
   write_quantized(path_, model());
   const std::string whole = read_file(path_, ExitCode::disk);
-  for (size_t i = 0; i < whole.size(); i += 11) {
+  const size_t step = std::getenv("GPT_ALL_TESTS") ? 11 : 101;
+  for (size_t i = 0; i < whole.size(); i += step) {
     std::string damaged = whole;
     damaged[i] = static_cast<char>(damaged[i] ^ 1 << i % 8);
     AtomicFile file(path_);
