@@ -34,7 +34,7 @@ struct EmbeddingShape {
 
 // Rows that occur often, once and never; more than fill a chunk of the GPU's sums; widths of whole groups and others, and of more
 // columns than a block takes; a vocabulary that one block of a GPU does not sort.
-const EmbeddingShape kEmbeddingShapes[] = {{1, 1, 1, 1},      {50, 7, 3, 5},    {11, 200, 2, 33}, {2, 24, 5, 67},
+const EmbeddingShape kEmbeddingShapes[] = {{1, 1, 1, 1},     {50, 7, 3, 5},   {11, 200, 2, 33}, {2, 24, 5, 67},
                                            {30, 2056, 2, 2}, {3, 264, 4, 20}, {1100, 8, 4, 40}};
 
 using test::exact;

@@ -155,7 +155,7 @@ class AddNormTest : public testing::TestWithParam<std::tuple<DeviceCase, NormCas
 };
 
 // Tails of vectors and blocks, and rows in several parts.
-const std::vector<int64_t> kNormShapes[] = {{3, 1},   {5, 7},     {2, 9, 65}, {70, 128}, {2, 384},
+const std::vector<int64_t> kNormShapes[] = {{3, 1},   {5, 7},    {2, 9, 65}, {70, 128}, {2, 384},
                                             {1, 768}, {3, 1000}, {2, 4104},  {1, 5003}, {3, 8192}};
 
 TEST_P(AddNormTest, EqualsFloat64) {
