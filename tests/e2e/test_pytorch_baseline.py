@@ -54,6 +54,7 @@ class PytorchBaseline(unittest.TestCase):
             with self.subTest(name):
                 self.check_losses(*self.losses_of_both(name, options))
 
+    @programs.long  # the compiler of PyTorch calls that of C++ for each kernel
     @unittest.skipUnless(pathlib.Path(sysconfig.get_path("include"), "Python.h").exists(), "torch.compile needs Python's headers")
     def test_they_are_equal_where_pytorch_compiles_block_by_block(self):
         self.check_losses(*self.losses_of_both("blocks", FORMS["llama"], "--compile", "blocks"))
