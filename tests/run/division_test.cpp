@@ -142,7 +142,7 @@ TEST(Division, LanesGiveTheSameBitsOnAnyNumberOfProcesses) {
 // ZeRO 2 and 3 add what each micro-batch has computed, so that a lane may have one of them at most. Five of them leave lanes, and rounds of
 // all processes, without any.
 TEST(Division, DividedGradientsAndWeightsHaveTheBitsOfWholeOnes) {
-  constexpr int64_t kAll = 50;
+  constexpr int64_t kAll = 8;
   const Result one = results_of(1, with_lanes(8), kAll)[0];
   for (const int64_t zero : {2, 3})
     for (const int64_t processes : {2, 4, 8})
@@ -404,7 +404,7 @@ TEST(Division, WithoutLanesTheFirstSumsDifferByRounding) {
 }
 
 TEST(Division, AnEvaluationThatDrawsMoreCountsEachSequenceOnce) {
-  constexpr int64_t kUpdates = 50;  // until losses differ
+  constexpr int64_t kUpdates = 20;  // until losses differ
   const Corpus corpus = uneven_corpus();
   const Evaluation one = results_of(1, with_lanes(8), kUpdates, corpus)[0].evaluation;
   EXPECT_GT(one.sequences, 102);  // what it draws at first, in whole batches

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,6 +36,9 @@ inline Corpus corpus_with_validation() {
 // does to a gradient goes into the weights as it is. With a small epsilon a gradient of nothing but roundings would move a weight as far as
 // any other.
 inline constexpr double kUpdateRate = 1;
+
+// Enough for a loss that has fallen; more of them take the processes, of which there are more than cores, some seconds for each case.
+inline int64_t compared_updates() { return std::getenv("GPT_ALL_TESTS") ? 20 : 10; }
 
 inline Config divided_run(const Corpus& corpus) {
   Config config = tiny_config(corpus);

@@ -172,8 +172,8 @@ const PipelineCase kPipelineCases[] = {
 class PipelineRun : public testing::TestWithParam<PipelineCase> {};
 
 // The processes that divide the sequences add gradients in an order of their own, which is that of as many processes without stages.
-TEST_P(PipelineRun, TwentyUpdatesAreThoseOfWholeModels) {
-  constexpr int64_t kAll = 20;
+TEST_P(PipelineRun, UpdatesAreThoseOfWholeModels) {
+  const int64_t all = compared_updates();
   const Corpus corpus = corpus_with_validation();
   Config config = pipelined_run(corpus);
   GetParam().set(config);
@@ -181,8 +181,8 @@ TEST_P(PipelineRun, TwentyUpdatesAreThoseOfWholeModels) {
   for (const Shape& shape : GetParam().shapes) {
     const int64_t processes = shape.processes / shape.stages;
     Outcome& whole = without_stages[{processes, shape.tensor}];
-    if (whole.losses.empty()) whole = outcome_on({processes, shape.tensor}, config, corpus, kAll);
-    const Outcome piped = outcome_on(shape, config, corpus, kAll);
+    if (whole.losses.empty()) whole = outcome_on({processes, shape.tensor}, config, corpus, all);
+    const Outcome piped = outcome_on(shape, config, corpus, all);
     EXPECT_LT(whole.losses.back(), whole.losses.front() - 0.1) << "or nothing is shown";
     if (!GetParam().is_exact) {
       expect_close(piped, whole, config, GetParam().type);
