@@ -17,7 +17,7 @@
 #include "gpt/core/process.h"
 #include "gpt/layout/freeze.h"
 #include "gpt/optim/lr_schedule.h"
-#include "gpt/run/decisions.h"
+#include "gpt/run/interruptions.h"
 #include "gpt/run/run.h"
 #include "gpt/run/teacher.h"
 
@@ -89,7 +89,7 @@ class Trials {
   bool must_end() {
     const bool is_late =
         setup_.mesh.all->is_first() && std::chrono::duration<double>(Clock::now() - began_).count() > kMostSeconds;
-    const Decision decided = decisions_.agree({.stop_signal = process::stop_signal(), .is_time = is_late});
+    const Interruption decided = interruptions_.agree({.stop_signal = process::stop_signal(), .is_time = is_late});
     if (decided.stop_signal != 0) {
       process::request_stop(static_cast<int>(decided.stop_signal));
       throw Error(ExitCode::interrupted, "stopped while it looked for a learning rate; the run had not begun");
@@ -99,7 +99,7 @@ class Trials {
 
   Setup setup_;
   const Beginning& begins_;
-  Decisions decisions_{setup_.mesh.all};
+  Interruptions interruptions_{setup_.mesh.all};
   const Clock::time_point began_ = Clock::now();
   bool is_checked_ = false;
 };

@@ -59,8 +59,8 @@ Trainer::Trainer(run::Run& run, const run::Folder& folder, Listeners& listeners,
 ExitCode Trainer::run() {
   try {
     do train();
-    while (!is_done() && decided_.stop_signal == 0 && outlasts_shortage());
-    if (is_done() || decided_.stop_signal != 0) return conclude();
+    while (!is_done() && interruption_.stop_signal == 0 && outlasts_shortage());
+    if (is_done() || interruption_.stop_signal != 0) return conclude();
   } catch (const std::exception& error) {
     if (process::is_out_of_memory(error)) leave_out_of_memory({.requested = run::requested_bytes(error.what())});
     checkpoints_.leave_background();
@@ -133,13 +133,13 @@ bool Trainer::update() {
 }
 
 bool Trainer::must_stop() {
-  decided_ = decisions_.agree({.stop_signal = process::stop_signal(),
-                               .lacks_memory = memory_watch_.is_running_out(),
-                               .saves = process::take_save_request(),
-                               .is_time = checkpoints_.take_time()});
-  if (decided_.stop_signal != 0) process::request_stop(static_cast<int>(decided_.stop_signal));
-  saves_ = saves_ || decided_.saves;
-  if (decided_.is_time) checkpoints_.agree_on_time();
+  interruption_ = interruptions_.agree({.stop_signal = process::stop_signal(),
+                                        .lacks_memory = memory_watch_.is_running_out(),
+                                        .saves = process::take_save_request(),
+                                        .is_time = checkpoints_.take_time()});
+  if (interruption_.stop_signal != 0) process::request_stop(static_cast<int>(interruption_.stop_signal));
+  saves_ = saves_ || interruption_.saves;
+  if (interruption_.is_time) checkpoints_.agree_on_time();
   return is_interrupted();
 }
 

@@ -19,7 +19,7 @@
 #include "gpt/config/batch.h"
 #include "gpt/layout/layer_ends.h"
 #include "gpt/optim/muon.h"
-#include "gpt/run/decisions.h"
+#include "gpt/run/interruptions.h"
 #include "gpt/run/run.h"
 #include "train/tiny_run.h"
 
@@ -476,12 +476,12 @@ TEST(Division, WeightsComeTogetherForEachPassThatNeedsThem) {
 TEST(Division, AStopInOneProcessStopsAllAtTheSamePoint) {
   std::vector<int64_t> stopped_at(3, -1);
   test::in_ranks(3, [&](const distributed::Group& group) {
-    Decisions decisions(group.communicator());
+    Interruptions interruptions(group.communicator());
     const int64_t rank = group.ranks().rank;
     for (int64_t point = 0; point < 10; ++point) {
-      const Decision decision = decisions.agree({.stop_signal = rank == 1 && point >= 4 ? 15 : 0});
-      if (!decision.stops()) continue;
-      EXPECT_EQ(decision.stop_signal, 15);
+      const Interruption interruption = interruptions.agree({.stop_signal = rank == 1 && point >= 4 ? 15 : 0});
+      if (!interruption.stops()) continue;
+      EXPECT_EQ(interruption.stop_signal, 15);
       stopped_at[static_cast<size_t>(rank)] = point;
       return;
     }
@@ -490,9 +490,9 @@ TEST(Division, AStopInOneProcessStopsAllAtTheSamePoint) {
 }
 
 TEST(Division, OneProcessDecidesAtOnce) {
-  Decisions decisions(distributed::alone());
-  EXPECT_TRUE(decisions.agree({.lacks_memory = true}).stops());
-  EXPECT_FALSE(decisions.agree({.saves = true}).stops());
+  Interruptions interruptions(distributed::alone());
+  EXPECT_TRUE(interruptions.agree({.lacks_memory = true}).stops());
+  EXPECT_FALSE(interruptions.agree({.saves = true}).stops());
 }
 
 }  // namespace

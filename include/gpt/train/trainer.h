@@ -10,9 +10,9 @@
 #include "gpt/core/error.h"
 #include "gpt/core/process.h"
 #include "gpt/report/listener.h"
-#include "gpt/run/decisions.h"
 #include "gpt/run/folder.h"
 #include "gpt/run/forecast.h"
+#include "gpt/run/interruptions.h"
 #include "gpt/run/out_of_memory.h"
 #include "gpt/run/run.h"
 #include "gpt/train/checkpoint_keeper.h"
@@ -51,7 +51,7 @@ class Trainer {
   [[noreturn]] void leave_diverged(const std::string& why);
   // Whether something ends the run from outside. All processes ask at the same points, and all get the same answer.
   bool must_stop();
-  bool is_interrupted() const { return decided_.stops(); }  // as of the last time
+  bool is_interrupted() const { return interruption_.stops(); }  // as of the last time
   [[noreturn]] void leave_without_peer(const std::string& what);
   void agree_on_best();
   void follow_plateau(double loss);
@@ -99,8 +99,8 @@ class Trainer {
   ProgressBar bar_;
   MemoryWatch memory_watch_;
   // Where the state is divided they are made while new weights are on their way, and so need connections of their own.
-  run::Decisions decisions_{state_.division().divides_state ? setup_.mesh.all->another() : setup_.mesh.all};
-  run::Decision decided_;
+  run::Interruptions interruptions_{state_.division().divides_state ? setup_.mesh.all->another() : setup_.mesh.all};
+  run::Interruption interruption_;
   bool saves_ = false;                   // SIGUSR1 has asked for a checkpoint
   std::optional<StepRecord> last_step_;  // logged
   std::optional<double> last_val_loss_;

@@ -10,7 +10,7 @@
 
 namespace gpt::run {
 
-struct Decision {
+struct Interruption {
   int64_t stop_signal = 0;    // that has been received; 0: none
   bool lacks_memory = false;  // other programs take it
   bool saves = false;         // SIGUSR1 has asked for a checkpoint
@@ -19,13 +19,13 @@ struct Decision {
   bool stops() const { return stop_signal != 0 || lacks_memory; }
 };
 
-class Decisions {
+class Interruptions {
  public:
-  explicit Decisions(std::shared_ptr<distributed::Communicator> ranks) : ranks_(std::move(ranks)) {}
+  explicit Interruptions(std::shared_ptr<distributed::Communicator> ranks) : ranks_(std::move(ranks)) {}
 
   // One process: `mine`. Several, which must call it at the same points: what any of them said when it was called before, so that nobody
   // waits for an answer.
-  Decision agree(const Decision& mine);
+  Interruption agree(const Interruption& mine);
 
  private:
   std::shared_ptr<distributed::Communicator> ranks_;

@@ -1,4 +1,4 @@
-#include "gpt/run/decisions.h"
+#include "gpt/run/interruptions.h"
 
 #include <ATen/ops/zeros.h>
 
@@ -6,9 +6,9 @@
 
 namespace gpt::run {
 
-Decision Decisions::agree(const Decision& mine) {
+Interruption Interruptions::agree(const Interruption& mine) {
   if (ranks_->size() == 1) return mine;
-  Decision agreed;
+  Interruption agreed;
   if (answer_) {
     answer_();
     const auto* const said = said_.const_data_ptr<int64_t>();
