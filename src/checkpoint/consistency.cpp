@@ -17,6 +17,7 @@
 #include "gpt/layout/freeze.h"
 #include "gpt/optim/optimizer_state.h"
 #include "gpt/tokenizer/make_tokenizer.h"
+#include "parts.h"
 
 namespace gpt::checkpoint {
 namespace {
@@ -116,28 +117,6 @@ void require_window(const Checkpoint& checkpoint) {
     refuse("spikes/accepted is {} for a window of {}", accepted, window.size(1));
 }
 
-void require_rollbacks(const Checkpoint& checkpoint) {
-  const double factor = checkpoint.learning_rate_factor.value_or(1);
-  if (!(factor > 0 && factor <= 1)) refuse("checkpoint.json: the factor of the learning rate is {}", factor);
-  for (const auto& count : {checkpoint.spikes, checkpoint.rollbacks, checkpoint.proven_step, checkpoint.waiting_step}) {
-    if (count.value_or(0) > checkpoint.step)
-      refuse("checkpoint.json: {} spikes, rollbacks or steps to go back to cannot be there at step {}", *count,
-             checkpoint.step);
-  }
-}
-
-void require_schedule(const Checkpoint& checkpoint) {
-  constexpr int64_t kMost = 1'000'000'000'000;  // as training.warmup_steps
-  for (const auto& count : {checkpoint.warmup_steps, checkpoint.plateau_cooling_down})
-    if (count.value_or(0) > kMost)
-      refuse("checkpoint.json: {} steps or validations of a schedule are too many", *count);
-  if (checkpoint.plateau_without_improvement.value_or(0) > checkpoint.step)
-    refuse("checkpoint.json: at step {} there cannot have been {} validations without an improvement", checkpoint.step,
-           *checkpoint.plateau_without_improvement);
-  const double factor = checkpoint.plateau_factor.value_or(1);
-  if (!(factor >= 0 && factor <= 1)) refuse("checkpoint.json: the plateau's factor of the learning rate is {}", factor);
-}
-
 void require_random_states(const std::map<std::string, at::Tensor>& states) {
   constexpr int64_t kCudaBytes = 16;  // seed and offset
   if (states.count("cpu") == 0) refuse("rng/cpu is missing");
@@ -150,17 +129,6 @@ void require_random_states(const std::map<std::string, at::Tensor>& states) {
   try {
     at::detail::createCPUGenerator().set_state(states.at("cpu"));
   } catch (const c10::Error&) { refuse("rng/cpu is not the state of a generator"); }
-}
-
-void require_counters(const Checkpoint& checkpoint) {
-  const bool are_ordered = checkpoint.consecutive_skipped_steps <= checkpoint.skipped_steps &&
-                           checkpoint.skipped_steps <= checkpoint.step && checkpoint.evaluated_step <= checkpoint.step;
-  if (!are_ordered) {
-    refuse(
-        "checkpoint.json: at step {} there cannot be {} skipped steps, {} of them in a row, and an evaluation of step {}",
-        checkpoint.step, checkpoint.skipped_steps, checkpoint.consecutive_skipped_steps, checkpoint.evaluated_step);
-  }
-  if (std::isnan(checkpoint.best_val_loss)) refuse("checkpoint.json: best_val_loss is not a number");
 }
 
 void require_text_format(const std::optional<TextFormat>& format, int64_t rows) {
@@ -190,7 +158,7 @@ void require_tokenizer(const std::string& tokenizer, const std::optional<int64_t
 void require_consistent_model(const Checkpoint& checkpoint) {
   require_valid(checkpoint.config);
   require_tensors(weights_of(rows_of_run(checkpoint.config), checkpoint), checkpoint.model, "model");
-  require_counters(checkpoint);
+  require_valid_values(checkpoint);
   require_tokenizer(checkpoint.tokenizer, checkpoint.sample_start, checkpoint.text_format, checkpoint.config);
 }
 
@@ -208,8 +176,6 @@ void require_consistent(const Checkpoint& checkpoint) {
   }
   require_random_states(checkpoint.rng);
   require_window(checkpoint);
-  require_rollbacks(checkpoint);
-  require_schedule(checkpoint);
 }
 
 void require_usable(const Config& config, const std::string& tokenizer, const std::optional<int64_t>& sample_start,

@@ -40,11 +40,13 @@ std::string record_of(const std::string& tensor);  // data/NAME
 // Throws gpt::Error(numerics) where it is not, for which the file is not written. `name`: of a parameter.
 void require_finite(const std::string& path, const std::string& name, const at::Tensor& tensor);
 
-// The plain values. JSON has no infinity, so null stands for it. place_values() is the inverse; it throws
-// gpt::Error(checkpoint) or nlohmann's exceptions if a value is missing or invalid.
+// The plain values, each of which has a row in values.cpp. JSON has no infinity, so null stands for it. place_values() is the inverse;
+// it throws gpt::Error(checkpoint) or nlohmann's exceptions if a value is missing or of another type.
 Json values_of(const Checkpoint& checkpoint);
 void place_values(Checkpoint& checkpoint, const Json& values);
-int64_t count_of(const Json& value);  // a whole number >= 0
+void require_valid_values(const Checkpoint& checkpoint);  // throws gpt::Error(checkpoint) where one is out of its range
+std::string describe_values();                            // the table in src/run/README.md
+int64_t count_of(const Json& value);                      // a whole number >= 0
 
 // data.pkl: the dict that torch.load(path, weights_only=True) returns.
 std::string python_view(const Checkpoint& checkpoint);

@@ -30,8 +30,7 @@ std::optional<int64_t> steps_before(const Config& config, const Checkpoint& chec
 
 double next_rate(const Config& config, const Checkpoint& checkpoint, int64_t steps_per_epoch) {
   const ScheduleConfig schedule = schedule_of(config, checkpoint);
-  const Plateau plateau{.factor = checkpoint.plateau_factor.value_or(1)};
-  return learning_rate_at(schedule, checkpoint.step, total_steps(schedule, steps_per_epoch), plateau);
+  return learning_rate_at(schedule, checkpoint.step, total_steps(schedule, steps_per_epoch), checkpoint.plateau);
 }
 
 }  // namespace

@@ -104,10 +104,11 @@ Run::Run(const Setup& setup, const Beginning& begins, const MakeRecorder& make_r
   const TrainingConfig& training = setup.config.training;
   if (schedule_.lr_schedule == LrSchedule::wsd) {
     if (!schedule_.warmup_steps) schedule_.warmup_steps = state_.warmup_steps;
-    schedule_.warmup_steps = state_.warmup_steps = gpt::warmup_steps(schedule_, plan_.total_steps);
+    schedule_.warmup_steps = gpt::warmup_steps(schedule_, plan_.total_steps);
   }
+  state_.warmup_steps = schedule_.lr_schedule == LrSchedule::wsd ? schedule_.warmup_steps : std::nullopt;
+  state_.teacher = teacher_ ? std::optional(teacher_->hash()) : std::nullopt;
   if (teacher_) {
-    state_.teacher = teacher_->hash();
     if (begins.start) require_same_teacher(*begins.start, setup.config, teacher_->hash());
     if (setup.mesh.all->size() > 1 && !is_equal_in_all(*setup.mesh.all, teacher_->hash()))
       throw Error(ExitCode::checkpoint,

@@ -108,7 +108,6 @@ State::State(const Config& config, const Corpus& corpus, at::Device device, cons
       corpus_(corpus),
       division_(division),
       device_(device),
-      started_by_(config.training.resume_from),
       counts_(ops::no_updates(device)),
       watch_(watch_for(config.training.cadence.divergence, device)) {
   seed_generators(dropout_seed());
@@ -123,7 +122,7 @@ State::State(const Config& config, const Corpus& corpus, at::Device device, cons
   if (division.has_stages()) model.set_stage_link(std::make_shared<StageLink>(division.pipeline));
   model.set_document_separator(document_separator(config.data, corpus));
   model.train(true);
-  if (start) restore(*start);
+  start ? restore(*start) : begin();
   // LibTorch's own operators draw dropout from the generators, and processes must not draw the same for different sequences.
   if (const auto rank = static_cast<uint64_t>(division.all->rank()); rank > 0)
     seed_generators(mix64(dropout_seed() + mix64(static_cast<uint64_t>(step)) + rank));
@@ -173,7 +172,6 @@ Checkpoint State::capture() const {
   TORCH_CHECK(can_capture(), "State: capture() without prepare_capture()");
   await_weights();
   Checkpoint saved;
-  saved.step = step;
   saved.model = model.parameters().values();
   if (division_.divides_checkpoints()) {
     capture_parts(*optimizer, model.parameters(), config_, division_, rounded_.value_or(RoundedMoments()), saved);
@@ -185,44 +183,30 @@ Checkpoint State::capture() const {
     saved.scaler_growth_tracker = scaler.growth_tracker();
   }
   saved.rng = random_state();
-  saved.data_round = loader.position().round;
-  saved.data_sample = loader.position().sample;
-  saved.best_val_loss = best_val_loss;
-  saved.skipped_steps = skipped_steps();
-  saved.consecutive_skipped_steps = skipped_in_a_row();
-  if (watch_.window.defined()) {
-    saved.spike_window = watch_.window;
-    saved.spike_accepted = watch_.accepted;
-    saved.spikes = spikes();
-  }
-  if (rollbacks > 0) {
-    saved.rollbacks = rollbacks;
-    saved.learning_rate_factor = learning_rate_factor;
-  }
-  saved.proven_step = proven_step;
-  saved.waiting_step = waiting_step;
-  const LrSchedule schedule = config_.training.schedule.lr_schedule;
-  if (schedule == LrSchedule::wsd) saved.warmup_steps = warmup_steps;
-  if (schedule == LrSchedule::plateau) {
-    saved.plateau_best = plateau.best, saved.plateau_factor = plateau.factor;
-    saved.plateau_without_improvement = plateau.without_improvement;
-    saved.plateau_cooling_down = plateau.cooling_down;
-  }
-  if (tunes_products())
-    if (std::string chosen = ops::chosen_products(); !chosen.empty()) saved.chosen_products = std::move(chosen);
-  if (recording_failed) saved.recording_failed = true;
-  saved.teacher = teacher;
-  saved.evaluated_step = evaluated_step;
-  saved.evaluations_since_best = evaluations_since_best;
-  saved.eval_sequences = eval_sequences;
   saved.config = config_;
   saved.tokenizer = corpus_.tokenizer ? corpus_.tokenizer->to_json() : "";
-  saved.data_fingerprint = corpus_.fingerprint;
-  saved.sample_start = corpus_.sample_start;
-  saved.text_format = corpus_.text_format;
-  saved.started_by = started_by_;
-  saved.environment = run_environment(device_);
+  capture_values(saved);
   return saved;
+}
+
+// Those that a run remembers besides tensors: its own, and those that others keep.
+void State::capture_values(Checkpoint& into) const {
+  static_cast<Remembered&>(into) = *this;
+  into.data_round = loader.position().round;
+  into.data_sample = loader.position().sample;
+  into.skipped_steps = skipped_steps();
+  into.consecutive_skipped_steps = skipped_in_a_row();
+  if (watch_.window.defined()) {
+    into.spike_window = watch_.window;
+    into.spike_accepted = watch_.accepted;
+    into.spikes = spikes();
+  }
+  if (tunes_products())
+    if (std::string chosen = ops::chosen_products(); !chosen.empty()) into.chosen_products = std::move(chosen);
+  into.data_fingerprint = corpus_.fingerprint;
+  into.sample_start = corpus_.sample_start;
+  into.text_format = corpus_.text_format;
+  into.environment = run_environment(device_);
 }
 
 // Of a checkpoint, which has that of all stages.
@@ -244,42 +228,41 @@ void State::require_own_values(const Checkpoint& checkpoint) const {
               "State: the checkpoint was read for another division of the weights");
 }
 
+void State::begin() {
+  started_by = config_.training.resume_from;
+  eval_sequences = 0;
+}
+
 void State::restore(const StartingPoint& start) {
   const Checkpoint& checkpoint = start.checkpoint;
   require_own_values(checkpoint);
-  started_by_ = start.started_by;
   load_optimizer(checkpoint.optimizer);
   if (scaler.enabled() && checkpoint.scaler_scale.defined()) {
     scaler.load(checkpoint.scaler_scale, checkpoint.scaler_growth_tracker);
   }
   set_random_state(checkpoint.rng);
   seek(checkpoint, start.path);
-  step = checkpoint.step;
-  evaluated_step = checkpoint.evaluated_step;
-  evaluations_since_best = checkpoint.evaluations_since_best;
-  eval_sequences = checkpoint.eval_sequences;
-  best_val_loss = checkpoint.best_val_loss;
-  counts_.skipped.fill_(checkpoint.skipped_steps);
-  counts_.skipped_in_a_row.fill_(checkpoint.consecutive_skipped_steps);
-  if (watch_.spikes.defined()) watch_.spikes.fill_(checkpoint.spikes.value_or(0));
-  load_window(checkpoint);
-  rollbacks = checkpoint.rollbacks.value_or(0);
-  learning_rate_factor = checkpoint.learning_rate_factor.value_or(1);
-  proven_step = checkpoint.proven_step, waiting_step = checkpoint.waiting_step;
-  warmup_steps = checkpoint.warmup_steps;
-  if (checkpoint.plateau_best)
-    plateau = {*checkpoint.plateau_best, checkpoint.plateau_without_improvement.value_or(0),
-               checkpoint.plateau_cooling_down.value_or(0), checkpoint.plateau_factor.value_or(1)};
+  restore_values(checkpoint);
+  started_by = start.started_by;
   const std::vector<std::string> changes = environment_changes(checkpoint, device_);
   for (const std::string& change : changes)
     log::warn(fmt::format("changed since the checkpoint: {}; the run resumes, but not bit for bit", change));
-  recording_failed = checkpoint.recording_failed.value_or(false) && changes.empty();
+  recording_failed = recording_failed && changes.empty();
   if (recording_failed) log::info("Recording the step as CUDA graphs failed before, and is not tried again");
   if (checkpoint.chosen_products && tunes_products())
     if (const int64_t kinds = ops::choose_products(*checkpoint.chosen_products); kinds > 0)
       log::success(fmt::format("Computing {} as before, without measuring again", plural(kinds, "matrix product")));
   if (config_.model.dropout > 0 && config_.training.execution.use_compile && !checkpoint.environment.contains(kMasks))
     log::info("This run began with an older version: from here on its dropout masks follow from its seed and the step");
+}
+
+// As capture_values() has saved them, but for those that the loader, the corpus and this machine have.
+void State::restore_values(const Checkpoint& checkpoint) {
+  static_cast<Remembered&>(*this) = checkpoint;
+  counts_.skipped.fill_(checkpoint.skipped_steps);
+  counts_.skipped_in_a_row.fill_(checkpoint.consecutive_skipped_steps);
+  if (watch_.spikes.defined()) watch_.spikes.fill_(checkpoint.spikes.value_or(0));
+  load_window(checkpoint);
 }
 
 // One of another length, as another training.spike_window has it, is begun anew.

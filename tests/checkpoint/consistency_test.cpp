@@ -54,6 +54,8 @@ void with_window(Checkpoint& checkpoint) {
   checkpoint.spike_accepted = at::scalar_tensor(5, at::kLong);
 }
 
+void with_plateau(Checkpoint& checkpoint) { checkpoint.config.training.schedule.lr_schedule = LrSchedule::plateau; }
+
 // The moments as a run with 8-bit AdamW has them.
 void in_codes(Checkpoint& checkpoint) {
   checkpoint.config.training.optimizer.state_dtype = StateDtype::int8;
@@ -149,8 +151,9 @@ TEST_F(Consistency, EachPartHasToFitTheOthers) {
       {[](Checkpoint& c) { c.rng["cpu"] = at::ones({100}); }, "rng/cpu is not a row of bytes"},
       {[](Checkpoint& c) { c.rng["cuda"] = at::ones({3}, at::kByte); }, "rng/cuda has 3 bytes"},
       {[](Checkpoint& c) { c.rng["tpu"] = at::ones({3}, at::kByte); }, "rng/tpu is not known"},
-      {[](Checkpoint& c) { c.skipped_steps = 8; }, "at step 7 there cannot be 8 skipped steps"},
-      {[](Checkpoint& c) { c.evaluated_step = 9; }, "an evaluation of step 9"},
+      {[](Checkpoint& c) { c.skipped_steps = 8; }, "checkpoint.json: skipped_steps is 8, and at step 7 it can be "},
+      {[](Checkpoint& c) { c.consecutive_skipped_steps = 3; }, "consecutive_skipped_steps is 3, and "},
+      {[](Checkpoint& c) { c.evaluated_step = 9; }, "evaluated_step is 9, and "},
       {[](Checkpoint& c) { with_window(c), c.spike_accepted = at::scalar_tensor(-1, at::kLong); },
        "spikes/accepted is -1"},
       {[](Checkpoint& c) { with_window(c), c.spike_accepted = at::scalar_tensor(16, at::kLong); },
@@ -164,12 +167,13 @@ TEST_F(Consistency, EachPartHasToFitTheOthers) {
       {[](Checkpoint& c) { with_window(c), c.spike_window = at::ones({8}); },
        "spikes/window is not two rows of float32"},
       {[](Checkpoint& c) { with_window(c), c.spike_window.fill_(-1); }, "spikes/window holds values below zero"},
-      {[](Checkpoint& c) { c.learning_rate_factor = 0; }, "the factor of the learning rate is 0"},
-      {[](Checkpoint& c) { c.rollbacks = 8; }, "8 spikes, rollbacks or steps to go back to cannot be there at step 7"},
-      {[](Checkpoint& c) { c.waiting_step = 9; }, "9 spikes, rollbacks or steps to go back to"},
-      {[](Checkpoint& c) { c.plateau_factor = 1.5; }, "the plateau's factor of the learning rate is 1.5"},
-      {[](Checkpoint& c) { c.plateau_without_improvement = 8; }, "there cannot have been 8 validations without"},
-      {[](Checkpoint& c) { c.warmup_steps = int64_t{1} << 62; }, "steps or validations of a schedule are too many"},
+      {[](Checkpoint& c) { c.rollbacks = 1, c.learning_rate_factor = 0; },
+       "rollback/learning_rate_factor is 0, and at step 7 it can be above 0, up to 1"},
+      {[](Checkpoint& c) { c.rollbacks = 8; }, "rollback/count is 8, and at step 7 it can be 0 or more, up to 7"},
+      {[](Checkpoint& c) { c.waiting_step = 9; }, "rollback/waiting_step is 9"},
+      {[](Checkpoint& c) { with_plateau(c), c.plateau.factor = 1.5; }, "plateau/factor is 1.5"},
+      {[](Checkpoint& c) { with_plateau(c), c.plateau.without_improvement = 8; }, "plateau/without_improvement is 8"},
+      {[](Checkpoint& c) { c.warmup_steps = int64_t{1} << 62; }, "schedule/warmup_steps is 4611686018427387904, and "},
       {[](Checkpoint& c) { c.optimizer.slot("exp_avg_sq")[1].second.fill_(-1e-30); },
        "exp_avg_sq/transformer.h.0.ln_1.weight holds values below zero"},
       {[](Checkpoint& c) { in_codes(c), c.optimizer.slot("exp_avg_max")[0].second[3] = -1; },

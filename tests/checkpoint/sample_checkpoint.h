@@ -47,12 +47,12 @@ inline Checkpoint sample_checkpoint() {
   sample.proven_step = 20;
   sample.waiting_step = 30;
   sample.warmup_steps = 10;
-  sample.plateau_best = 1.5;
-  sample.plateau_factor = 0.125;
-  sample.plateau_without_improvement = 2;
-  sample.plateau_cooling_down = 1;
+  sample.config.training.schedule.lr_schedule = LrSchedule::plateau;  // of which a checkpoint has the next values
+  sample.plateau = {.best = 1.5, .without_improvement = 2, .cooling_down = 1, .factor = 0.125};
   sample.chosen_products = R"({"made_for": "a card"})";
   sample.recording_failed = true;
+  sample.teacher = "89abcdef";
+  sample.started_by = "none";
   sample.evaluated_step = 40;
   sample.evaluations_since_best = 3;
   sample.eval_sequences = 512;

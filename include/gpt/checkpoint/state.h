@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "gpt/checkpoint/remembered.h"
 #include "gpt/config/config.h"
 #include "gpt/layout/parameter_table.h"
 #include "gpt/optim/optimizer_state.h"
@@ -31,39 +32,23 @@ struct TensorPart {
 // Values of parameters, each in its own order, by the parameter's name.
 using ValueRanges = std::map<std::string, std::vector<FlatSpan>, std::less<>>;
 
-struct Checkpoint {
-  int64_t step = 0;  // completed updates, including skipped ones
+// With the plain values that the run itself keeps; those here are kept by others while it goes on, and are rows as well.
+struct Checkpoint : Remembered {
   NamedTensors model;
   OptimizerState optimizer;
   at::Tensor scaler_scale, scaler_growth_tracker;  // undefined without a GradScaler
   std::map<std::string, at::Tensor> rng;           // "cpu", "cuda": generator states, uint8
   int64_t data_round = 0, data_sample = 0;         // DataPosition
-  double best_val_loss = 0;                        // +inf before the first evaluation
   int64_t skipped_steps = 0, consecutive_skipped_steps = 0;
   // Where training.on_divergence looks for spikes: ops::SpikeWatch, and how many there were; otherwise undefined and nothing.
   at::Tensor spike_window, spike_accepted;
   std::optional<int64_t> spikes = {};
-  // How often the run has gone back, and the steps of the checkpoints that it can go back to, as run::State has them; nothing: none.
-  std::optional<int64_t> rollbacks = {}, proven_step = {}, waiting_step = {};
-  std::optional<double> learning_rate_factor = {};  // nothing: 1
-  // With lr_schedule: wsd, as run::State has it; with plateau, as optim/plateau.h has it; otherwise nothing.
-  std::optional<int64_t> warmup_steps = {};
-  std::optional<double> plateau_best = {}, plateau_factor = {};
-  std::optional<int64_t> plateau_without_improvement = {}, plateau_cooling_down = {};
-  // On a GPU: how products are computed, as ops::chosen_products() has it, and whether its step could not be recorded; otherwise nothing.
-  std::optional<std::string> chosen_products = {};
-  std::optional<bool> recording_failed = {};
-  std::optional<std::string> teacher = {};  // the hash of the weights of training.distill_from; nothing: there was none
-  int64_t evaluated_step = 0;               // the last step whose evaluation was completed
-  int64_t evaluations_since_best = 0;
-  std::optional<int64_t> eval_sequences = {};  // as run::State has it
-  Config config;                               // effective; for Python a nested dict {section: {key: value}}
-  std::string tokenizer;                       // JSON
-  std::optional<TextFormat> text_format = {};  // where the run began with a model that has one
+  std::optional<std::string> chosen_products = {};  // on a GPU: how they are computed, as ops::chosen_products() has it
+  Config config;                                    // effective; for Python a nested dict {section: {key: value}}
+  std::string tokenizer;                            // JSON
+  std::optional<TextFormat> text_format = {};       // where the run began with a model that has one
   std::string data_fingerprint;
   std::optional<int64_t> sample_start;  // the token that a sample without a prompt begins behind; nothing = not known
-  std::string started_by =
-      "auto";  // what training.resume_from said when the run began: auto, none, or an absolute path
   // A tensor on the meta device is in parts: these, in their order, by the name of its record ("exp_avg/transformer.wte.weight").
   std::map<std::string, std::vector<TensorPart>> parts = {};
   // Where one of several processes has read it: the values whose state it has, and those that it has themselves, where these are not all.

@@ -4,7 +4,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -19,7 +18,6 @@
 #include "gpt/ops/verdict.h"
 #include "gpt/optim/grad_scaler.h"
 #include "gpt/optim/optimizer.h"
-#include "gpt/optim/plateau.h"
 #include "gpt/run/division.h"
 #include "gpt/run/folder.h"
 #include "gpt/run/plan.h"
@@ -33,7 +31,8 @@ ScheduleOptions schedule_options(const Config& config, const Corpus& corpus);
 // About the size of one checkpoint as a file; `tokenizer` may be null.
 uint64_t checkpoint_file_bytes(const Config& config, const Tokenizer* tokenizer);
 
-class State {
+// The values that a run remembers besides tensors are its own members (Remembered).
+class State : public Remembered {
  public:
   // `config` is the effective one, with vocab_size set. A new run draws its weights, or takes the `initial` ones, and seeds the
   // default generators from config.seed; otherwise everything is what it was at `start`. Throws gpt::Error(checkpoint) when
@@ -82,25 +81,9 @@ class State {
   std::unique_ptr<Optimizer> optimizer;
   GradScaler scaler;
   DataLoader loader;
-  int64_t step = 0;                    // completed updates, including skipped ones
-  std::optional<std::string> teacher;  // the hash of its weights, where training.distill_from names one
-  int64_t evaluated_step = 0;          // the last one whose evaluation was completed
-  double best_val_loss = std::numeric_limits<double>::infinity();
-  int64_t evaluations_since_best = 0;
-  // How many sequences an evaluation has where training.eval_batches is auto, as the run's first one found out; 0: there was none
-  // yet. Nothing: the run began with a program that took batches of neighbouring sequences, and goes on so.
-  std::optional<int64_t> eval_sequences = 0;
-  bool recording_failed = false;    // CUDA graphs of its step, on this machine and with this program
-  int64_t rollbacks = 0;            // how often the run has gone back to a checkpoint
-  double learning_rate_factor = 1;  // the product of training.rollback_lr_factor over them
-  Plateau plateau;                  // of lr_schedule: plateau
-  // With lr_schedule: wsd the warm-up that the run began with, so that another max_steps does not change what has been done.
-  std::optional<int64_t> warmup_steps;
-  // The steps of the checkpoints that it can go back to: of the last that training.spike_window updates without a spike have followed,
-  // and of one that waits for them.
-  std::optional<int64_t> proven_step, waiting_step;
 
  private:
+  void begin();                              // a new run
   void restore(const StartingPoint& start);  // all but the weights
   void await_weights() const;                // which may still be on their way from other processes
   void load_optimizer(const OptimizerState& saved) const;
@@ -111,12 +94,13 @@ class State {
   void seek(const Checkpoint& checkpoint, const std::string& path);
   void set_random_state(const std::map<std::string, at::Tensor>& state);
   void load_window(const Checkpoint& checkpoint);
+  void capture_values(Checkpoint& into) const;
+  void restore_values(const Checkpoint& checkpoint);
 
   const Config config_;
   const Corpus& corpus_;
   const Division division_;
   at::Device device_;
-  std::string started_by_;  // as Checkpoint::started_by
   ops::UpdateCounts counts_;
   std::optional<RoundedMoments> rounded_;
   ops::SpikeWatch watch_;
