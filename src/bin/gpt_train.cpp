@@ -33,6 +33,11 @@ int main_of(int argc, char** argv) {
        config::switch_row(
            "find-lr", options.find_lr,
            "look for the learning rate of a new run, as learning_rate: auto does, draw what was found, and exit"),
+       {.name = "replay",
+        .target = &options.replay,
+        .help =
+            "take the decisions of this file at their steps, such as decisions.jsonl of a run that is to be repeated",
+        .is_path = true},
        config::switch_row("json", options.json,
                           "print what --eval-only or --find-lr finds as JSON on standard output")},
       plan::choose_for_this_machine, kGuide);

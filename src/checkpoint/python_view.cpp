@@ -24,7 +24,9 @@ void pickle_value(PickleWriter& pickle, const Json& value) {
     }
     pickle.end_dict();
   } else if (value.is_array()) {
-    pickle.integers(value.get<std::vector<int64_t>>());
+    pickle.begin_tuple();
+    for (const Json& item : value) pickle_value(pickle, item);
+    pickle.end_tuple();
   } else if (value.is_string()) {
     pickle.text(value.get_ref<const std::string&>());
   } else if (value.is_number_float()) {

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <string>
 #include <type_traits>
+#include <vector>
 
 #include "gpt/checkpoint/remembered.h"
 #include "gpt/core/error.h"
@@ -55,8 +57,8 @@ void visit_course(AnyCheckpoint& c, Visitor&& visit) {
   const auto step = static_cast<double>(c.step);
   const bool went_back = c.rollbacks > 0;
   visit({"/rollback/count", "how often the run went back to a checkpoint", "0", went_back, 0, step}, c.rollbacks);
-  visit({"/rollback/learning_rate_factor", "what the schedule's learning rate is multiplied by", "1", went_back,
-         kAboveZero, 1},
+  visit({"/rollback/learning_rate_factor", "what the schedule's learning rate is multiplied by", "1",
+         went_back || c.learning_rate_factor != 1, kAboveZero, kMostLearningRateFactor},
         c.learning_rate_factor);
   visit({.place = "/rollback/proven_step",
          .meaning = "the checkpoint to go back to, once `spike_window` updates without a spike have followed it",
@@ -73,6 +75,9 @@ void visit_course(AnyCheckpoint& c, Visitor&& visit) {
          .without = "it follows from the length of the run",
          .most = kMost},
         c.warmup_steps);
+  visit({"/decisions", "what was decided on the way, each a `step`, a `what` and a `value`", "nothing was",
+         !c.decisions.empty()},
+        c.decisions);
 }
 
 template <typename AnyCheckpoint, typename Visitor>
@@ -171,6 +176,17 @@ struct CheckValue {
   void operator()(const Row& row, const std::optional<Value>& value) const {
     if (value) (*this)(row, *value);
   }
+  void operator()(const Row& /*row*/, const std::vector<Decision>& decisions) const {
+    int64_t before = 0;
+    for (const Decision& decision : decisions) {
+      if (decision.step < before || decision.step > step)
+        throw Error(ExitCode::checkpoint,
+                    fmt::format("checkpoint.json: at step {} there is a decision of step {} after "
+                                "one of step {}",
+                                step, decision.step, before));
+      before = decision.step;
+    }
+  }
 };
 
 struct DescribeValue {
@@ -211,3 +227,16 @@ std::string describe_values() {
 }
 
 }  // namespace gpt::checkpoint
+
+namespace gpt {
+
+void to_json(nlohmann::ordered_json& json, const Decision& decision) {
+  json = {{"step", decision.step}, {"what", decision.what}, {"value", decision.value}};
+}
+
+void from_json(const nlohmann::ordered_json& json, Decision& decision) {
+  decision = {checkpoint::count_of(json.at("step")), json.at("what").get<std::string>(),
+              json.at("value").get<double>()};
+}
+
+}  // namespace gpt

@@ -48,6 +48,10 @@ void PickleWriter::begin_dict() { out_.append({kEmptyDict, kMark}); }
 
 void PickleWriter::end_dict() { out_ += kSetItems; }
 
+void PickleWriter::begin_tuple() { out_ += kMark; }
+
+void PickleWriter::end_tuple() { out_ += kTuple; }
+
 void PickleWriter::text(std::string_view value) {
   const std::string encoded = python_text(value);
   out_ += kBinUnicode + little_endian(static_cast<uint32_t>(encoded.size()));
@@ -79,9 +83,9 @@ void PickleWriter::global(std::string_view module, std::string_view name) {
 }
 
 void PickleWriter::integers(const std::vector<int64_t>& values) {
-  out_ += kMark;
+  begin_tuple();
   for (const int64_t value : values) integer(value);
-  out_ += kTuple;
+  end_tuple();
 }
 
 // torch._utils._rebuild_tensor_v2(storage, offset, shape, strides, requires_grad, hooks)

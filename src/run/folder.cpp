@@ -168,6 +168,7 @@ FoundStart Folder::find_start(const std::string& resume_from, bool restart) cons
     if (!reasons.empty())
       log::warn(fmt::format("{}; continuing from {} (step {})", reasons, own->path, own->checkpoint.step));
     InTheWay in_the_way = beyond(*own);
+    own->continues = true;
     return {std::move(own), std::move(in_the_way)};
   }
   own.reset();  // its tensors are large

@@ -95,6 +95,9 @@ void say_beginning(const distributed::Group& group, const Beginning& begins, con
                      {"step", begins.start->checkpoint.step}};
   }
   said["has_initial"] = begins.initial.has_value();
+  said["decisions"] = nlohmann::json::array();
+  for (const Decision& decision : begins.decisions)
+    said["decisions"].push_back({{"step", decision.step}, {"what", decision.what}, {"value", decision.value}});
   (void)group.from(0, "beginning", packed(said));
 }
 
@@ -122,6 +125,9 @@ SharedBeginning hear_beginning(const distributed::Group& group, const Config& as
   } else if (said.at("has_initial")) {
     shared.begins.initial = read_initial_weights(asked, origins);
   }
+  for (const nlohmann::json& decision : said.at("decisions"))
+    shared.begins.decisions.push_back({decision.at("step").get<int64_t>(), decision.at("what").get<std::string>(),
+                                       decision.at("value").get<double>()});
   shared.corpus = load_on_machine(group, shared.config, shared.begins);
   if (shared.corpus.fingerprint != said.at("fingerprint").get<std::string>()) {
     throw Error(ExitCode::data, fmt::format("{} has other data here than at rank 0: give every machine the same files",

@@ -9,9 +9,10 @@
 
 namespace gpt {
 
-Divergence::Divergence(run::Run& run, CheckpointKeeper& checkpoints, Listeners& listeners)
+Divergence::Divergence(run::Run& run, CheckpointKeeper& checkpoints, run::Decisions& decisions, Listeners& listeners)
     : run_(run),
       checkpoints_(checkpoints),
+      decisions_(decisions),
       listeners_(listeners),
       reported_skips_(state_.skipped_steps()),
       reported_spikes_(state_.spikes()) {}
@@ -31,13 +32,23 @@ std::optional<std::string> Divergence::go_back(const ops::Spike& spike) {
   if (applied == applied_when_back_) return std::nullopt;
   const std::optional<Checkpoint> checkpoint = checkpoints_.before_spike(*run_.setup().mesh.all);
   if (!checkpoint) return describe(spike) + ", and there is no checkpoint to go back to";
-  applied_when_back_ = checkpoint->step - checkpoint->skipped_steps;
-  if (applied == applied_when_back_) return std::nullopt;
+  const int64_t applied_then = checkpoint->step - checkpoint->skipped_steps;
+  if (applied == applied_then) {
+    applied_when_back_ = applied_then;
+    return std::nullopt;
+  }
   if (state_.rollbacks == config.max_rollbacks)
     return fmt::format("{}, after {} (training.max_rollbacks)", describe(spike), plural(state_.rollbacks, "rollback"));
+  if (!lower_rate()) {
+    log::warn(
+        fmt::format("step {}: {}: not going back to {}, because the lower learning rate cannot be noted in the "
+                    "folder; the update is skipped, and the next spike tries again",
+                    state_.step, describe(spike), rollback_checkpoint(checkpoint->step)));
+    return std::nullopt;
+  }
+  applied_when_back_ = applied_then;
   state_.go_back(*checkpoint);
   ++state_.rollbacks;
-  state_.learning_rate_factor *= config.rollback_lr_factor;
   state_.proven_step = checkpoint->step;
   state_.waiting_step.reset();
   reported_skips_ = state_.skipped_steps(), reported_spikes_ = state_.spikes();
@@ -51,6 +62,14 @@ std::optional<std::string> Divergence::go_back(const ops::Spike& spike) {
                                           state_.learning_rate_factor)));
   listeners_.event({state_.step, fmt::format("{}: {}", what, describe(spike)), moment_of(state_)});
   return std::nullopt;
+}
+
+// False: it could not be decided.
+bool Divergence::lower_rate() {
+  const double factor = cadence_.divergence.rollback_lr_factor;
+  if (factor == 1) return true;
+  checkpoints_.require_folder();
+  return decisions_.decide(run::kLearningRateFactor, factor * state_.learning_rate_factor);
 }
 
 std::string Divergence::describe(const ops::Spike& spike) const {

@@ -25,6 +25,7 @@
 #include "gpt/plan/out_of_memory.h"
 #include "gpt/plan/resolve.h"
 #include "gpt/run/beginning.h"
+#include "gpt/run/decisions.h"
 #include "gpt/run/divided_state.h"
 #include "gpt/run/finished.h"
 #include "gpt/run/longer_run.h"
@@ -66,6 +67,15 @@ void clear_folder(const run::Setup& setup, const run::Folder& folder, const run:
   if (setup.mesh.all->is_first()) folder.set_aside(in_the_way);
 }
 
+void warn_of_late_decisions(const std::vector<Decision>& to_come, const run::Plan& plan) {
+  const auto late = std::count_if(to_come.begin(), to_come.end(),
+                                  [&plan](const Decision& decision) { return decision.step >= plan.total_steps; });
+  if (late == 0) return;
+  log::warn(fmt::format("{} never hold{}, because the run ends after step {}: the last is of step {}",
+                        plural(late, "decision"), late == 1 ? "s" : "", with_commas(plan.total_steps),
+                        with_commas(to_come.back().step)));
+}
+
 // Everything from the first tensor of the run to its end.
 ExitCode train(const config::CommandLine& command, const run::Setup& setup, const run::Folder& folder,
                run::Beginning& begins, std::vector<std::string> changes, const std::optional<run::FoundRate>& found) {
@@ -89,11 +99,13 @@ ExitCode train(const config::CommandLine& command, const run::Setup& setup, cons
   folder.require_space(run.state().checkpoint_bytes(), config.training, begins.in_the_way);
   clear_folder(setup, folder, begins.in_the_way);
   if (begins.start) folder.rewind_metrics(run.state().step);
+  run::begin_decisions(folder, run.state().decisions, begins.decisions);
+  warn_of_late_decisions(begins.decisions, run.plan());
   if (found) write_rate_chart(folder, *found);
   folder.write_config(config, command.config_path);
   Listeners listeners = listeners_of(folder, config.report);
   listeners.begin(describe_run(run, folder, std::move(changes)));
-  return Trainer(run, folder, listeners, /*is_saved=*/begins.start && begins.start->is_last).run();
+  return Trainer(run, folder, listeners, /*is_saved=*/begins.start && begins.start->is_last, begins.decisions).run();
 }
 
 // A run along lr_schedule: wsd that has been made longer goes on from before the decay of its learning rate.
@@ -163,6 +175,7 @@ ExitCode train_as_first(const config::CommandLine& command, const TrainOptions& 
   announce_methods(setup);
   announce_processes(group, choice.device, asked.distributed);
   go_back_before_decay(folder, setup, begins);
+  begins.decisions = run::decisions_to_come(folder, begins, options.replay);
   plan::check_before_training(setup, /*is_resumed=*/begins.start.has_value());
   run::say_beginning(group, begins, setup);
   try {
@@ -204,7 +217,7 @@ ExitCode train_as_other(const config::CommandLine& command, const TrainOptions& 
   shared.begins.release_tensors();
   clear_folder(setup, folder, {});
   Listeners nobody;
-  return Trainer(run, folder, nobody, /*is_saved=*/true).run();
+  return Trainer(run, folder, nobody, /*is_saved=*/true, shared.begins.decisions).run();
 }
 
 // While it exists, warnings of another process than the first go into the first one's log.
@@ -293,6 +306,8 @@ ExitCode train(const config::CommandLine& command, const TrainOptions& options) 
     throw Error(ExitCode::config, "--eval-only and --restart exclude each other");
   if (options.find_lr && (options.eval_only || options.restart))
     throw Error(ExitCode::config, "--find-lr trains no run: leave out --eval-only and --restart");
+  if (!options.replay.empty() && (options.eval_only || options.find_lr))
+    throw Error(ExitCode::config, "--replay is for a run that trains: leave out --eval-only and --find-lr");
   if (options.json && !options.find_lr && !options.eval_only)
     throw Error(ExitCode::config, "--json is for --eval-only and --find-lr: a run writes its numbers to metrics.jsonl");
   run::require_run_data(asked, command.config_path.empty() ? "gpt-train" : command.config_path);

@@ -35,7 +35,7 @@ constexpr size_t kMostUnwrittenLosses = 1000;
 }  // namespace
 
 Trainer::Trainer(run::Run& run, const run::Folder& folder, Listeners& listeners, bool is_saved,
-                 MemoryWatch::Senses senses)
+                 std::vector<Decision> decisions, MemoryWatch::Senses senses)
     : run_(run),
       folder_(folder),
       listeners_(listeners),
@@ -44,6 +44,7 @@ Trainer::Trainer(run::Run& run, const run::Folder& folder, Listeners& listeners,
                                              run::evaluation_tokens(training(), run.model().config().block_size,
                                                                     setup_.corpus.validation.size()))),
       checkpoints_(state_, folder, plan_, cadence(), listeners, forecast_, is_saved, setup_.mesh.all->is_first()),
+      decisions_(state_, folder, std::move(decisions), setup_.mesh.all),
       memory_watch_(training().execution.memory_check, std::move(senses)),
       first_step_(state_.step) {
   logged_.step = epoch_.step = state_.step;
@@ -105,8 +106,17 @@ ExitCode Trainer::conclude() {
   return ExitCode::ok;
 }
 
+void Trainer::take_decisions() {
+  for (const Decision& decision : decisions_.take_due()) {
+    const std::string what = fmt::format("{} from now on, as was decided before", run::describe(decision));
+    log::info(fmt::format("step {}: {}", with_commas(state_.step), what));
+    listeners_.event({state_.step, what, moment()});
+  }
+}
+
 bool Trainer::update() {
   const Stopwatch watch;
+  take_decisions();
   learning_rate_ = run_.learning_rate();
   activity_ = kUpdate;
   std::optional<int64_t> tokens;

@@ -3,9 +3,11 @@
 //   FAULT_CALLS=FILE     the number of such calls, 8 bytes, is kept here
 //   FAULT_AT=K           the K-th of them fails, counted from 1; with FAULT_LASTS=1 all after it fail too
 //   FAULT_ERRNO=E        with this error; EIO if it is left out
+//   FAULT_KILLS=1        it does not fail: the program is killed in its place
 //   FAULT_DISK=BYTES     a small disk: what would write more than BYTES in all fails with ENOSPC
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -53,6 +55,7 @@ struct Faults {
   const std::vector<std::string> files = parts_of(std::getenv("FAULT_FILES"));
   const int64_t at = setting("FAULT_AT", INT64_MAX);
   const bool lasts = setting("FAULT_LASTS", 0) != 0;
+  const bool kills = setting("FAULT_KILLS", 0) != 0;
   const int error = static_cast<int>(setting("FAULT_ERRNO", EIO));
   const int64_t disk = setting("FAULT_DISK", INT64_MAX);
   std::atomic<int64_t>* const calls = shared_count();
@@ -88,6 +91,7 @@ bool fails(File file, size_t bytes_to_write = 0) {
   Faults& f = faults();
   const int64_t call = ++*f.calls;
   const int64_t written = f.written += static_cast<int64_t>(bytes_to_write);
+  if (call == f.at && f.kills) raise(SIGKILL);
   if (call == f.at || (f.lasts && call > f.at)) {
     errno = f.error;
     return true;

@@ -44,6 +44,7 @@ inline Checkpoint sample_checkpoint() {
   sample.spikes = 3;
   sample.rollbacks = 2;
   sample.learning_rate_factor = 0.25;
+  sample.decisions = {{12, "learning_rate_factor", 0.5}, {33, "learning_rate_factor", 0.25}};
   sample.proven_step = 20;
   sample.waiting_step = 30;
   sample.warmup_steps = 10;

@@ -104,6 +104,8 @@ class SampleCheckpoint(unittest.TestCase):
         self.assertEqual(loaded["schedule"], {"warmup_steps": 10})
         self.assertEqual(loaded["plateau"], {"best": 1.5, "factor": 0.125, "without_improvement": 2, "cooling_down": 1})
         self.assertEqual(loaded["rollback"], {"count": 2, "learning_rate_factor": 0.25, "proven_step": 20, "waiting_step": 30})
+        self.assertEqual(loaded["decisions"], ({"step": 12, "what": "learning_rate_factor", "value": 0.5},
+                                               {"step": 33, "what": "learning_rate_factor", "value": 0.25}))
         self.assertEqual(loaded["data"], {"epoch": 3, "sample": 2**40 + 1, "fingerprint": "0123abcd"})
         self.assertEqual(loaded["environment"], {"cpu": "a CPU", "threads": "2"})
         self.assertEqual(loaded["tokenizer"], '{"type": "char", "characters": "\\n aé"}')

@@ -67,16 +67,18 @@ class DivergenceTest : public testing::Test {
   ExitCode run(const std::string& name, const AfterStep& after_step = nullptr) {
     told_ = {};
     const run::Folder folder(root_ / name);
-    const run::Beginning begins{folder.find_start("auto", /*restart=*/false).start, {}};
+    run::Beginning begins{folder.find_start("auto", /*restart=*/false).start, {}};
+    begins.decisions = run::decisions_to_come(folder, begins, replay_);
     const run::Setup setup{config_, corpus_, describe_device(at::kCPU), Precision{}};
     run::Run run(setup, begins);
+    run::begin_decisions(folder, run.state().decisions, begins.decisions);
     const auto follow = [&](int64_t step) {
       if (after_step) after_step(step);
       if (spoiled_.contains(step)) run.model().parameters().flat_values().detach().mul_(3);
     };
     Listeners listeners;
     listeners.add(std::make_unique<Follows>(told_, follow), "test");
-    return Trainer(run, folder, listeners, /*is_saved=*/begins.start && begins.start->is_last).run();
+    return Trainer(run, folder, listeners, /*is_saved=*/begins.start && begins.start->is_last, begins.decisions).run();
   }
   Checkpoint last(const std::string& name) const { return load_checkpoint(root_ / (name + "/ckpt.pt")); }
   std::string bytes(const std::string& name) const {
@@ -88,9 +90,14 @@ class DivergenceTest : public testing::Test {
   Config config_ = tiny_config(corpus_);
   DivergenceConfig& divergence_ = config_.training.cadence.divergence;
   std::set<int64_t> spoiled_{
-      8, 12, 16};  // the first steps after which the window is full, if the run goes back to step 5 each time
+      8, 12, 16};       // the first steps after which the window is full, if the run goes back to step 5 each time
+  std::string replay_;  // a file of decisions
   Told told_;
 };
+
+const std::vector<Decision> kDecided = {{9, run::kLearningRateFactor, 0.5},
+                                        {13, run::kLearningRateFactor, 0.25},
+                                        {17, run::kLearningRateFactor, 0.125}};
 
 TEST_F(DivergenceTest, ARunGoesBackAndGoesOn) {
   divergence_.reaction = OnDivergence::rollback;
@@ -101,6 +108,8 @@ TEST_F(DivergenceTest, ARunGoesBackAndGoesOn) {
   EXPECT_EQ(end.rollbacks, 3);
   EXPECT_EQ(end.spikes, 3);
   EXPECT_EQ(end.learning_rate_factor, 0.125);
+  EXPECT_EQ(end.decisions, kDecided);
+  EXPECT_EQ(run::read_decisions(root_ / "run/decisions.jsonl"), kDecided);
   EXPECT_EQ(end.skipped_steps, 17 - 5) << "the updates after step 5 up to the last spike";
   EXPECT_EQ(end.optimizer.step_count.item<float>(), 8);
   ASSERT_EQ(told_.events.size(), 3u);
@@ -112,6 +121,38 @@ TEST_F(DivergenceTest, ARunGoesBackAndGoesOn) {
     const double factor = step < 9 ? 1 : step < 13 ? 0.5 : step < 17 ? 0.25 : 0.125;
     EXPECT_EQ(told_.learning_rates[step], factor * learning_rate_at(config_.training.schedule, step, kWhole)) << step;
   }
+}
+
+TEST_F(DivergenceTest, ARunThatReplaysTheDecisionsIsTheSame) {
+  divergence_.reaction = OnDivergence::rollback;
+  divergence_.rollback_lr_factor = 0.5;
+  EXPECT_EQ(run("run"), ExitCode::ok);
+  const Checkpoint decided = last("run");
+  divergence_.rollback_lr_factor = 1;  // the run alone would leave the rate as it is
+  EXPECT_EQ(run("alone"), ExitCode::ok);
+  EXPECT_FALSE(last("alone").model[0].second.equal(decided.model[0].second));
+  EXPECT_TRUE(last("alone").decisions.empty());
+  replay_ = root_ / "run/decisions.jsonl";
+  EXPECT_EQ(run("replay"), ExitCode::ok);
+  expect_same_weights_and_moments(last("replay"), decided);
+  EXPECT_EQ(last("replay").decisions, kDecided);
+  EXPECT_EQ(read_file(root_ / "replay/decisions.jsonl", ExitCode::data),
+            read_file(root_ / "run/decisions.jsonl", ExitCode::data));
+}
+
+// The folder of the file is in its way until step 9.
+TEST_F(DivergenceTest, WhatCannotBeDecidedIsTriedAgain) {
+  divergence_.reaction = OnDivergence::rollback;
+  divergence_.rollback_lr_factor = 0.5;
+  const std::string in_the_way = root_ / "run/decisions.jsonl/folder";
+  const auto hinder = [&](int64_t step) {
+    if (step == 8) fs::create_directories(in_the_way);
+    if (step == 9) fs::remove_all(fs::path(in_the_way).parent_path());
+  };
+  EXPECT_EQ(run("run", hinder), ExitCode::ok);
+  EXPECT_EQ(told_.events[0], "9: 1 update skipped as a spike");
+  EXPECT_TRUE(told_.events[1].starts_with("10: went back to the weights of step 5: ")) << told_.events[1];
+  EXPECT_EQ(last("run").decisions[0], (Decision{10, run::kLearningRateFactor, 0.5}));
 }
 
 // A copy of the folder is what a run leaves that is killed.
@@ -126,6 +167,7 @@ TEST_F(DivergenceTest, ARunThatIsKilledAnywhereEndsAsTheOneThatIsNot) {
     const std::string killed = std::to_string(step);
     EXPECT_EQ(run(killed), ExitCode::ok) << step;
     EXPECT_EQ(bytes(killed), bytes("whole")) << step;
+    EXPECT_EQ(run::read_decisions(root_ / (killed + "/decisions.jsonl")), kDecided) << step;
   }
 }
 

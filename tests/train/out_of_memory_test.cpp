@@ -116,7 +116,7 @@ class OutOfMemoryRun : public testing::Test {
     run::Run run(setup, begins);
     Listeners listeners;
     if (listener) listeners.add(std::move(listener), "memory");
-    Trainer(run, folder, listeners, /*is_saved=*/begins.start.has_value(), std::move(senses)).run();
+    Trainer(run, folder, listeners, /*is_saved=*/begins.start.has_value(), /*decisions=*/{}, std::move(senses)).run();
     return run.model().parameters().flat_values().clone();
   }
 

@@ -6,12 +6,26 @@
 
 #include <cstdint>
 #include <limits>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "gpt/optim/plateau.h"
 
 namespace gpt {
+
+// What was decided on the way of a run, and holds for the updates after `step`: what each value of `what` does is in run/decisions.h.
+struct Decision {
+  int64_t step = 0;
+  std::string what;
+  double value = 0;
+  bool operator==(const Decision&) const = default;
+};
+void to_json(nlohmann::ordered_json& json, const Decision& decision);
+void from_json(const nlohmann::ordered_json& json, Decision& decision);
+
+inline constexpr double kMostLearningRateFactor = 100;
 
 // The initial values are what a checkpoint of an older program means that has none.
 struct Remembered {
@@ -22,8 +36,9 @@ struct Remembered {
   // How many sequences an evaluation has where training.eval_batches is auto, as the run's first one found out; 0: there was none yet.
   // Nothing: the run began with a program that took batches of neighbouring sequences, and goes on so.
   std::optional<int64_t> eval_sequences = {};
-  int64_t rollbacks = 0;            // how often the run has gone back to a checkpoint
-  double learning_rate_factor = 1;  // the product of training.rollback_lr_factor over them
+  int64_t rollbacks = 0;                 // how often the run has gone back to a checkpoint
+  double learning_rate_factor = 1;       // for the schedule's rate, as was decided last: above 0
+  std::vector<Decision> decisions = {};  // those that have taken effect, in their order
   // The steps of the checkpoints that it can go back to: of the last that training.spike_window updates without a spike have followed,
   // and of one that waits for them.
   std::optional<int64_t> proven_step = {}, waiting_step = {};

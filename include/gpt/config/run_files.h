@@ -6,8 +6,9 @@
 
 namespace gpt {
 
-constexpr const char *kMetricsFile = "metrics.jsonl", *kEffectiveConfig = "effective_config.yaml",
-                     *kReportFile = "report.html", *kRunLog = "train.log", *kRateChart = "learning_rate.svg",
+constexpr const char *kMetricsFile = "metrics.jsonl", *kDecisionsFile = "decisions.jsonl",
+                     *kEffectiveConfig = "effective_config.yaml", *kReportFile = "report.html", *kRunLog = "train.log",
+                     *kRateChart = "learning_rate.svg",
                      *kSetAside = "set_aside";  // a folder, of older runs
 
 bool is_checkpoint_name(

@@ -15,6 +15,8 @@ class PickleWriter {
  public:
   void begin_dict();
   void end_dict();
+  void begin_tuple();
+  void end_tuple();
   void text(std::string_view value);
   void integer(int64_t value);
   void real(double value);

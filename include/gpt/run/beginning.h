@@ -15,6 +15,7 @@ struct Beginning {
   std::optional<StartingPoint> start;
   std::optional<InitialWeights> initial;  // the weights of a new run
   InTheWay in_the_way = {};               // of files in the run's folder, until it begins
+  std::vector<Decision> decisions = {};   // that the run has still to take (run/decisions.h)
 
   // Once the run has copied them, or could not. Where they came from stays.
   void release_tensors();

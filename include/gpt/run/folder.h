@@ -23,6 +23,8 @@ struct StartingPoint {
   std::string path;             // where its file is
   bool is_last = false;         // it is ckpt.pt of the run's own folder
   std::string started_by = {};  // as Checkpoint::started_by, of the run that begins here
+  // It is the newest of the run's own folder, to which nobody has gone back: the run becomes what it was to be.
+  bool continues = false;
 };
 
 // Files in the folder of a run that would be in the way of the one that begins. They stay where they are until nothing can refuse it any more.
@@ -54,6 +56,7 @@ class Folder {
   std::string rollback_path(int64_t step) const { return path_ + "/" + rollback_checkpoint(step); }
   std::string stable_path(int64_t step) const { return path_ + "/" + stable_checkpoint(step); }
   std::string metrics_path() const { return path_ + "/" + kMetricsFile; }
+  std::string decisions_path() const { return path_ + "/" + kDecisionsFile; }
   std::string report_path() const { return path_ + "/" + kReportFile; }
   std::string rate_chart_path() const { return path_ + "/" + kRateChart; }
   std::string samples_path() const { return path_ + "/samples"; }

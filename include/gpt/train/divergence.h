@@ -7,6 +7,7 @@
 #include <string>
 
 #include "gpt/report/listener.h"
+#include "gpt/run/decisions.h"
 #include "gpt/run/run.h"
 #include "gpt/train/checkpoint_keeper.h"
 
@@ -14,7 +15,7 @@ namespace gpt {
 
 class Divergence {
  public:
-  Divergence(run::Run& run, CheckpointKeeper& checkpoints, Listeners& listeners);
+  Divergence(run::Run& run, CheckpointKeeper& checkpoints, run::Decisions& decisions, Listeners& listeners);
 
   // After each update: goes back to a checkpoint where the update was a spike and training.on_divergence is rollback. Returns why the run
   // must end instead, or nothing. Reads 4 bytes from the device with stop and rollback, which must know before the next update, and
@@ -27,6 +28,7 @@ class Divergence {
 
  private:
   std::optional<std::string> go_back(const ops::Spike& spike);
+  bool lower_rate();
   std::string describe(const ops::Spike& spike) const;
   void report(int64_t updates, const std::string& as, const std::string& why);
 
@@ -34,6 +36,7 @@ class Divergence {
   run::State& state_ = run_.state();
   const CadenceConfig& cadence_ = run_.config().training.cadence;
   CheckpointKeeper& checkpoints_;
+  run::Decisions& decisions_;
   Listeners& listeners_;
   int64_t reported_skips_, reported_spikes_;
   std::optional<int64_t> applied_when_back_;  // updates that the weights had seen when the run last went back

@@ -14,6 +14,7 @@ struct TrainOptions {
   bool eval_only = false;                   // evaluate_run() in place of training
   bool find_lr = false;                     // only looks for the learning rate of a run that would begin
   bool json = false;                        // what these two find is JSON on standard output
+  std::string replay = {};                  // a file of decisions that the run takes at their steps (run/decisions.h)
   std::vector<std::string> arguments = {};  // of the command line, for the processes that it starts
 };
 

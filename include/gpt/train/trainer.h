@@ -10,6 +10,7 @@
 #include "gpt/core/error.h"
 #include "gpt/core/process.h"
 #include "gpt/report/listener.h"
+#include "gpt/run/decisions.h"
 #include "gpt/run/folder.h"
 #include "gpt/run/forecast.h"
 #include "gpt/run/interruptions.h"
@@ -28,9 +29,10 @@ namespace gpt {
 
 class Trainer {
  public:
-  // `is_saved`: ckpt.pt of the folder holds the run's state already. `senses`: for what other programs take.
+  // `is_saved`: ckpt.pt of the folder holds the run's state already. `decisions`: that the run has still to take. `senses`: for what other
+  // programs take.
   Trainer(run::Run& run, const run::Folder& folder, Listeners& listeners, bool is_saved,
-          MemoryWatch::Senses senses = MemoryWatch::of_this_machine());
+          std::vector<Decision> decisions = {}, MemoryWatch::Senses senses = MemoryWatch::of_this_machine());
 
   // Runs to the end, or to a signal: ok, or the signal's exit status, with everything worth saving saved.
   // Throws gpt::Error: numerics when a log line finds max_skipped_steps or more skipped updates in a row, or training.on_divergence ends
@@ -45,6 +47,7 @@ class Trainer {
   bool outlasts_shortage();
   // Throws run::OutOfMemory, once all that the step held has been released.
   [[noreturn]] void leave_out_of_memory(run::Shortage shortage);
+  void take_decisions();        // those that are due
   bool update();                // false: a signal came midway, and nothing has changed
   void release_memory() const;  // as training.release_memory says
   [[noreturn]] void leave_changed_data(const std::string& file);
@@ -95,7 +98,8 @@ class Trainer {
   const TaskEvaluations tasks_;
   run::Forecast forecast_;
   CheckpointKeeper checkpoints_;
-  Divergence divergence_{run_, checkpoints_, listeners_};
+  run::Decisions decisions_;
+  Divergence divergence_{run_, checkpoints_, decisions_, listeners_};
   ProgressBar bar_;
   MemoryWatch memory_watch_;
   // Where the state is divided they are made while new weights are on their way, and so need connections of their own.
