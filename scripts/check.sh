@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What can be said of the source without running it: the direction of includes, between folders and inside them, a launch check
-# after every kernel launch, the size of files, the syntax of scripts, whether the documents describe this tree and their tables agree
+# after every kernel launch, one definition of each type, the size of files, the syntax of scripts, whether the documents describe this tree and their tables agree
 # with the measured figures; then clang-format and clang-tidy. Prints each problem on a line, with its place where it has one, and exits
 # with 1 if there is any.
 #
@@ -70,6 +70,22 @@ check_launches() {
     /<<</ { report(); launch = FNR; ended = 0 }
     launch && !ended && /;[ \t]*(\\|\/\/.*)?$/ { ended = FNR }
     END { report() }'
+}
+
+# A type has one definition: two of one name in one namespace, in files that never meet, would become one when they are linked. Types in an
+# unnamed namespace are their file's own. clang-format puts namespaces and types at the beginning of a line.
+check_one_definition() {
+  find src include tests -name '*.h' -o -name '*.cuh' -o -name '*.cpp' | sort | xargs awk '
+    FNR == 1 { depth = 0 }
+    /^namespace [^=]*\{/ { space[++depth] = $2 == "{" ? "(" FILENAME ")" : $2; next }
+    /^\} *\/\/ namespace/ { if (depth) depth--; next }
+    /^(template .*> )?(struct|class|union|enum class|enum struct) [A-Za-z_0-9]+( final)?( : [^;]*)? \{/ {
+      name = $0; sub(/^template .*> (struct|class)/, "struct", name); sub(/^(enum )?(struct|class|union) /, "", name); sub(/[^A-Za-z_0-9].*/, "", name)
+      full = ""; for (i = 1; i <= depth; i++) full = full space[i] "::"
+      full = full name
+      if (full in place && place[full] !~ ("^" FILENAME ":")) print FILENAME ":" FNR ": " full " is defined at " place[full] " too: the linker takes one for both"
+      else place[full] = FILENAME ":" FNR
+    }'
 }
 
 check_sizes() {
@@ -241,7 +257,7 @@ check_units() {
   report "clang-tidy on ${#units[@]} of the $count files that ${scope/all/exist}" check tidy "${units[@]}"
 }
 
-for name in includes circles launches sizes scripts layout mentions named_sources lines records figures; do check "$name"; done
+for name in includes circles launches one_definition sizes scripts layout mentions named_sources lines records figures; do check "$name"; done
 if [[ $scope != sources ]]; then
   if [[ -x $tools/clang-tidy && -e build/compile_commands.json ]]; then
     check format

@@ -248,6 +248,14 @@ class SourceChecks(Checks):
         message = "kernel launch without C10_CUDA_KERNEL_LAUNCH_CHECK()\n"
         self.assertEqual(self.found(), f"src/ops/a.cu:2: {message}src/ops/a.cu:8: {message}")
 
+    def test_a_type_that_is_defined_twice(self):
+        self.write("src/core/a.h", "namespace gpt {\n\nstruct Documents {\n};\n\n}  // namespace gpt\n")
+        self.write("src/ops/a.h", "namespace gpt::ops {\n\nstruct Documents {\n};\n\n}  // namespace gpt::ops\n")
+        self.write("src/train/a.cpp", "namespace gpt {\nnamespace {\n\nclass Documents {\n};\n\n}  // namespace\n}  // namespace gpt\n")
+        self.assertEqual(self.found(), "")
+        self.write("src/model/a.h", "namespace gpt {\n\nclass Documents final : public Base {\n};\n\n}  // namespace gpt\n")
+        self.assertEqual(self.found(), "src/model/a.h:3: gpt::Documents is defined at src/core/a.h:3 too: the linker takes one for both\n")
+
     def test_long_file(self):
         self.write("src/core/a.cpp", "\n" * 500)
         self.assertEqual(self.found(), "")
