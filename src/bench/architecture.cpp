@@ -152,10 +152,9 @@ ArchitectureComparison compare_architectures(const Config& wanted, double second
   };
   for (const NamedChange& change : changes) {
     progress(static_cast<double>(result.variants.size()) / static_cast<double>(changes.size()), change.name);
-    Config config = base;
+    auto [config, also] = applied(change.apply, base);
     config.training.cadence.eval_batches = result.eval_batches;
-    change.apply(config);
-    Variant variant{.name = change.name, .learning = {}, .verdict = ""};
+    Variant variant{.name = with_changes(change.name, also), .learning = {}, .verdict = ""};
     try {
       auto learning = learn(config, result.length);
       if (!learning) break;

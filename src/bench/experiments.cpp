@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "gpt/bench/comparison.h"
+#include "gpt/bench/rung.h"
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
 
@@ -147,11 +148,14 @@ class ExperimentRuns {
     return plan_;
   }
 
-  Config config_of(const Experiment* experiment) const {
+  Config plain() const {
     Config config = plain_run(wanted_, plan_.length.updates);
     config.training.cadence.eval_batches = plan_.eval_batches;
-    if (experiment) experiment->apply(config, plan_.length.updates);
     return config;
+  }
+
+  Adapted with(const Experiment& experiment) const {
+    return applied([&](Config& config) { experiment.apply(config, plan_.length.updates); }, plain());
   }
 
   std::optional<Learning> learn(const std::string& name, Config config, int64_t seed) {
@@ -229,10 +233,11 @@ bool measure_row(const Experiment& experiment, const ExperimentRow& plain, Exper
                  const std::function<void()>& done) {
   row.verdict = experiment.obstacle;
   if (!row.verdict.empty()) return true;
-  const Config config = runs.config_of(&experiment);
+  const auto [config, also] = runs.with(experiment);
+  row.settings = with_changes(row.settings, also);
   try {
     if (!fill(row, config, runs, done)) return false;
-    row.step_ratios = runs.step_ratios(row.name, runs.config_of(nullptr), config);
+    row.step_ratios = runs.step_ratios(row.name, runs.plain(), config);
     if (row.step_ratios.empty()) return false;
     for (size_t i = 0; i < row.runs.size(); ++i) row.runs[i].step_ms = plain.runs[i].step_ms * median(row.step_ratios);
   } catch (const Error& error) {
@@ -315,7 +320,7 @@ ExperimentComparison compare_experiments(const Config& wanted, const std::vector
   std::string name = kPlain;
   const auto done = [&] { progress(static_cast<double>(++ended) / static_cast<double>(kSeeds * (count + 1)), name); };
   ExperimentRow plain{.name = kPlain, .settings = "", .runs = {}, .step_ratios = {}, .verdict = ""};
-  if (!fill(plain, runs.config_of(nullptr), runs, done)) return result;
+  if (!fill(plain, runs.plain(), runs, done)) return result;
   result.rows.push_back(std::move(plain));
   for (const Experiment& experiment : list) {
     const bool fits = runs.is_known(experiment.name) || !experiment.obstacle.empty() ||

@@ -15,7 +15,7 @@ namespace {
 class Climb {
  public:
   Climb(const Config& wanted, const LadderPlan& plan, const Measure& measure, const Progress& progress)
-      : plan_(plan), measure_(measure), progress_(progress), start_(without_rungs(wanted)) {
+      : plan_(plan), measure_(measure), progress_(progress), adapted_start_(without_rungs(wanted)) {
     for (const Rung& rung : plan_.rungs) count_ += rung.obstacle.empty() ? 2 : 0;  // on the way up, and in the full set
     count_ += 1 + count_of_variants();                                             // and the start beside the full set
   }
@@ -43,9 +43,9 @@ class Climb {
     const auto start = measure_(start_, ladder_.length);
     if (!start) return false;
     ladder_.rows.push_back({.name = "start",
-                            .settings =
-                                "float32, AdamW's state too, LibTorch's operators, nothing fused, tokens loaded as "
-                                "they are needed",
+                            .settings = with_changes("float32, AdamW's state too, LibTorch's operators, nothing fused, "
+                                                     "tokens loaded as they are needed",
+                                                     adapted_start_.also),
                             .measurement = start,
                             .kept = true,
                             .verdict = ""});
@@ -69,8 +69,8 @@ class Climb {
       row.verdict = fmt::format("does nothing without {}", in_words(missing));
       return true;
     }
-    Config above = full_;
-    rung.apply(above);
+    const auto [above, also] = applied(rung.apply, full_);
+    row.settings = with_changes(row.settings, also);
     const auto pair = try_compare(full_, above, row, row.name);
     if (!pair) return !stopped_;
     const Judgement judgement = judge_rung(rung, *pair);
@@ -129,9 +129,11 @@ class Climb {
   }
 
   Switched with(const Rung& rung) const {
-    Config config = full_;
-    rung.apply(config);
-    return {{.name = "with " + rung.name, .settings = rung.settings, .measurement = {}, .verdict = ""}, config, true};
+    const auto [config, also] = applied(rung.apply, full_);
+    return {
+        {.name = "with " + rung.name, .settings = with_changes(rung.settings, also), .measurement = {}, .verdict = ""},
+        config,
+        true};
   }
 
   // And without what needs it; without its whole group where another one of that would set the same.
@@ -159,7 +161,7 @@ class Climb {
 
   Config config_of(const Set& set) const {
     Config config = start_;
-    for (const Rung* rung : set) rung->apply(config);
+    for (const Rung* rung : set) config = applied(rung->apply, config).config;
     return config;
   }
 
@@ -191,8 +193,8 @@ class Climb {
     for (const Rung& variant : plan_.variants) {
       LadderRow row{.name = variant.name, .settings = variant.settings, .measurement = {}, .verdict = variant.obstacle};
       if (variant.obstacle.empty()) {
-        Config other = full_;
-        variant.apply(other);
+        const auto [other, also] = applied(variant.apply, full_);
+        row.settings = with_changes(row.settings, also);
         (void)try_compare(full_, other, row, variant.settings);
         if (stopped_) return false;
       }
@@ -242,7 +244,9 @@ class Climb {
   const Measure& measure_;
   const Progress& progress_;
   const TimeLeft time_left_{plan_.seconds};
-  Config start_, full_;
+  const Adapted adapted_start_;
+  const Config& start_ = adapted_start_.config;
+  Config full_;
   double total_gain_ = 1;  // the gain of the full set over the start
   Set kept_;
   Ladder ladder_;

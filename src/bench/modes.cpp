@@ -35,8 +35,8 @@ std::vector<Mode> modes_of(const Config& wanted, const DeviceInfo& device) {
     if (compile_mode != CompileMode::standard) result.obstacle = obstacle_of(result.config, device);
     return result;
   };
-  Mode eager{"eager", "use_compile: false", base};
-  use_libtorchs_operators(eager.config);
+  const auto [plain, also] = with_libtorchs_operators(base);
+  Mode eager{"eager", with_changes("use_compile: false", also), plain};
   return {eager, mode("default", CompileMode::standard), mode("reduce-overhead", CompileMode::reduce_overhead),
           mode("max-autotune", CompileMode::max_autotune)};
 }

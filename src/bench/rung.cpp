@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "gpt/config/load.h"
+#include "gpt/config/rules.h"
 #include "gpt/config/suggest.h"
 #include "gpt/config/value.h"
 #include "gpt/core/error.h"
@@ -85,9 +87,12 @@ Rung rung_of(const plan::MemorySetting& setting) {
             .apply = [apply = setting.apply](Config& config) { apply(config.training); },
             .obstacle = setting.obstacle};
   if (setting.settings.front().starts_with("gradient_checkpointing")) rung.group = "checkpointing";
-  if (setting.needs_compile) rung.needs.emplace_back("compile");
-  if (setting.needs_end_to_end) rung.needs.emplace_back("end_to_end");
-  if (setting.needs_fused_adamw) {
+  Config config;
+  if (!plan::goes_with(setting, config, {.is_end_to_end = false})) rung.needs.emplace_back("end_to_end");
+  config.training.execution.use_compile = false;
+  if (!plan::goes_with(setting, config, {})) rung.needs.insert(rung.needs.begin(), "compile");
+  config.training.execution.use_compile = true, config.training.optimizer.fused_adamw = false;
+  if (!plan::goes_with(setting, config, {})) {
     rung.settings += ", fused_adamw: true";
     rung.apply = [apply = rung.apply](Config& config) {
       apply(config);
@@ -111,6 +116,16 @@ std::vector<Rung> memory_rungs(const Config& wanted, const DeviceInfo& device) {
                    .obstacle = "the micro-batch has an odd number of sequences"});
   }
   return all;
+}
+
+// Switches off, or on, what contradicts the keys that were changed.
+void adapt(Adapted& adapted, const Config& before) {
+  std::vector<std::string> changed;
+  for (const config::Change& change : config::difference(before, adapted.config)) changed.push_back(change.key);
+  const auto is_kept = [&](const std::string& key) {
+    return std::find(changed.begin(), changed.end(), key) != changed.end();
+  };
+  if (auto changes = config::cure(adapted.config, is_kept)) adapted.also = std::move(*changes);
 }
 
 std::vector<std::string> split(const std::string& names) {
@@ -260,30 +275,39 @@ Config measurable(const Config& wanted) {
   return config;
 }
 
-void use_libtorchs_operators(Config& config) {
-  using enum GradientCheckpointing;
-  config.training.execution.use_compile = false;
-  config.training.execution.swap_activations = 0;
-  config.training.quantized = {};
-  GradientCheckpointing& level = config.training.execution.gradient_checkpointing;
-  if (level == activation || level == norm) level = none;
+std::string with_changes(const std::string& settings, const std::vector<std::string>& also) {
+  return also.empty() ? settings : fmt::format("{}; and therefore {}", settings, fmt::join(also, ", "));
 }
 
-Config without_rungs(const Config& wanted) {
-  Config config = measurable(wanted);
-  use_libtorchs_operators(config);
+Adapted applied(const std::function<void(Config& config)>& change, const Config& config) {
+  Adapted result{config, {}};
+  change(result.config);
+  adapt(result, config);
+  return result;
+}
+
+Adapted with_libtorchs_operators(const Config& config) {
+  Adapted result{config, {}};
+  result.config.training.execution.use_compile = false;
+  adapt(result, config);
+  return result;
+}
+
+Adapted without_rungs(const Config& wanted) {
+  const Config before = measurable(wanted);
+  Adapted result{before, {}};
+  Config& config = result.config;
+  config.training.execution.use_compile = false;
   config.data.num_workers = 0;
   config.data.pin_memory = false;
   config.data.resident = Resident::off;
   config.model.vocab_multiple = 1;
   config.training.precision = {.use_amp = false, .dtype = Dtype::float32, .amp_mode = AmpMode::autocast};
-  config.training.optimizer.kind = OptimizerKind::adamw;
   config.training.optimizer.fused_adamw = false;
-  config.training.optimizer.state_dtype = StateDtype::float32;  // other types have no plain AdamW
-  config.training.optimizer.offload = 0;                        // nor have moments on the host
   config.training.execution.compile_mode = CompileMode::standard;
   config.training.execution.attention = AttentionKernel::math;
-  return config;
+  adapt(result, before);
+  return result;
 }
 
 }  // namespace gpt::bench

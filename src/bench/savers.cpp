@@ -13,7 +13,7 @@ namespace gpt::bench {
 namespace {
 
 Config baseline(const Config& wanted) {
-  Config config = without_rungs(wanted);
+  Config config = without_rungs(wanted).config;
   config.data = measurable(wanted).data;
   config.model.vocab_multiple = wanted.model.vocab_multiple;  // its rows are part of the model
   config.training.execution.attention = AttentionKernel::automatic;
@@ -67,8 +67,8 @@ Savings measure_savers(const Config& wanted, const std::vector<Rung>& savers, do
     LadderRow row{.name = saver.name, .settings = saver.settings, .measurement = {}, .verdict = saver.obstacle};
     if (saver.obstacle.empty()) {
       progress(static_cast<double>(done) / static_cast<double>(count), saver.name);
-      Config config = base;
-      saver.apply(config);
+      const auto [config, also] = applied(saver.apply, base);
+      row.settings = with_changes(row.settings, also);
       try {
         const Pairs pairs{time_left.share(count - done)};
         const auto pair = compare({base, result.length}, {config, result.length}, pairs, measure);

@@ -19,7 +19,8 @@ std::vector<Option> options(Config& c) {
        .target = &c.device,
        .help = "auto, cpu, cuda or cuda:N",
        .aliases = {{"use_gpu", "auto", "cpu"}},
-       .safe_on_resume = true},
+       .safe_on_resume = true,
+       .tried = {"cpu", "cuda"}},
       {.name = "output_dir",
        .target = &c.output_dir,
        .help =

@@ -4,6 +4,7 @@
 
 #include "gpt/config/arguments.h"
 #include "gpt/config/load.h"
+#include "gpt/config/rules.h"
 #include "gpt/config/value.h"
 #include "gpt/core/format.h"
 #include "row_text.h"
@@ -105,7 +106,7 @@ std::string reference_markdown() {
     result += fmt::format("| `{}` | {} | {} | {} | {} |\n", row.name, value.empty() ? "" : "`" + value + "`",
                           allowed_text(row), row.help, spellings(row.aliases, "`"));
   }
-  return result;
+  return result + "\n" + rules_markdown();
 }
 
 }  // namespace gpt::config

@@ -14,19 +14,22 @@ std::vector<Option> batch_and_precision(TrainingConfig& c) {
        .help = "sequences in a micro-step; auto = as many as fit into memory, which needs total_batch_size",
        .min = 1,
        .max = 1e6,
-       .aliases = {{"micro_batch_size"}, {"per_device_train_batch_size"}, {"bs"}}},
+       .aliases = {{"micro_batch_size"}, {"per_device_train_batch_size"}, {"bs"}},
+       .tried = {"8", "auto"}},
       {.name = "gradient_accumulation_steps",
        .target = &c.gradient_accumulation_steps,
        .help = "micro-steps per update; follows from total_batch_size where that is set",
        .min = 1,
        .max = 1e6,
-       .aliases = {{"accumulate_grad_batches"}, {"grad_accum"}, {"grad_accum_steps"}, {"accumulation_steps"}}},
+       .aliases = {{"accumulate_grad_batches"}, {"grad_accum"}, {"grad_accum_steps"}, {"accumulation_steps"}},
+       .tried = {"1", "2"}},
       {.name = "total_batch_size",
        .target = &c.total_batch_size,
        .help = "sequences per update; auto = batch_size times gradient_accumulation_steps",
        .min = 1,
        .max = 1e6,
-       .aliases = {{"global_batch_size"}, {"effective_batch_size"}, {"total_train_batch_size"}}},
+       .aliases = {{"global_batch_size"}, {"effective_batch_size"}, {"total_train_batch_size"}},
+       .tried = {"auto", "16"}},
       {.name = "use_amp",
        .target = &c.precision.use_amp,
        .help = "compute in 16 bits where the device gains from it; false = float32",
@@ -68,20 +71,23 @@ std::vector<Option> length_and_optimizer(TrainingConfig& c) {
        .help = "length of the run in passes over the data; auto = as long as max_steps says",
        .min = 1,
        .max = 1e9,
-       .aliases = {{"num_epochs"}, {"max_epochs"}, {"num_train_epochs"}}},
+       .aliases = {{"num_epochs"}, {"max_epochs"}, {"num_train_epochs"}},
+       .tried = {"auto", "1"}},
       {.name = "max_steps",
        .target = &c.schedule.max_steps,
        .help = "length of the run in updates; auto = 5000 unless epochs is set",
        .min = 1,
        .max = 1e12,
-       .aliases = {{"max_iters"}, {"steps"}, {"max_train_steps"}, {"num_steps"}}},
+       .aliases = {{"max_iters"}, {"steps"}, {"max_train_steps"}, {"num_steps"}},
+       .tried = {"auto", "100"}},
       {.name = "learning_rate",
        .target = FoundNumber{&c.schedule.learning_rate, &c.schedule.finds_learning_rate},
        .help =
            "peak learning rate, of AdamW and Muon alike, with init_from 1e-4 unless set; auto = found by short runs before the first update, in about a minute, and kept with the run",
        .min = 0,
        .max = 10,
-       .aliases = {{"lr"}}},
+       .aliases = {{"lr"}},
+       .tried = {"0.001", "auto"}},
       {.name = "min_lr",
        .target = &c.schedule.min_lr,
        .help = "learning rate at the end of the schedule; with plateau the lowest one",
@@ -93,7 +99,8 @@ std::vector<Option> length_and_optimizer(TrainingConfig& c) {
            "updates until learning_rate is reached; auto = 1000, with init_from 100, but at most a tenth of the run",
        .min = 0,
        .max = 1e12,
-       .aliases = {{"warmup_iters"}, {"num_warmup_steps"}, {"lr_warmup_steps"}}},
+       .aliases = {{"warmup_iters"}, {"num_warmup_steps"}, {"lr_warmup_steps"}},
+       .tried = {"auto", "5"}},
       {.name = "lr_schedule",
        .target = choice(c.schedule.lr_schedule, {{"cosine", LrSchedule::cosine},
                                                  {"constant", LrSchedule::constant},
@@ -163,7 +170,8 @@ std::vector<Option> length_and_optimizer(TrainingConfig& c) {
        .target = &c.optimizer.weight_decay,
        .help = "weight decay, applied to matrices only",
        .min = 0,
-       .max = 10},
+       .max = 10,
+       .tried = {"0.1", "0"}},
       {.name = "cautious_weight_decay",
        .target = &c.optimizer.cautious_weight_decay,
        .help = "apply weight decay only to the values that the update moves towards zero, too"},
@@ -190,7 +198,8 @@ std::vector<Option> length_and_optimizer(TrainingConfig& c) {
        .help = "maximum norm of the gradient; 0 = no clipping",
        .min = 0,
        .max = 1e9,
-       .aliases = {{"grad_clip"}, {"max_norm"}, {"max_grad_norm"}}},
+       .aliases = {{"grad_clip"}, {"max_norm"}, {"max_grad_norm"}},
+       .tried = {"1", "0"}},
       {.name = "fused_adamw",
        .target = &c.optimizer.fused_adamw,
        .help = "update with one kernel; false = one operator at a time, for comparison",
@@ -215,13 +224,15 @@ std::vector<Option> length_and_optimizer(TrainingConfig& c) {
            "and writes over the bus",
        .min = 0,
        .max = 1,
-       .aliases = {{"cpu_offload", "1", "0"}, {"optimizer_offload"}, {"offload_optimizer_states", "1", "0"}}},
+       .aliases = {{"cpu_offload", "1", "0"}, {"optimizer_offload"}, {"offload_optimizer_states", "1", "0"}},
+       .tried = {"0", "0.5"}},
       {.name = "label_smoothing",
        .target = &c.label_smoothing,
        .help = "share of the target probability spread over the vocabulary, in training only",
        .min = 0,
        .max = 0.9,
-       .aliases = {{"label_smoothing_factor"}, {"smoothing"}}},
+       .aliases = {{"label_smoothing_factor"}, {"smoothing"}},
+       .tried = {"0", "0.1"}},
   };
 }
 
@@ -256,7 +267,8 @@ std::vector<Option> execution(TrainingConfig& c) {
        .help =
            "tokens whose logits exist at a time; 0 = as many as take 8 MB on a CPU, at least 256, or on a GPU up to 600 MB, as leaves it least idle",
        .min = 0,
-       .max = 1e9},
+       .max = 1e9,
+       .tried = {"0", "8"}},
       {.name = "gradient_checkpointing",
        .target = choice(c.execution.gradient_checkpointing, {{"none", GradientCheckpointing::none},
                                                              {"activation", GradientCheckpointing::activation},
@@ -280,7 +292,8 @@ std::vector<Option> execution(TrainingConfig& c) {
                    {"use_buffer_swapping", "auto", "0"},
                    {"activation_offload"},
                    {"offload_activations"}},
-       .safe_on_resume = true},
+       .safe_on_resume = true,
+       .tried = {"0", "auto"}},
       {.name = "deterministic",
        .target = &c.execution.deterministic,
        .help = "make every run produce the same numbers, even where that costs speed"},
@@ -289,7 +302,8 @@ std::vector<Option> execution(TrainingConfig& c) {
        .help = "share of the device's memory that the run may take",
        .min = 0.01,
        .max = 1,
-       .aliases = {{"per_process_memory_fraction"}, {"gpu_memory_fraction"}}},
+       .aliases = {{"per_process_memory_fraction"}, {"gpu_memory_fraction"}},
+       .tried = {"1", "0.5"}},
       {.name = "expandable_segments",
        .target = &c.allocator.expandable_segments,
        .help = "take memory of a GPU in segments that grow, so that less is lost between tensors of different sizes; "
@@ -316,14 +330,16 @@ std::vector<Option> cadence(TrainingConfig& c) {
            "otherwise; 0 = never, and no ckpt_best.pt",
        .min = 0,
        .max = 1e9,
-       .aliases = {{"eval_every"}, {"eval_steps"}}},
+       .aliases = {{"eval_every"}, {"eval_steps"}},
+       .tried = {"500 steps", "1 epoch", "0"}},
       {.name = "eval_batches",
        .target = &c.cadence.eval_batches,
        .help =
            "batches of sequences per validation, drawn from all of the split; auto = as many sequences as the first validation needs for a standard error below 0.5 %, 0 = the whole split",
        .min = 0,
        .max = 1e12,
-       .aliases = {{"eval_iters"}}},
+       .aliases = {{"eval_iters"}},
+       .tried = {"auto", "0"}},
       {.name = "eval_tasks",
        .target = word_list(c.cadence.eval_tasks, /*may_have_spaces=*/true),
        .help =
@@ -339,7 +355,8 @@ std::vector<Option> cadence(TrainingConfig& c) {
            "end the run after so many validations without a new best; 0 = never; 5 where the program chose the sizes",
        .min = 0,
        .max = 1e9,
-       .aliases = {{"early_stopping_patience"}}},
+       .aliases = {{"early_stopping_patience"}},
+       .tried = {"0", "5"}},
       {.name = "checkpoint_interval",
        .target = &c.cadence.checkpoint_interval,
        .help =
@@ -347,7 +364,8 @@ std::vector<Option> cadence(TrainingConfig& c) {
        .min = 0,
        .max = 1e9,
        .aliases = {{"save_interval"}, {"save_every"}, {"save_steps"}},
-       .may_be_time = true},
+       .may_be_time = true,
+       .tried = {"10 minutes", "500 steps", "0"}},
       {.name = "async_checkpoint",
        .target = choice(c.cadence.async_checkpoint, {{"auto", AsyncCheckpoint::automatic},
                                                      {"true", AsyncCheckpoint::on},
@@ -361,12 +379,14 @@ std::vector<Option> cadence(TrainingConfig& c) {
        .target = &c.cadence.keep_last,
        .help = "how many numbered checkpoints to keep besides ckpt.pt and ckpt_best.pt",
        .min = 0,
-       .max = 1e9},
+       .max = 1e9,
+       .tried = {"0", "1"}},
       {.name = "sample_interval",
        .target = &c.cadence.sample_interval,
        .help = "how often to write a text sample, written like eval_interval; 0 = never",
        .min = 0,
-       .max = 1e9},
+       .max = 1e9,
+       .tried = {"0", "100 steps"}},
       {.name = "sample_tokens", .target = &c.cadence.sample_tokens, .help = "tokens per sample", .min = 1, .max = 1e6},
       {.name = "sample_prompt",
        .target = &c.cadence.sample_prompt,
@@ -376,28 +396,32 @@ std::vector<Option> cadence(TrainingConfig& c) {
        .help =
            "auto = continue the run in output_dir, if there is one; none = start a new one in an empty output_dir; or a checkpoint "
            "whose run goes on, with its data, optimizer and step; init_from takes only weights",
-       .is_path = true},
+       .is_path = true,
+       .tried = {"auto", "a.pt"}},
       {.name = "init_from",
        .target = &c.init_from,
        .help =
            "a checkpoint of gpt-train, or a folder or FILE.safetensors of Hugging Face's with a GPT-2 or Llama, whose weights and "
            "tokenizer a new run begins with, for fine-tuning or other data; the sizes of the model come with them, and step, optimizer "
            "and learning rate begin anew; empty = random weights",
-       .is_path = true},
+       .is_path = true,
+       .tried = {"", "a.pt"}},
       {.name = "distill_from",
        .target = &c.distillation.from,
        .help =
            "a checkpoint of gpt-train, or a folder or FILE.safetensors of Hugging Face's, with the same tokenizer: a larger model whose "
            "predictions the run learns beside its text, as after gpt-prune; empty or none = the text alone",
        .aliases = {{"teacher"}, {"teacher_model"}},
-       .is_path = true},
+       .is_path = true,
+       .tried = {"", "larger.pt"}},
       {.name = "distill_weight",
        .target = &c.distillation.weight,
        .help =
            "share of the training loss that is the divergence from the predictions of distill_from; the rest is the cross entropy with "
            "the text; 1 = no text",
        .min = 0,
-       .max = 1},
+       .max = 1,
+       .tried = {"0.5", "0"}},
       {.name = "distill_temperature",
        .target = &c.distillation.temperature,
        .help =
@@ -409,7 +433,8 @@ std::vector<Option> cadence(TrainingConfig& c) {
        .target = word_list(c.freeze),
        .help =
            "parameters that stay as they are, such as 'wte, h.0-5' for the embedding and the first six blocks or 'h.*.attn' for "
-           "all attention, without gradient, moments and float32 copy; [] = none"},
+           "all attention, without gradient, moments and float32 copy; [] = none",
+       .tried = {"[]", "[h.0]"}},
       {.name = "max_skipped_steps",
        .target = &c.cadence.max_skipped_steps,
        .help =
@@ -425,45 +450,7 @@ std::vector<Option> cadence(TrainingConfig& c) {
   };
 }
 
-std::vector<Option> divergence(TrainingConfig& c) {
-  DivergenceConfig& d = c.cadence.divergence;
-  return {
-      {.name = "on_divergence",
-       .target = choice(d.reaction, {{"off", OnDivergence::off},
-                                     {"stop", OnDivergence::stop},
-                                     {"skip", OnDivergence::skip},
-                                     {"rollback", OnDivergence::rollback}}),
-       .help =
-           "what follows a spike, an update whose loss or gradient norm is far above those before; it is never applied, except "
-           "with off, which looks for none; stop = the run ends; skip = it goes on; rollback = weights and optimizer go back to "
-           "the last good checkpoint, which needs a checkpoint_interval in steps or epochs",
-       .if_false = "off"},
-      {.name = "spike_window",
-       .target = &d.spike_window,
-       .help =
-           "updates before it that a spike is told by, and that a checkpoint must be followed by, without a spike, to be "
-           "good",
-       .min = 8,
-       .max = 1024},
-      {.name = "spike_threshold",
-       .target = &d.spike_threshold,
-       .help =
-           "how far above the median of spike_window a spike begins, in standard deviations, which are estimated as 1.4826 "
-           "times the median distance from the median and are at least 0.5 % of it for the loss, a fifth for the norm",
-       .min = 1,
-       .max = 1e6},
-      {.name = "rollback_lr_factor",
-       .target = &d.rollback_lr_factor,
-       .help = "what the learning rate of the rest of the run is multiplied by at each rollback",
-       .min = 0.01,
-       .max = 1},
-      {.name = "max_rollbacks",
-       .target = &d.max_rollbacks,
-       .help = "rollbacks of a run; where one more would be needed it stops",
-       .min = 1,
-       .max = 1e6},
-  };
-}
+std::vector<Option> divergence(TrainingConfig& c) { return options(c.cadence.divergence); }
 
 }  // namespace
 

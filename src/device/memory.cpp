@@ -40,22 +40,6 @@ void configure_cpu_memory(const TrainingConfig& training) {
 
 }  // namespace
 
-void require_memory_of_host(const TrainingConfig& training, at::Device device) {
-  if (device.is_cuda()) return;
-  if (training.optimizer.offload > 0)
-    throw Error(
-        ExitCode::config,
-        fmt::format(
-            "'training.offload_optimizer' is {}, but on a CPU the optimizer's state is in the memory of the host "
-            "anyway; set it to 0, and training.use_8bit: true to make them smaller",
-            training.optimizer.offload));
-  if (training.execution.swap_activations != 0)
-    throw Error(
-        ExitCode::config,
-        "'training.swap_activations' needs a GPU: on a CPU activations are in the memory of the host anyway; set it to 0, and "
-        "training.gradient_checkpointing: block to keep fewer");
-}
-
 at::Tensor zeros_on_host(int64_t count, at::ScalarType type, at::Device device, [[maybe_unused]] const char* setting) {
 #ifdef GPT_CUDA
   if (device.is_cuda()) {
@@ -90,7 +74,6 @@ bool give_up_expandable_segments() {
 }
 
 void configure_memory(const TrainingConfig& training, at::Device device) {
-  require_memory_of_host(training, device);
   if (device.is_cpu()) return configure_cpu_memory(training);
 #ifdef GPT_CUDA
   release_unused_memory(device);  // segments from the trial of the device

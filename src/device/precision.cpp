@@ -7,7 +7,9 @@
 #include <exception>
 #include <utility>
 
+#include "gpt/config/rules.h"
 #include "gpt/core/error.h"
+#include "gpt/device/memory.h"
 
 namespace gpt {
 namespace {
@@ -50,12 +52,8 @@ bool is_in_hardware(Dtype dtype, const DeviceInfo& info) {
   }
 }
 
-void check_supported(bool use_amp, Dtype dtype, const DeviceInfo& info) {
+void check_supported(Dtype dtype, const DeviceInfo& info) {
   const bool cuda = info.device.is_cuda();
-  const bool sixteen_bit = dtype == Dtype::bfloat16 || dtype == Dtype::float16;
-  if (sixteen_bit && !use_amp) reject(dtype, "contradicts use_amp false; choose use_amp true, or dtype float32");
-  if (dtype == Dtype::float16 && !cuda)
-    reject(dtype, "is for CUDA devices only; on a CPU choose dtype bfloat16 or float32");
   if (dtype == Dtype::bfloat16 && cuda && !info.bfloat16) {
     reject(dtype, fmt::format("is not supported by the hardware of {}; choose dtype float16 or auto", subject(info)));
   }
@@ -121,22 +119,24 @@ at::ScalarType gradient_type(const TrainingConfig& training, bool end_to_end) {
 Precision resolve_precision(const PrecisionConfig& config, const DeviceInfo& info) {
   Precision result;
   result.dtype = config.dtype == Dtype::automatic ? choose(config, info) : config.dtype;
-  check_supported(config.use_amp, result.dtype, info);
+  check_supported(result.dtype, info);
   const bool automatic = config.amp_mode == AmpMode::automatic;
-  if (config.dtype == Dtype::float16 && config.amp_mode == AmpMode::end_to_end)
-    reject(config.dtype, "has too small a range for amp_mode end_to_end; choose amp_mode auto or autocast");
   result.end_to_end = result.dtype == Dtype::bfloat16 &&
                       (automatic ? is_in_hardware(result.dtype, info) : config.amp_mode == AmpMode::end_to_end);
-  if (!result.end_to_end && !config.master_weights) {
-    throw Error(
-        ExitCode::config,
-        "master_weights false needs a run that computes in bfloat16 end to end; set dtype bfloat16 and amp_mode "
-        "end_to_end, or master_weights true");
-  }
+  Config whole;
+  whole.training.precision = config;
+  config::require_agreement(whole, facts_of(info, result));
   result.grad_scaler = result.dtype == Dtype::float16;
   result.tf32 = info.tf32 && result.dtype != Dtype::float32;  // with 16 bits, for what stays in float32
   result.reason = explain(config, result, info);
   return result;
+}
+
+config::Facts facts_of(const DeviceInfo& device, const Precision& precision) {
+  return {.is_cpu = device.device.is_cpu(),
+          .computes_in_16_bits = precision.compute_type() != at::kFloat,
+          .is_end_to_end = precision.end_to_end,
+          .allocator_is_set = has_allocator_variable()};
 }
 
 void keep_resolved(TrainingConfig& training, const Precision& precision) {

@@ -92,9 +92,7 @@ class Examination {
       plan_without_data();
     } else {
       attempt("device", "set device: auto", [&] { examine_device(); });
-      if (device_)
-        attempt("memory of the host", "set training.offload_optimizer and swap_activations: 0",
-                [&] { require_memory_of_host(config_.training, device_->device); });
+      if (const auto check = device_ ? plan::find_contradiction(config_, *device_) : std::nullopt) add(*check);
       if (asked_.steps_per_epoch) {
         plan_without_data();
       } else {
@@ -326,8 +324,7 @@ class Examination {
     add(plan::check_tokens(corpus, *config_.model.vocab_size));
     if (*config_.model.vocab_size < corpus.vocab_size) return;
     if (!config_.training.distillation.from.empty()) add(plan::check_teacher(config_, corpus));
-    if (config_.data.document_mask)
-      add(plan::check_documents(config_.data, corpus, device_ && device_->device.is_cuda()));
+    if (config_.data.document_mask) add(plan::check_documents(config_.data, corpus));
     if (corpus.validation.size() > 0) add(plan::check_overlap(corpus));
     if (config_.training.cadence.sample_interval.count > 0 && corpus.tokenizer)
       add(plan::check_sample_prompt(config_.training.cadence, corpus));

@@ -75,11 +75,6 @@ void check_before_training(const run::Setup& setup, bool is_resumed) {
   const Corpus& corpus = setup.corpus;
   const DeviceInfo& device = setup.device;
   require_sample_prompt(config.training.cadence, corpus);
-  if (config.training.schedule.lr_schedule == LrSchedule::plateau && corpus.validation.size() == 0) {
-    throw Error(ExitCode::config,
-                "training.lr_schedule: plateau follows the validation loss, and the data has no validation split; set "
-                "data.validation_fraction, or take another schedule");
-  }
   // On the CPU, so that no token is copied to a GPU before the run itself does it.
   const DataLoader loader(corpus.sources, config.data, run::schedule_options(config, corpus), at::kCPU);
   const DatasetFacts facts = describe_data(corpus, loader);

@@ -71,11 +71,12 @@ Check check_tokens(const Corpus& corpus, int64_t vocab_size) {
                                       with_commas(corpus.vocab_size)));
 }
 
-Check check_documents(const DataConfig& data, const Corpus& corpus, bool cuda) {
+Check check_documents(const DataConfig& data, const Corpus& corpus) {
+  std::optional<int32_t> separator;
   try {
-    run::require_document_mask(data, corpus, cuda ? at::kCUDA : at::kCPU);
+    separator = document_separator(data, corpus);
   } catch (const Error& error) { return failed("documents", error.what(), ""); }
-  const auto [description, idle] = find_documents(corpus, *document_separator(data, corpus));
+  const auto [description, idle] = find_documents(corpus, *separator);
   return idle.empty() ? passed("documents", description) : warned("documents", idle, "set data.document_mask: false");
 }
 

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "gpt/config/batch.h"
+#include "gpt/config/rules.h"
 #include "gpt/device/precision.h"
 
 namespace gpt::plan {
@@ -12,8 +15,7 @@ MemorySetting recomputation(const char* level_name, GradientCheckpointing level,
   return {.name = level_name,
           .settings = {fmt::format("gradient_checkpointing: {}", level_name)},
           .price = price,
-          .apply = [level](TrainingConfig& t) { t.execution.gradient_checkpointing = level; },
-          .needs_compile = level < GradientCheckpointing::selective};
+          .apply = [level](TrainingConfig& t) { t.execution.gradient_checkpointing = level; }};
 }
 
 }  // namespace
@@ -29,35 +31,41 @@ std::vector<MemorySetting> memory_settings(const DeviceInfo& device) {
       {.name = "8-bit",
        .settings = {"use_8bit: true"},
        .price = "the optimizer's state is rounded to 8-bit codes",
-       .apply = [](TrainingConfig& t) { t.optimizer.state_dtype = StateDtype::int8; },
-       .needs_fused_adamw = true},
+       .apply = [](TrainingConfig& t) { t.optimizer.state_dtype = StateDtype::int8; }},
       {.name = "offload",
        .settings = {"offload_optimizer: 1"},
        .price = "every update moves the optimizer's state over the bus and back",
        .apply = [](TrainingConfig& t) { t.optimizer.offload = 1; },
-       .needs_fused_adamw = true,
        .obstacle = device.device.is_cuda() ? "" : "needs a GPU"},
       {.name = "swap",
        .settings = {"swap_activations: auto"},
        .price = "what blocks keep moves over the bus and back beside computing, which may wait for it",
        .apply = [](TrainingConfig& t) { t.execution.swap_activations.reset(); },
-       .needs_compile = true,
        .obstacle = device.device.is_cuda() ? "" : "needs a GPU",
        .is_proven = false},
       {.name = "no_master",
        .settings = {"master_weights: false"},
        .price = "weights have 16 bits alone, and updates are rounded at random",
        .apply = [](TrainingConfig& t) { t.precision.master_weights = false; },
-       .needs_fused_adamw = true,
-       .needs_end_to_end = true,
        .obstacle = bfloat16_emulation(device)},
       {.name = "bfloat16_gradients",
        .settings = {"gradient_dtype: bfloat16"},
        .price = "every micro-batch that is added to a gradient rounds it",
        .apply = [](TrainingConfig& t) { t.precision.gradient_dtype = GradientDtype::bfloat16; },
-       .needs_end_to_end = true,
        .obstacle = bfloat16_emulation(device)},
   };
+}
+
+bool goes_with(const MemorySetting& setting, Config config, const config::Facts& facts) {
+  setting.apply(config.training);
+  if (config::find_refusal(config, facts)) return false;
+  const auto is_its = [&](const std::string& key) {
+    return std::any_of(setting.settings.begin(), setting.settings.end(),
+                       [&](const std::string& text) { return "training." + text.substr(0, text.find(':')) == key; });
+  };
+  for (const config::IdleKeys& idle : config::find_idle(config, facts))
+    if (std::any_of(idle.keys.begin(), idle.keys.end(), is_its)) return false;
+  return true;
 }
 
 MemorySetting smaller_batch(const TrainingConfig& training) {

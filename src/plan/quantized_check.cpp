@@ -24,7 +24,7 @@ Check check_quantized_forward(const Config& config, const DeviceInfo& device, co
                               bool is_here) {
   constexpr const char* kName = "quantized forward";
   const QuantizedConfig& quantized = config.training.quantized;
-  if (std::string why = run::quantization_obstacle(quantized, device, precision); !why.empty())
+  if (std::string why = run::quantization_obstacle(quantized, device); !why.empty())
     return failed(kName, std::move(why), "set training.quantized_forward: none");
   const std::string blocks = describe_blocks(config.model, quantized);
   if (!is_here) return passed(kName, blocks + "; how fast that is on another device is not known here");

@@ -11,6 +11,7 @@
 
 #include "gpt/config/batch.h"
 #include "gpt/config/load.h"
+#include "gpt/config/rules.h"
 #include "gpt/device/precision.h"
 #include "gpt/model/compile.h"
 #include "gpt/ops/classifier.h"
@@ -35,21 +36,17 @@ Candidate candidate(const MemorySetting& setting) {
           .is_proven = setting.is_proven};
 }
 
-bool is_usable(const MemorySetting& setting, const TrainingConfig& training, const Precision& precision) {
-  return setting.obstacle.empty() && (training.execution.use_compile || !setting.needs_compile) &&
-         (training.optimizer.fused_adamw || !setting.needs_fused_adamw) &&
-         (precision.end_to_end || !setting.needs_end_to_end);
-}
-
 // Those that are in use already, or save less than what is, gain nothing.
-std::vector<Candidate> candidates(const ModelConfig& model, const TrainingConfig& training, const DeviceInfo& device,
-                                  const std::string& attention) {
+std::vector<Candidate> candidates(const Config& config, const DeviceInfo& device, const std::string& attention) {
+  const ModelConfig& model = config.model;
+  const TrainingConfig& training = config.training;
   const ExecutionConfig& execution = training.execution;
   const bool cuda = device.device.is_cuda();
   const Precision precision = resolve_precision(training.precision, device);
   std::vector<Candidate> all;
   for (const MemorySetting& setting : memory_settings(device))
-    if (is_usable(setting, training, precision)) all.push_back(candidate(setting));
+    if (setting.obstacle.empty() && goes_with(setting, config, facts_of(device, precision)))
+      all.push_back(candidate(setting));
   if (training.batch_size > 1) {
     all.push_back(candidate(smaller_batch(training)));
     all.back().is_batch = true;
@@ -101,10 +98,13 @@ struct Run {
   double needed(const TrainingConfig& training) const {
     return estimate_memory(config.model, training, form(training)).total();
   }
-  bool may_resume(const TrainingConfig& training) const {
+  Config with(const TrainingConfig& training) const {
     Config other = config;
     other.training = training;
-    const auto changes = config::difference(config, other);
+    return other;
+  }
+  bool may_resume(const TrainingConfig& training) const {
+    const auto changes = config::difference(config, with(training));
     return std::all_of(changes.begin(), changes.end(), [](const auto& change) { return change.safe_on_resume; });
   }
 };
@@ -163,7 +163,7 @@ class Shrinking {
 
   // All that are proven but smaller batches; the tokens on the device are the one without `apply`.
   std::vector<Candidate> usable() const {
-    std::vector<Candidate> all = candidates(run_.config.model, training_, run_.device, run_.attention);
+    std::vector<Candidate> all = candidates(run_.with(training_), run_.device, run_.attention);
     if (data_ > 0) all.push_back({kDataSaver, "", {}});
     std::erase_if(all, [this](const Candidate& candidate) {
       TrainingConfig changed = training_;
@@ -224,17 +224,16 @@ std::vector<Check::Saver> divisions(const Run& run, double now) {
   const TrainingConfig& training = run.config.training;
   const DistributedConfig& distributed = run.config.distributed;
   if (distributed.processes < 2 || training.optimizer.has_muon()) return {};
-  const bool has_lanes = distributed.lanes > 1 && training.gradient_accumulation_steps > distributed.lanes,
-             is_autocast = resolve_precision(training.precision, run.device).autocast_type() != at::kFloat;
-  const int64_t most = has_lanes ? 1 : is_autocast ? 2 : 3;
   constexpr std::array kPrices = {"each process updates a part of the weights and sends it",
                                   "gradients are sent in every micro-batch",
                                   "gradients are sent in every micro-batch, and weights twice"};
   std::vector<Check::Saver> savers;
-  for (int64_t stage = distributed.zero + 1; stage <= most; ++stage) {
+  config::Facts facts = facts_of(run.device, resolve_precision(training.precision, run.device));
+  facts.data_processes = distributed.data_processes();
+  for (int64_t stage = distributed.zero + 1; stage <= std::ssize(kPrices); ++stage) {
     Config divided = run.config;
     divided.distributed.zero = stage;
-    if (!config::is_valid(divided)) continue;
+    if (config::find_refusal(divided, facts)) continue;
     savers.push_back({fmt::format("distributed.zero: {}", stage),
                       now - Run{divided, run.device, run.attention}.needed(training),
                       kPrices[static_cast<size_t>(stage - 1)]});
@@ -249,10 +248,10 @@ std::vector<Check::Saver> find_savers(const Config& config, const DeviceInfo& de
   const Run run{config, device, attention};
   const double now = run.needed(config.training);
   std::vector<Check::Saver> savers;
-  for (const Candidate& candidate : candidates(config.model, config.training, device, attention)) {
+  for (const Candidate& candidate : candidates(config, device, attention)) {
     Config changed = config;
     candidate.apply(changed.training);
-    if (!config::is_valid(changed)) continue;
+    if (config::find_refusal(changed)) continue;
     savers.push_back({candidate.setting, now - run.needed(changed.training), candidate.price});
   }
   for (Check::Saver& saver : divisions(run, now)) savers.push_back(std::move(saver));

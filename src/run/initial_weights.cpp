@@ -16,6 +16,7 @@
 #include "gpt/checkpoint/file_names.h"
 #include "gpt/config/load.h"
 #include "gpt/config/output_folder.h"
+#include "gpt/config/rules.h"
 #include "gpt/config/value.h"
 #include "gpt/container/container.h"
 #include "gpt/core/error.h"
@@ -201,14 +202,10 @@ double take_model(Config& config, const config::Origins& origins) {
   for_each_key_of_attention([&](const char* key, auto member) {
     if (origins.count(key)) config.model.*member = written.*member;
   });
-  if (config.model.attention == AttentionForm::blocks && config.model.attention_window > 0) {
-    throw Error(
-        ExitCode::config,
-        fmt::format(
-            "training.init_from: with the model of {}, attention is blocks and attention_window is {}, and there is no "
-            "model with both; set model.attention: full, or model.attention_window: 0",
-            path, config.model.attention_window));
-  }
+  Config of_model;
+  of_model.model = config.model;
+  if (const auto refusal = config::find_refusal(of_model))
+    throw Error(ExitCode::config, fmt::format("training.init_from: with the model of {}, {}", path, refusal->text()));
   if (!asks_for_other_tokenizer(config, origins, initial->tokenizer)) return initial->characters_per_token;
   config.model.vocab_size.reset();
   return config.data.tokenizer == "char" || config.data.tokenizer == "byte" ? 1 : kCharactersOfBpe;

@@ -22,15 +22,6 @@ ops::EightBitType type_of(QuantizedForward type) {
   return type == QuantizedForward::fp8 ? ops::EightBitType::fp8 : ops::EightBitType::int8;
 }
 
-std::string obstacle_of(const QuantizedConfig& config, const DeviceInfo& device, const Precision& precision) {
-  if (std::string why = ops::eight_bit_obstacle(type_of(config.type), device); !why.empty()) return why;
-  if (precision.autocast_type() != at::kFloat)
-    return fmt::format("does not go with autocast, in which this run computes ({})", precision.reason);
-  if (config.type == QuantizedForward::fp8 && precision.compute_type() != at::kBFloat16)
-    return fmt::format("gives bfloat16, and this run computes in {}", gpt::name_of(precision.compute_type()));
-  return "";
-}
-
 // The products of a block, with random values.
 class BlockProducts {
  public:
@@ -89,14 +80,14 @@ LayerSpan quantized_blocks(const ModelConfig& model, const QuantizedConfig& conf
   return {config.skip, model.n_layer - config.skip};
 }
 
-std::string quantization_obstacle(const QuantizedConfig& config, const DeviceInfo& device, const Precision& precision) {
+std::string quantization_obstacle(const QuantizedConfig& config, const DeviceInfo& device) {
   if (!config.is_on()) return "";
-  const std::string why = obstacle_of(config, device, precision);
+  const std::string why = ops::eight_bit_obstacle(type_of(config.type), device);
   return why.empty() ? "" : fmt::format("{} {}", name_of(config.type), why);
 }
 
-void require_quantized_forward(const TrainingConfig& training, const DeviceInfo& device, const Precision& precision) {
-  if (const std::string why = quantization_obstacle(training.quantized, device, precision); !why.empty())
+void require_quantized_forward(const TrainingConfig& training, const DeviceInfo& device) {
+  if (const std::string why = quantization_obstacle(training.quantized, device); !why.empty())
     throw Error(ExitCode::config, fmt::format("training.quantized_forward: {}; set it to none", why));
 }
 

@@ -8,6 +8,7 @@
 #include <exception>
 #include <utility>
 
+#include "gpt/config/rules.h"
 #include "gpt/core/error.h"
 #include "gpt/core/hash.h"
 #include "gpt/core/log.h"
@@ -45,19 +46,15 @@ std::string divided_by(const Division& division, const DistributedConfig& config
   return division.has_stages() ? "pipeline_parallel" : fmt::format("zero: {}", config.zero);
 }
 
-// With Muon each process that has the same part of the model computes the whole update of it, unless they divide it, in many products, whose
-// last bits depend on all of this.
+// Processes that compute the whole update each must come to the same bits.
 void require_equal_processes(const Setup& setup) {
   if (!setup.config.training.optimizer.has_muon() || setup.mesh.data->size() == 1 || division_of(setup).divides_state)
     return;
   std::string own = fmt::format("{} {}", setup.device.name, gpt::name_of(newton_schulz_type(setup.device)));
   for (const auto& [what, value] : run_environment(at::kCPU)) own += fmt::format("\n{}: {}", what, value);
-  if (is_equal_in_all(*setup.mesh.data, own)) return;
-  throw Error(
-      ExitCode::config,
-      "training.optimizer: with Muon all processes of a run need equal processors, as many threads and the same "
-      "build, since each computes the whole update; use distributed.zero: 1, with which each matrix is updated by one of them, "
-      "optimizer: adamw, or machines that are alike");
+  config::Facts facts = facts_of(setup);
+  facts.are_alike = is_equal_in_all(*setup.mesh.data, own);
+  config::require_agreement(setup.config, facts);
 }
 
 // Processors may draw normal numbers with other roundings.

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "gpt/config/rules.h"
 #include "gpt/core/error.h"
 #include "gpt/data/document_mask.h"
 #include "gpt/device/memory.h"
@@ -9,22 +10,29 @@
 
 namespace gpt::run {
 
-void require_document_mask(const DataConfig& config, const Corpus& corpus, at::Device device) {
-  if (!document_separator(config, corpus) || device.is_cpu()) return;
-  throw Error(ExitCode::config,
-              "data.document_mask: true is computed on a CPU alone so far; set it to false, or device: cpu");
+config::Facts facts_of(const Setup& setup) {
+  config::Facts facts = gpt::facts_of(setup.device, setup.precision);
+  const Corpus& corpus = setup.corpus;
+  facts.processes = setup.mesh.all->size();
+  facts.data_processes = setup.mesh.data->size();
+  facts.has_validation = corpus.validation.size() > 0;
+  facts.has_own_split = corpus.has_own_split;
+  facts.has_json_lines = corpus.has_json_lines;
+  return facts;
 }
 
 Setup set_up(Config config, Corpus corpus, at::Device device, const PrecisionConfig& asked) {
   config.model.vocab_size = vocabulary_for(corpus, config.model.vocab_size);
-  require_document_mask(config.data, corpus, device);
+  (void)document_separator(config.data, corpus);  // which refuses documents that cannot be told apart
   configure_memory(config.training, device);
   const DeviceInfo info = describe_device(device);
   const std::string change = choose_again_if_missing(config.training.precision, asked, info);
   const Precision precision = resolve_precision(config.training.precision, info);
-  require_quantized_forward(config.training, info, precision);
   apply_precision(precision, config.training.execution.deterministic);
-  return {std::move(config), std::move(corpus), info, precision, change, {}};
+  Setup setup{std::move(config), std::move(corpus), info, precision, change, {}};
+  config::require_agreement(setup.config, facts_of(setup));
+  require_quantized_forward(setup.config.training, info);
+  return setup;
 }
 
 Setup for_trial(Setup setup) {

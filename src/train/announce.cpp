@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "gpt/config/output_folder.h"
+#include "gpt/config/rules.h"
 #include "gpt/core/format.h"
 #include "gpt/core/host_name.h"
 #include "gpt/core/log.h"
@@ -216,125 +217,22 @@ std::vector<std::string> describe_stages(const Config& config, const Corpus& cor
 
 namespace {
 
-struct Idle {
-  bool is_idle;
-  const char *key, *why;
-};
-
 // Written by a person, that is: a run writes out every key in its own configuration.
-bool is_written(const config::Origins& origins, const char* key) {
+bool is_written(const config::Origins& origins, const std::string& key) {
   const auto found = origins.find(key);
   return found != origins.end() && found->second.find(fmt::format("{}:", kEffectiveConfig)) == std::string::npos;
-}
-
-std::vector<Idle> idle_data_settings(const run::Setup& setup, bool resident, const config::Origins& origins) {
-  const DataConfig& data = setup.config.data;
-  const bool cpu = setup.device.device.is_cpu();
-  const bool is_bin = !data.bin.empty() && !is_written(origins, "data.stages");  // which may read texts beside it
-  const bool has_workers = data.num_workers.value_or(0) > 0;
-  const char *const at_home = "the tokens are resident, and batches are built where they are",
-                    *const no_workers = "data.num_workers is 0", *const no_text = "data.bin has token ids";
-  return {
-      {resident, "data.num_workers", at_home},
-      {resident, "data.prefetch_factor", at_home},
-      {resident, "data.persistent_workers", at_home},
-      {resident, "data.pin_memory", at_home},
-      {!resident && cpu, "data.pin_memory", "a CPU needs no page-locked memory"},
-      {!resident && !has_workers, "data.prefetch_factor", no_workers},
-      {!resident && !has_workers, "data.persistent_workers", no_workers},
-      {data.schedule == DataSchedule::grow && is_written(origins, "data.stages"), "data.schedule",
-       "data.stages says what the run reads"},
-      {is_bin, "data.cache_dir", no_text},
-      {is_bin, "data.cache_limit", no_text},
-      {is_bin, "data.text_field", no_text},
-      {is_bin, "data.document_separator", no_text},
-      {is_bin && setup.corpus.has_own_split, "data.validation_fraction", "the bin has its own validation tokens"},
-      {data.bin.empty() && !setup.corpus.has_json_lines, "data.text_field", "no file of the text is JSON lines"},
-  };
-}
-
-std::vector<Idle> idle_settings(const run::Setup& setup) {
-  const Config& config = setup.config;
-  const Precision& precision = setup.precision;
-  const bool cpu = setup.device.device.is_cpu();
-  const TrainingConfig& t = config.training;
-  const CadenceConfig& cadence = t.cadence;
-  const bool compiles = t.execution.use_compile;
-  const char *const not_fused = "training.use_compile is false", *const no_samples = "training.sample_interval is 0";
-  const char* const no_spikes = "training.on_divergence is off";
-  const char *const no_decay = "training.lr_schedule is not wsd", *const no_plateau =
-                                                                      "training.lr_schedule is not plateau";
-  const bool has_decay = t.schedule.lr_schedule == LrSchedule::wsd,
-             has_plateau = t.schedule.lr_schedule == LrSchedule::plateau;
-  const char* const no_quantization = "training.quantized_forward is none";
-  const char* const no_teacher = "training.distill_from names no teacher";
-  const char* const no_rollback = "training.on_divergence is not rollback";
-  const char* const no_blocks = "model.attention is full";
-  return {
-      {!t.quantized.is_on(), "training.quantized_products", no_quantization},
-      {!t.quantized.is_on(), "training.quantized_forward_skip", no_quantization},
-      {!t.quantized.is_on(), "training.quantized_forward_force", no_quantization},
-      {precision.compute_type() == at::kFloat, "training.amp_mode", "the run does not compute in 16 bits"},
-      {!precision.end_to_end && t.precision.gradient_dtype == GradientDtype::bfloat16, "training.gradient_dtype",
-       "the run does not compute in bfloat16 end to end"},
-      {t.optimizer.state_dtype == StateDtype::float32, "training.float32_embedding_state",
-       "all of AdamW's state is float32"},
-      {!t.optimizer.has_muon(), "training.muon_momentum", "training.optimizer is adamw"},
-      {t.optimizer.weight_decay == 0, "training.cautious_weight_decay", "training.weight_decay is 0"},
-      {cpu, "training.expandable_segments", "it is for a GPU"},
-      {!cpu && has_allocator_variable(), "training.expandable_segments", "PYTORCH_ALLOC_CONF is set"},
-      {!compiles, "training.loss_chunk_rows", not_fused},
-      {!compiles, "training.compile_mode", not_fused},
-      {t.distillation.from.empty(), "training.distill_weight", no_teacher},
-      {t.distillation.from.empty(), "training.distill_temperature", no_teacher},
-      {!t.distillation.from.empty() && t.distillation.weight == 0, "training.distill_from",
-       "training.distill_weight is 0"},
-      {t.schedule.lr_schedule == LrSchedule::constant, "training.min_lr", "training.lr_schedule is constant"},
-      {!has_decay, "training.decay_fraction", no_decay},
-      {!has_decay, "training.decay_shape", no_decay},
-      {!has_plateau, "training.plateau_factor", no_plateau},
-      {!has_plateau, "training.plateau_patience", no_plateau},
-      {!has_plateau, "training.plateau_threshold", no_plateau},
-      {!has_plateau, "training.plateau_cooldown", no_plateau},
-      {config.model.attention_window == 0, "model.window_pattern", "model.attention_window is 0"},
-      {config.model.attention == AttentionForm::full, "model.attention_block", no_blocks},
-      {config.model.attention == AttentionForm::full, "model.attention_top_blocks", no_blocks},
-      {config.model.position == Position::learned, "model.rope_theta", "model.position is learned"},
-      {cadence.sample_interval.count == 0, "training.sample_tokens", no_samples},
-      {cadence.sample_interval.count == 0, "training.sample_prompt", no_samples},
-      {setup.mesh.data->size() == 1, "distributed.zero", "no other process has the same part of the model"},
-      {setup.mesh.data->size() == 1, "distributed.reduce_dtype", "no gradients are sent"},
-      {setup.mesh.all->size() == 1, "distributed.timeout", "there is one process"},
-      {setup.mesh.all->size() == 1, "distributed.restarts", "there is one process"},
-      {setup.mesh.all->size() == 1, "distributed.min_processes", "there is one process"},
-      {setup.mesh.all->size() > 1 && config.distributed.restarts == 0, "distributed.min_processes",
-       "distributed.restarts is 0"},
-      {setup.corpus.validation.size() == 0 && cadence.eval_tasks.empty(), "training.eval_interval",
-       "the data has no validation split"},
-      {setup.corpus.validation.size() == 0, "training.patience", "the data has no validation split"},
-      {cadence.checkpoint_interval.count == 0, "training.keep_last", "training.checkpoint_interval is 0"},
-      {cadence.eval_interval.count == 0, "training.patience", "training.eval_interval is 0"},
-      {cadence.eval_interval.count == 0, "training.eval_batches", "training.eval_interval is 0"},
-      {cadence.eval_interval.count == 0, "training.eval_tasks", "training.eval_interval is 0"},
-      {cadence.eval_tasks.empty(), "training.eval_task_limit", "training.eval_tasks names no task"},
-      {!cadence.divergence.looks_for_spikes(), "training.spike_window", no_spikes},
-      {!cadence.divergence.looks_for_spikes(), "training.spike_threshold", no_spikes},
-      {!cadence.divergence.goes_back(), "training.rollback_lr_factor", no_rollback},
-      {!cadence.divergence.goes_back(), "training.max_rollbacks", no_rollback},
-  };
 }
 
 }  // namespace
 
 void announce_idle_settings(const run::Setup& setup, bool resident, const config::Origins& origins) {
-  std::vector<Idle> idle = idle_settings(setup), of_data = idle_data_settings(setup, resident, origins);
-  idle.insert(idle.end(), of_data.begin(), of_data.end());
-  std::erase_if(idle, [&](const Idle& one) { return !one.is_idle || !is_written(origins, one.key); });
-  for (size_t begin = 0, end = 0; begin < idle.size(); begin = end) {
-    std::vector<const char*> keys;  // for the same reason
-    for (; end < idle.size() && std::string_view(idle[end].why) == idle[begin].why; ++end)
-      keys.push_back(idle[end].key);
-    log::info(fmt::format("No effect here: {} ({})", fmt::join(keys, ", "), idle[begin].why));
+  Config config = setup.config;
+  if (!is_written(origins, "data.stages")) config.data.stages.clear();  // which follow from data.schedule
+  config::Facts facts = run::facts_of(setup);
+  facts.is_resident = resident;
+  for (config::IdleKeys& idle : config::find_idle(config, facts)) {
+    std::erase_if(idle.keys, [&](const std::string& key) { return !is_written(origins, key); });
+    if (!idle.keys.empty()) log::info(fmt::format("No effect here: {} ({})", fmt::join(idle.keys, ", "), idle.why));
   }
 }
 

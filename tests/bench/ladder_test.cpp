@@ -328,17 +328,27 @@ TEST(Rungs, EveryValidRunCanBeMeasured) {
         compiled + "batch_size: 8}\ndistributed: {processes: 2, pipeline_parallel: 2}\n"}) {
     const Config wanted = config::from_yaml(yaml);
     ASSERT_NO_THROW(config::validate(wanted, "wanted", {})) << yaml;
-    Config eager = measurable(wanted);
-    use_libtorchs_operators(eager);
-    for (const Config& measured : {measurable(wanted), eager, without_rungs(wanted)})
+    const Config plain = measurable(wanted);
+    for (const Config& measured : {plain, with_libtorchs_operators(plain).config, without_rungs(wanted).config})
       EXPECT_NO_THROW(config::validate(measured, "measured", {})) << yaml;
   }
+}
+
+TEST(Rungs, WhatContradictsThemIsSwitchedOffAndSaid) {
+  const Config wanted =
+      config::from_yaml("model: {n_layer: 8}\ntraining: {quantized_forward: int8, optimizer: muon}\n");
+  const Adapted eager = with_libtorchs_operators(wanted), start = without_rungs(wanted);
+  EXPECT_EQ(with_changes("use_compile: false", eager.also),
+            "use_compile: false; and therefore training.quantized_forward: none");
+  EXPECT_EQ(start.also, (std::vector<std::string>{"training.optimizer: adamw", "training.quantized_forward: none"}));
+  const auto change = [](Config& config) { config.training.execution.use_compile = true; };
+  EXPECT_EQ(with_changes("use_compile: true", applied(change, start.config).also), "use_compile: true");
 }
 
 TEST(Rungs, AGpusLadderLoadsDataInEveryWayAndEndsOnTheCpu) {
   DeviceInfo gpu = describe_gpu(at::Device(at::kCUDA, 0), "a card", 1LL << 34, 9, 0);
   Config config;
-  const Config start = without_rungs(config);
+  const Config start = without_rungs(config).config;
   EXPECT_EQ(start.data.num_workers, 0);
   EXPECT_EQ(start.data.resident, Resident::off);
   EXPECT_FALSE(start.data.pin_memory);

@@ -171,8 +171,7 @@ TEST(CommandLine, AFlagForTheBatchReplacesWhatFollowedFromTheFilesOwn) {
             4);
   EXPECT_EQ(
       fault_of_line({"--config", file.path(), "--batch_size", "3"}),
-      "--training.batch_size: total_batch_size 32 is not divisible by batch_size 3; use total_batch_size 30 or 33, or "
-      "batch_size 2 or 4");
+      "--training.batch_size: total_batch_size 32 is not divisible by batch_size 3; set total_batch_size to 30 or 33, or batch_size to 2 or 4");
 }
 
 TEST(CommandLine, FaultsNameTheFlag) {
@@ -198,10 +197,10 @@ TEST(CommandLine, FaultsNameTheFlag) {
   EXPECT_EQ(fault_of_line({"--lr", "x"}),
             "--lr: 'training.learning_rate' must be auto or a number from 0 to 10, got 'x'");
   EXPECT_EQ(fault_of_line({"--n_embd", "100", "--n_head", "6"}),
-            "--model.n_embd: n_embd 100 is not divisible by n_head 6; use n_embd 96 or 102, or n_head 5 or 10");
+            "--model.n_embd: n_embd 100 is not divisible by n_head 6; set n_embd to 96 or 102, or n_head to 5 or 10");
   const File file("model:\n  n_embd: 96\n");
   EXPECT_EQ(fault_of_line({"--config", file.path(), "--n_head", "5"}),
-            "--model.n_head: n_embd 96 is not divisible by n_head 5; use n_embd 95 or 100, or n_head 4 or 6");
+            "--model.n_head: n_embd 96 is not divisible by n_head 5; set n_embd to 95 or 100, or n_head to 4 or 6");
 }
 
 CommandLine line_of(std::vector<const char*> arguments) {

@@ -15,6 +15,7 @@ TEST(Reference, IsOneTableRowPerKey) {
   const std::vector<Option> rows = options(defaults);
   auto row = rows.begin();
   for (std::string line; std::getline(lines, line);) {
+    if (line == "### What does not go together") break;
     if (line.rfind("| `", 0) != 0) continue;
     ASSERT_NE(row, rows.end());
     EXPECT_EQ(line.rfind("| `" + row->name + "` | ", 0), 0) << line;

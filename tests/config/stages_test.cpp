@@ -91,12 +91,12 @@ TEST(Stages, FaultsNameTheirPlace) {
       {"data:\n  stages:\n    - {from: 0}\n    - {from: 9}\n    - {from: 9}\n",
        "c.yaml:5:7: stages must be in ascending order: this one begins at step 9, the one before it at 9"},
       {"data:\n  stages:\n    - {from: 0}\n    - {from: 5000}\n",
-       "c.yaml:2:3: the last stage begins at step 5000, but the run has only 5000"},
+       "c.yaml:2:3: the last stage begins at step 5000, but the run has only 5000; raise max_steps, or let the stage begin earlier"},
       {"data:\n  stages: [{from: 0}]\ntraining: {epochs: 2}\n",
        "c.yaml:2:3: a run in stages is measured in steps, since its files have no epoch in common; set max_steps, and "
        "intervals in steps"},
       {"data:\n  stages: [{from: 0, block_size: 512}]\n",
-       "c.yaml:2:3: the stage from step 0 has sequences of 512 tokens, more than the model's block_size 256"},
+       "c.yaml:2:3: the stage from step 0 has sequences of 512 tokens, more than the model's block_size 256; set block_size to 512"},
   };
   for (const auto& [yaml, fault] : cases) EXPECT_EQ(yaml_fault(yaml), fault) << yaml;
 }

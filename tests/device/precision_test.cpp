@@ -182,10 +182,13 @@ TEST(ResolvePrecision, RefusesWhatTheDeviceLacksWithAWayOut) {
     const char* way_out;
   };
   const Refusal refusals[] = {
-      {true, Dtype::float16, cpu(true), "dtype bfloat16 or"}, {true, Dtype::tf32, cpu(true), "dtype float32"},
-      {true, Dtype::tf32, cuda(7), "dtype float32"},          {true, Dtype::bfloat16, cuda(7), "dtype float16 or"},
-      {false, Dtype::bfloat16, cuda(8), "use_amp true"},      {false, Dtype::float16, cuda(8), "use_amp true"},
-      {false, Dtype::bfloat16, cpu(true), "dtype float32"},
+      {true, Dtype::float16, cpu(true), "dtype to bfloat16 or"},
+      {true, Dtype::tf32, cpu(true), "dtype float32"},
+      {true, Dtype::tf32, cuda(7), "dtype float32"},
+      {true, Dtype::bfloat16, cuda(7), "dtype float16 or"},
+      {false, Dtype::bfloat16, cuda(8), "use_amp to true"},
+      {false, Dtype::float16, cuda(8), "use_amp to true"},
+      {false, Dtype::bfloat16, cpu(true), "dtype to float32"},
   };
   for (const Refusal& r : refusals) {
     try {

@@ -191,9 +191,10 @@ class DocumentMask(unittest.TestCase):
         of_megatron = ["--reset_attention_mask" if word == "--data.document_mask" else word for word in words]
         self.assertEqual(programs.checks(*of_megatron, "--no-probe", check_code=0)["documents"]["status"], "pass")
         place = words.index("--device")
-        on_card = programs.checks(*words[:place], *words[place + 2 :], "--no-probe", "--gpu", "t4", check_code=1)["documents"]
+        on_card = programs.checks(*words[:place], *words[place + 2 :], "--no-probe", "--gpu", "t4", check_code=1)["settings"]
         self.assertEqual(on_card["status"], "fail")
-        self.assertIn("data.document_mask: true is computed on a CPU alone so far", on_card["detail"])
+        self.assertEqual(on_card["detail"], "document_mask is computed on a CPU alone so far")
+        self.assertEqual(on_card["fix"], "set document_mask to false, or device to cpu")
 
 
 if __name__ == "__main__":

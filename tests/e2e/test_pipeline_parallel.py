@@ -96,7 +96,7 @@ class TestPipelineParallel(ranks.DividedRun):
                  "pipeline_parallel 2 and tensor_parallel 2 give each model 4 processes, which do not divide 6; set processes to 4 or 8"),
                 ({**mesh(2, 2), "training.use_compile": "false"}, "pipeline_parallel needs use_compile's operators"),
                 ({**mesh(2, 2), "training.use_amp": "true", "training.dtype": "bfloat16", "training.amp_mode": "autocast"},
-                 "pipeline_parallel does not go with amp_mode autocast"),
+                 "pipeline_parallel does not go with autocast"),
                 ({**mesh(2, 2), "training.swap_activations": 1}, "swap_activations moves the activations of one micro-batch at a time"),
                 ({**mesh(2, 2), "training.distill_from": self.folder / "teacher"}, "distill_from needs all of a teacher beside the head")):
             self.assert_refused(words, **options)

@@ -111,7 +111,7 @@ class TestProcesses(ranks.DividedRun):
     def test_autocast_is_refused_with_divided_weights(self):
         bits = {"training.use_amp": "true", "training.dtype": "bfloat16", "training.amp_mode": "autocast"}
         done = self.train("x", check_code=2, **bits, **{"distributed.processes": 2, "distributed.zero": 3})
-        self.assertIn("distributed.zero: 3 does not go with training.amp_mode: autocast, which keeps a copy of all weights in bfloat16; set",
+        self.assertIn("zero 3 does not go with autocast, which keeps a copy of all weights in 16 bits; set",
                       done.stderr)
 
     def test_ctrl_c_to_one_process_stops_all_and_saves(self):

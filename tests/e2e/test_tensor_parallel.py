@@ -87,12 +87,12 @@ class TestTensorParallel(ranks.DividedRun):
         for options, words in (
                 ({**mesh(3, 2)}, "tensor_parallel 2 does not divide 3 processes; set processes to 2 or 4"),
                 ({**mesh(1, 2)}, "distributed.tensor_parallel: 2 does not divide one process; start 2 processes"),
-                ({**mesh(3, 3)}, "model.n_head is 4, which tensor_parallel 3 cannot divide evenly; the nearest that it can is 3 or 6"),
-                ({**mesh(4, 4)}, "model.n_kv_head is 2, which tensor_parallel 4 cannot divide evenly; the nearest that it can is 4"),
-                ({**mesh(2, 2), "model.n_hidden": 71}, "model.n_hidden is 71, which tensor_parallel 2 cannot divide evenly; the nearest "
-                                                       "that it can is 70 or 72"),
+                ({**mesh(3, 3)}, "model.n_head is 4, which tensor_parallel 3 cannot divide evenly; set n_head to 3 or 6, or tensor_parallel to 1"),
+                ({**mesh(4, 4)}, "model.n_kv_head is 2, which tensor_parallel 4 cannot divide evenly; set n_kv_head to 4, or tensor_parallel to 1"),
+                ({**mesh(2, 2), "model.n_hidden": 71}, "model.n_hidden is 71, which tensor_parallel 2 cannot divide evenly; set "
+                                                       "n_hidden to 70 or 72, or tensor_parallel to 1"),
                 ({**mesh(2, 2), "training.use_compile": "false"}, "tensor_parallel needs use_compile's operators"),
-                ({**mesh(2, 2), "training.optimizer": "muon"}, "Muon needs whole matrices, and tensor_parallel 2 gives each process")):
+                ({**mesh(2, 2), "training.optimizer": "muon"}, "Muon needs whole matrices, and tensor_parallel gives each process")):
             self.assert_refused(words, **options)
 
     def test_the_plan_knows_what_each_process_takes_and_sends(self):

@@ -116,13 +116,12 @@ TEST(AttentionBlocks, InSixteenBitsACacheGivesWhatAPassWithoutOneGives) {
 
 TEST(AttentionBlocks, AGpuAndDocumentMasksAreRefused) {
   const ModelConfig config = config_of_blocks(0);
-  EXPECT_ERROR(
-      require_attention_on(config, at::kCUDA), ExitCode::config,
-      "model.attention: blocks is computed on a CPU alone so far; set device: cpu (--device cpu), or model.attention: full");
+  EXPECT_ERROR(require_attention_on(config, at::kCUDA), ExitCode::config,
+               "a model with attention in chosen blocks is computed on a CPU alone so far; set --device cpu");
   EXPECT_NO_THROW(require_attention_on(config, at::kCPU));
   GPT model(config, at::kCPU, 7);
   EXPECT_NO_THROW(model.set_document_separator(std::nullopt));
-  EXPECT_ERROR(model.set_document_separator(3), ExitCode::config, "data.document_mask keeps documents apart");
+  EXPECT_THROW(model.set_document_separator(3), c10::Error) << "the rules of a configuration refuse it before";
   ModelConfig idle = config;
   idle.attention_top_blocks = 4;  // there are no more
   EXPECT_NO_THROW(require_attention_on(idle, at::kCUDA));

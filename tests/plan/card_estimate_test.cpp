@@ -183,9 +183,8 @@ TEST(ExpectedAttention, IsFusedWhereTheCardHasAKernel) {
                "which 'training.attention' cudnn excludes; set attention auto, or attention_window 0");
   model.attention_window = 0;
   model.block_size = 1024, model.attention = AttentionForm::blocks;
-  EXPECT_ERROR(
-      (void)expected_attention(model, {}, l4, at::kBFloat16), ExitCode::config,
-      "model.attention: blocks is computed on a CPU alone so far; set device: cpu (--device cpu), or model.attention: full");
+  EXPECT_ERROR((void)expected_attention(model, {}, l4, at::kBFloat16), ExitCode::config,
+               "a model with attention in chosen blocks is computed on a CPU alone so far; set --device cpu");
   model.attention = AttentionForm::full;
   model.n_kv_head = 4;
   EXPECT_TRUE(expected_attention(model, {}, t4, at::kHalf).starts_with("math"));

@@ -107,8 +107,8 @@ TEST_F(InitialWeightsTest, AModelMayLearnToChooseBlocks) {
   EXPECT_EQ(
       refusal({{"model.attention", "--model.attention"}, {"model.attention_window", "--attention_window"}}),
       "training.init_from: with the model of " + path_ +
-          ", attention is blocks and attention_window is 3, and there is no model with both; set model.attention: full, or "
-          "model.attention_window: 0");
+          ", model.attention blocks chooses what a token sees, and attention_window 3 hides it by distance; set "
+          "attention_window to 0, or model.attention to full");
 }
 
 TEST_F(InitialWeightsTest, WindowsAreTheCheckpointsUnlessTheRunSetsThem) {

@@ -49,10 +49,20 @@ std::vector<Rung> variants(const DeviceInfo& device);
 // beside the updates.
 Config measurable(const Config& wanted);
 
-// Instead of ours, and no gradient checkpointing that only ours can do.
-void use_libtorchs_operators(Config& config);
+// A configuration to be measured, and which other settings it had to change because they contradict what was asked for.
+struct Adapted {
+  Config config;
+  std::vector<std::string> also;  // as a person would write them
+};
+// "X" and what else was changed for it.
+std::string with_changes(const std::string& settings, const std::vector<std::string>& also);
 
-// The same with every rung taken away.
-Config without_rungs(const Config& wanted);
+Adapted applied(const std::function<void(Config& config)>& change, const Config& config);
+
+// LibTorch's operators instead of ours.
+Adapted with_libtorchs_operators(const Config& config);
+
+// `measurable(wanted)` with every rung taken away.
+Adapted without_rungs(const Config& wanted);
 
 }  // namespace gpt::bench

@@ -84,6 +84,8 @@ struct Option {
   std::string otherwise = {};               // for a Choice: what to do when none of its names is meant
   std::string if_true = {}, if_false = {};  // for a Choice that was true or false once, or is elsewhere
   bool is_shadowed = false;                 // another option has this name as its flag, which here needs the section
+  // For a value that is neither a word nor true or false, where it switches something on: values without it and with it, such as 0 and 64.
+  std::vector<std::string> tried = {};
   std::string flag() const { return is_shadowed ? key() : name; }
   std::string key() const { return section.empty() ? name : section + "." + name; }
 };

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "gpt/config/divergence_config.h"
 #include "gpt/config/interval.h"
 #include "gpt/config/quantized_config.h"
 
@@ -32,7 +33,6 @@ enum class DecayShape { linear, one_minus_sqrt };                  // YAML: line
 enum class OptimizerKind { adamw, muon, normuon };
 enum class StateDtype { float32, bfloat16, int8 };  // the type of AdamW's moments and of Muon's momentum
 enum class GradientDtype { automatic, float32, bfloat16 };
-enum class OnDivergence { off, stop, skip, rollback };
 
 constexpr int64_t kDefaultMaxSteps = 5000;  // the length of a run with neither epochs nor max_steps
 
@@ -103,19 +103,6 @@ struct AllocatorConfig {
   double memory_fraction = 1.0;     // the share of the device that the run may take
   bool expandable_segments = true;  // segments that grow, so that less is lost between tensors of other sizes
   bool release_memory = false;      // give back what is unused between training, validation and samples
-};
-
-// What happens when the loss or the norm of the gradients jumps.
-struct DivergenceConfig {
-  OnDivergence reaction = OnDivergence::off;
-  int64_t spike_window = 128;  // updates that one is compared with, and that must follow a checkpoint before it is good
-  double spike_threshold = 6;  // as ops::judge() has it
-  double rollback_lr_factor = 1;  // for the learning rate, at each rollback
-  int64_t max_rollbacks = 3;
-
-  bool looks_for_spikes() const { return reaction != OnDivergence::off; }
-  bool goes_back() const { return reaction == OnDivergence::rollback; }
-  int64_t kept_checkpoints() const { return goes_back() ? 2 : 0; }  // at most, beside all others
 };
 
 // A second, trained model that the run learns from, beside its text.

@@ -8,12 +8,8 @@
 
 namespace gpt {
 
-// Applies training.memory_fraction, expandable_segments and memory_check. Nothing of the run may have been allocated yet. Throws
-// gpt::Error(config) for settings that the device cannot have.
+// Applies training.memory_fraction, expandable_segments and memory_check. Nothing of the run may have been allocated yet.
 void configure_memory(const TrainingConfig& training, at::Device device);
-
-// Throws gpt::Error(config) where training.offload_optimizer or swap_activations is set and the device is a CPU, whose memory is the host's.
-void require_memory_of_host(const TrainingConfig& training, at::Device device);
 
 // A tensor in memory of the host that the kernels of a GPU read and write over the bus. Throws gpt::Error(memory) where the host
 // cannot lock so much of it, which is `setting`'s.

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "gpt/config/facts.h"
 #include "gpt/config/training_config.h"
 #include "gpt/device/device.h"
 
@@ -43,9 +44,11 @@ inline at::ScalarType kept_weight_type(const PrecisionConfig& config) {
 // The type in which the gradients of a run are kept: float32, or bfloat16 in one that is `end_to_end`.
 at::ScalarType gradient_type(const TrainingConfig& training, bool end_to_end);
 
-// Throws gpt::Error(config): float16 on a CPU, tf32 or bfloat16 where the device does not have it; weights without a master where
-// the run does not compute in bfloat16 end to end.
+// Throws gpt::Error(config): tf32 or bfloat16 where the device does not have it, and what the rules say of precision (config/rules.h).
 Precision resolve_precision(const PrecisionConfig& config, const DeviceInfo& info);
+
+// What the rules may know of a device and of what it computes in.
+config::Facts facts_of(const DeviceInfo& device, const Precision& precision);
 
 // Writes what was chosen for `auto` into a configuration that is saved with the run, so that it goes on as it began.
 void keep_resolved(TrainingConfig& training, const Precision& precision);

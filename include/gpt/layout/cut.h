@@ -1,6 +1,6 @@
 // Tensor parallelism: which part of every parameter each process of a group has. Heads and the hidden columns of the MLP are dealt out
 // evenly, and the rows of the vocabulary as evenly as they can be; normalizations, learned positions and the biases of products that are
-// added up over the processes are whole in each of them. That sizes can be divided so, config/tensor_parallel.h has made sure. In training
+// added up over the processes are whole in each of them. That sizes can be divided so, the rules of config/rules.h have made sure. In training
 // each process also has a part of the rows of what flows between the layers.
 // Pipeline parallelism: which parameters a stage has, all of them whole (layout/stages.h).
 #pragma once

@@ -30,7 +30,7 @@ Check check_dataset(const DataConfig& data, int64_t block_size, const DatasetFac
 // load_corpus() has found every id in the vocabulary, and sizes and hashes as in the metadata: reports what it checked.
 Check check_tokens(const Corpus& corpus, int64_t vocab_size);  // vocab_size: of the model
 // Whether documents can be told apart for data.document_mask, which is on, and whether there are any.
-Check check_documents(const DataConfig& data, const Corpus& corpus, bool cuda);
+Check check_documents(const DataConfig& data, const Corpus& corpus);
 // Whether validation tokens occur in training too, whatever the size of the data.
 Check check_overlap(const Corpus& corpus);
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "gpt/config/config.h"
+#include "gpt/config/facts.h"
 #include "gpt/device/device.h"
 
 namespace gpt::plan {
@@ -15,13 +16,14 @@ struct MemorySetting {
   std::vector<std::string> settings;  // in YAML, below `training`
   std::string price;
   std::function<void(TrainingConfig& training)> apply;
-  // What it does nothing without.
-  bool needs_compile = false, needs_fused_adamw = false, needs_end_to_end = false;
   std::string obstacle = {};  // why this device does not have it; empty: it does
   bool is_proven = true;      // it has been run where it matters, and may be what a run is told to fit with
 };
 
 std::vector<MemorySetting> memory_settings(const DeviceInfo& device);
+
+// Whether it contradicts nothing in a run and changes something there, as the rules have it.
+bool goes_with(const MemorySetting& setting, Config config, const config::Facts& facts);
 
 // The same effective batch from micro-batches that are at most half as large. `batch_size` is at least 2.
 MemorySetting smaller_batch(const TrainingConfig& training);

@@ -17,10 +17,10 @@ const char* name_of(QuantizedForward type);  // as the key's value
 // The blocks that it is for, of the whole model.
 LayerSpan quantized_blocks(const ModelConfig& model, const QuantizedConfig& config);
 
-// Why the device, or the precision in which the run computes, cannot do it: "fp8 needs a GPU ..."; empty where it can, or is not asked to.
-std::string quantization_obstacle(const QuantizedConfig& config, const DeviceInfo& device, const Precision& precision);
+// Why the device cannot do it: "fp8 needs a GPU ..."; empty where it can, or is not asked to.
+std::string quantization_obstacle(const QuantizedConfig& config, const DeviceInfo& device);
 // Throws gpt::Error(config) with it.
-void require_quantized_forward(const TrainingConfig& training, const DeviceInfo& device, const Precision& precision);
+void require_quantized_forward(const TrainingConfig& training, const DeviceInfo& device);
 
 // What the model computes with in training mode; null where nothing is quantized.
 ops::SharedOperators quantized_operators(const ModelConfig& model, const QuantizedConfig& config,

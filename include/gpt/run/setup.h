@@ -34,8 +34,8 @@ struct Setup {
 // device need not have. Throws gpt::Error(config) where data or device contradict the configuration.
 Setup set_up(Config config, Corpus corpus, at::Device device, const PrecisionConfig& asked);
 
-// Throws gpt::Error(config) for data.document_mask where the documents cannot be told apart, or on a GPU.
-void require_document_mask(const DataConfig& config, const Corpus& corpus, at::Device device);
+// What the rules of config/rules.h may know of the run, but for where its tokens are.
+config::Facts facts_of(const Setup& setup);
 
 // The same with batches of the whole text in any order: for trials, to which it does not matter which batches they are, while stages and
 // another order take reading the text.
