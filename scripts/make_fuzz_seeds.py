@@ -35,6 +35,18 @@ def tokenizer_json():
     write("tokenizer_json", "byte", b'{"type":"byte"}\0' + TEXT)
 
 
+def chat_template():
+    renderings = json.loads((ROOT / "tests/jinja/renderings.json").read_text())
+    for path in sorted((ROOT / "tests/jinja/templates").glob("*.jinja")):
+        for number in (6, 22):
+            variables = {**renderings["common"], "messages": renderings["dialogues"][number], "add_generation_prompt": True}
+            write("chat_template", f"{path.stem}_{number}", path.read_bytes() + b"\0" + json.dumps(variables, ensure_ascii=False).encode())
+    expressions = (ROOT / "tests/jinja/expressions.txt").read_text().splitlines()
+    variables = json.dumps(json.loads((ROOT / "tests/jinja/expressions.json").read_text())["variables"], ensure_ascii=False).encode()
+    for number in range(0, len(expressions), 12):
+        write("chat_template", f"expressions_{number}", "\n".join(expressions[number:number + 12]).encode() + b"\0" + variables)
+
+
 def merges():
     spelling = alphabet()
     tokens = [spelling[b] for b in range(256)] + ["th", "the", "\u0120the", "<|endoftext|>"]
@@ -96,5 +108,5 @@ def http_chunks():
 
 
 if __name__ == "__main__":
-    for target in (tokenizer_json, merges, metadata, token_file, safetensors, http_head, http_chunks):
+    for target in (tokenizer_json, chat_template, merges, metadata, token_file, safetensors, http_head, http_chunks):
         target()

@@ -1,0 +1,61 @@
+// How a model is talked to: from a dialogue to the tokens that it answers. The template is the model's own, in Jinja.
+//
+// What people say gives no orders: a special token that is spelled out in a message is encoded as text, although the template's own become
+// tokens. What the model has answered keeps the ids that it was drawn as, wherever the template leaves answers as they are.
+#pragma once
+
+#include <cstdint>
+#include <ctime>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gpt/chat/dialogue.h"
+#include "gpt/jinja/template.h"
+#include "gpt/tokenizer/text_format.h"
+#include "gpt/tokenizer/tokenizer.h"
+
+namespace gpt::chat {
+
+// Each turn between <|im_start|> and <|im_end|>.
+extern const char* const kChatMl;
+bool has_chat_ml_tokens(const Tokenizer& tokenizer);
+
+// Immutable, and safe to use from several threads at once.
+class ChatTemplate {
+ public:
+  // `tokenizer` must outlive it. The names of the format's tokens are variables of the template. Throws TemplateError.
+  ChatTemplate(std::string source, const TextFormat& format, const Tokenizer& tokenizer);
+
+  // The text of the dialogue; with `asks`, up to where the answer begins. Throws TemplateError, and Refusal where the template wants no such
+  // dialogue.
+  jinja::Rendered render(const Dialogue& dialogue, bool asks, std::optional<std::time_t> now = {}) const;
+
+  // The ids that the answer follows. The ids of an answer that the template rewrites are taken away from the dialogue: its text is encoded
+  // then, as the template has it. Throws as render() does, and what Tokenizer::encode() throws.
+  std::vector<int32_t> encode(Dialogue& dialogue, std::optional<std::time_t> now = {}) const;
+
+  // All that end an answer: the model's, and those that end a turn in the template.
+  const std::vector<int32_t>& ends() const { return ends_; }
+
+ private:
+  jinja::Rendered render_contents(const std::vector<std::string>& contents, const Dialogue& dialogue, bool asks,
+                                  std::optional<std::time_t> now) const;
+
+  std::string source_;
+  jinja::Template template_;
+  const Tokenizer* tokenizer_;
+  jinja::Variables variables_;
+  std::vector<int32_t> ends_;
+};
+
+// That of a model. Throws gpt::Error(config) where it has none, and its tokenizer lacks ChatML's tokens: one line with what to do.
+struct ChosenTemplate {
+  ChatTemplate chat;
+  bool is_fallback = false;  // ChatML, because the model came without
+};
+ChosenTemplate choose_template(const TextFormat& format, const Tokenizer& tokenizer);
+// Whether there is one.
+bool can_chat(const TextFormat& format, const Tokenizer& tokenizer);
+
+}  // namespace gpt::chat
