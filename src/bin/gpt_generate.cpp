@@ -4,6 +4,7 @@
 #include "gpt/core/process.h"
 #include "gpt/generate/options.h"
 #include "gpt/generate/session.h"
+#include "gpt/generate/talk.h"
 #include "gpt/generate/text_output.h"
 
 namespace {
@@ -15,6 +16,10 @@ int generate_main(int argc, char** argv) {
   gpt::TextOutput output(options->output, options->raw);
   gpt::Session session = gpt::open_session(options->model);
   if (options->interactive) return gpt::converse(session, *options, output);
+  if (options->chat) {
+    const bool asks_once = options->prompt || !options->prompt_file.empty();
+    return gpt::talk(session, *options, asks_once ? std::optional(gpt::read_prompt(*options)) : std::nullopt, output);
+  }
   return gpt::write_samples(session, *options, gpt::read_prompt(*options), output);
 }
 

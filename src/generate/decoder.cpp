@@ -62,6 +62,16 @@ void Decoder::share() {
 
 void Decoder::append(int64_t slot, int32_t token) { texts_[slot]->tokens.push_back(token); }
 
+void Decoder::replace(int64_t slot, std::vector<int32_t> tokens) {
+  TORCH_CHECK(!tokens.empty(), "Decoder: a text begins with at least one token");
+  Text& text = *texts_[slot];
+  const auto most = std::min(std::ssize(text.tokens), std::ssize(tokens));
+  const auto same = std::mismatch(tokens.begin(), tokens.begin() + most, text.tokens.begin()).first - tokens.begin();
+  // The last token is computed in any case: its logits are wanted.
+  cache_.lengths[slot] = std::min({cache_.lengths[slot], same, std::ssize(tokens) - 1});
+  text.tokens = std::move(tokens), text.cropped = 0;
+}
+
 void Decoder::remove(int64_t slot) { texts_[slot].reset(); }
 
 bool Decoder::is_too_long(int64_t slot) const { return std::ssize(texts_[slot]->tokens) > cache_.capacity(); }

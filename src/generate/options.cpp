@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <limits>
 #include <random>
 #include <system_error>
 #include <vector>
@@ -26,11 +27,21 @@ namespace {
 constexpr const char* kExamples = R"(  gpt-generate "Once upon a time"
   gpt-generate --checkpoint models/mine "Once" --temperature 0.8 --top-p 0.9
   gpt-generate --checkpoint models/mine/ckpt_best.pt --interactive
+  gpt-generate --checkpoint models/mine --chat --system "Answer in one sentence."
   gpt-generate "ROMEO:" --num-samples 3 --seed 7 --output samples.txt
   echo "Once" | gpt-generate --stop $'\n\n' --json 2>/dev/null
 )";
 
-constexpr const char* kEnding = R"(What an object of --json holds
+constexpr const char* kEnding = R"(What --chat does
+  It remembers what was said. Commands are /reset (forget it), /system TEXT
+  (begin anew with that system prompt), /save FILE (the dialogue becomes a
+  further line of JSON there) and /quit. An answer ends where the model ends it,
+  at --max-new-tokens where that is given, or where the context is full. A
+  dialogue that outgrows the context loses its oldest turns, and a line says so.
+  With --prompt, or a prompt as an argument, it writes one answer. What reads
+  like a special token in a message stays text.
+
+What an object of --json holds
   prompt, text          the prompt (not with --no-display-prompt) and what follows
   tokens                how many were generated, with those of a stop text or an
                         end of text
@@ -70,6 +81,14 @@ std::vector<config::Section> sections(GenerateOptions& o, Given& given) {
          .is_path = true},
         switch_row("interactive", o.interactive, "continue each line that you type; Ctrl-C stops a text, Ctrl-D leaves",
                    {{"i"}})}},
+      {"Chat, with a model that was made for it",
+       {switch_row("chat", o.chat,
+                   "answer the prompt, or each line that you type, as the model's chat template has it; see below"),
+        {.name = "system", .target = &o.system, .help = "with --chat: what the model is told before anything is said"},
+        {.name = "chat-template",
+         .target = &o.chat_template,
+         .help = "with --chat: a file with a template in Jinja, instead of the model's own",
+         .is_path = true}}},
       {"Sampling", sampling},
       {"Model", options(o.model, kThreadsAreTried)},
       {"Output",
@@ -80,7 +99,7 @@ std::vector<config::Section> sections(GenerateOptions& o, Given& given) {
          .aliases = {{"o"}},
          .is_path = true},
         switch_row("json", o.json, "write one JSON object per text, each in a line of its own; see below"),
-        switch_row("verbose", o.verbose, "with --interactive: seed, time and speed after each text too"),
+        switch_row("verbose", o.verbose, "with --interactive and --chat: seed, time and speed after each text too"),
         switch_row("raw", o.raw, "send control characters to a terminal as they are, not spelled out")}},
   };
 }
@@ -163,8 +182,16 @@ void check_combination(const GenerateOptions& options, const config::Origins& gi
     refuse("choose one: the prompt as an argument, --prompt, --prompt-file or --interactive");
   }
   if (options.interactive && options.num_samples > 1) refuse("--num-samples and --interactive exclude each other");
-  if (options.verbose && !options.interactive)
-    refuse("--verbose is for --interactive: otherwise seed, time and speed are said without it");
+  if (options.verbose && !options.interactive && !options.chat)
+    refuse("--verbose is for --interactive and --chat: otherwise seed, time and speed are said without it");
+  if (options.interactive && options.chat) refuse("choose one: --chat answers, --interactive continues what you type");
+  if (!options.chat && given.count("system")) refuse("--system is for --chat");
+  if (!options.chat && given.count("chat-template")) refuse("--chat-template is for --chat");
+  if (options.chat && options.num_samples > 1) refuse("--num-samples and --chat exclude each other");
+  if (options.chat && options.hide_prompt) refuse("--no-display-prompt is not for --chat, which writes answers alone");
+  const bool asks_once = given.count("prompt") + !words.empty() + !options.prompt_file.empty() > 0;
+  if (options.chat && !asks_once && (options.json || given.count("output")))
+    refuse("with --chat, --json and --output need a prompt: they are for one answer");
   if (options.interactive && options.json) refuse("--json and --interactive exclude each other");
   if (options.interactive && given.count("output")) refuse("--output and --interactive exclude each other");
   if (given.count("output") && options.output.empty()) refuse("--output needs the name of a file");
@@ -182,8 +209,8 @@ std::optional<std::string> advice_for(const std::string& name) {
       {{"num_beams", "beams", "beam_size", "beam_width"},
        "there is no beam search; --temperature 0 takes the likeliest token"},
       {{"no_repeat_ngram_size", "presence_penalty", "frequency_penalty"}, "there is --repetition-penalty"},
-      {{"chat", "conversation", "chat_template", "system", "system_prompt"},
-       "there is no chat; --interactive continues each line that is typed, and --stop ends an answer"},
+      {{"conversation", "cnv", "system_prompt", "sys", "jinja", "chat_template_file"},
+       "--chat talks with the model, --system and --chat-template say how"},
       {{"model", "model_path", "ckpt", "load", "model_name_or_path"}, "--checkpoint names the model"},
       {{"input", "text", "file", "f"}, "the prompt is the argument without a flag, or --prompt-file names its file"},
   };
@@ -217,6 +244,9 @@ std::optional<GenerateOptions> parse_generate_options(int argc, const char* cons
   if (words.size() > 1) throw Error(ExitCode::config, "put the prompt in quotes: " + with_quotes(argc, argv, words));
   if (!words.empty()) options.prompt = words[0];
   if (given.count("prompt")) options.prompt = values.prompt;
+  // An answer ends by itself; where it does not, the context does.
+  if (options.chat && !given.count("max-new-tokens"))
+    options.sampling.max_new_tokens = std::numeric_limits<int64_t>::max();
   options.sampling.seed = values.seed ? static_cast<uint64_t>(*values.seed) : std::random_device()();
   validate(options.sampling);
   options.model.checkpoint = find_model(options.model.checkpoint);

@@ -27,6 +27,8 @@ class Decoder {
   // Another text like that of a slot, of which nothing is computed again.
   std::optional<int64_t> copy(int64_t slot);
   void append(int64_t slot, int32_t token);  // to a text whose last token has been computed
+  // These tokens, at least one, take the place of a slot's: what both begin with is not computed again.
+  void replace(int64_t slot, std::vector<int32_t> tokens);
   void remove(int64_t slot);
 
   const std::vector<int32_t>& tokens(int64_t slot) const { return texts_[slot]->tokens; }  // its context

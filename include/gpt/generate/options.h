@@ -16,7 +16,10 @@ struct GenerateOptions {
   std::optional<std::string> prompt;
   std::string prompt_file;
   bool interactive = false;
-  SamplingConfig sampling;  // with a seed that nobody knows before where none was given
+  bool chat = false;
+  std::string system;         // what the system says in a chat; empty: nothing
+  std::string chat_template;  // a file, instead of the model's
+  SamplingConfig sampling;    // with a seed that nobody knows before where none was given
   int64_t num_samples = 1;
   std::string output;        // a file instead of standard output; empty = none
   bool json = false;         // one object per sample and line
