@@ -100,7 +100,7 @@ bool is_true(const Value& value) {
 
 int compare(const Value& a, const Value& b, Runtime& runtime) {
   defined(a), defined(b);
-  runtime.charge(std::min(a.weight(), b.weight()));
+  runtime.charge(16 + std::min(a.weight(), b.weight()));
   if (a.text() && b.text()) return a.text()->compare(*b.text());  // bytes of UTF-8 are in the order of the characters
   if (as_integer(a) && as_integer(b)) return *as_integer(a) < *as_integer(b) ? -1 : *as_integer(a) > *as_integer(b);
   if (as_number(a) && as_number(b)) return *as_number(a) < *as_number(b) ? -1 : *as_number(a) > *as_number(b);
