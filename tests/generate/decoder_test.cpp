@@ -194,6 +194,30 @@ TEST_P(DecoderTest, ACopyGoesOnByItself) {
   }
 }
 
+TEST_P(DecoderTest, ReplacesATextAndComputesWhatDiffers) {
+  const c10::InferenceMode inference;
+  for (const int64_t top_blocks : {0, 1}) {
+    const GPT gpt = model(32, Position::rope, 0, top_blocks);
+    Decoder decoder(gpt, 1, at::kFloat);
+    const int64_t slot = *decoder.add({1, 2, 3, 4, 5, 6, 7, 8, 9, 10});
+    expect_right(gpt, decoder, decoder.step());
+    // A longer text, one that differs early, a beginning of it, the same one again, and an entirely different one.
+    for (const std::vector<int32_t>& tokens : std::vector<std::vector<int32_t>>{{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12},
+                                                                                {1, 2, 30, 4, 5, 6},
+                                                                                {1, 2, 30},
+                                                                                {1, 2, 30},
+                                                                                {9, 8, 7, 6, 5, 4, 3, 2, 1}}) {
+      decoder.replace(slot, tokens);
+      EXPECT_EQ(decoder.tokens(slot), tokens);
+      const Decoder::Next next = decoder.step();
+      ASSERT_EQ(next.slots.size(), 1);
+      expect_right(gpt, decoder, next);
+      decoder.append(slot, 12);
+      expect_right(gpt, decoder, decoder.step());
+    }
+  }
+}
+
 INSTANTIATE_ON_DEVICES(DecoderTest);
 
 }  // namespace
