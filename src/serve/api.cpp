@@ -105,7 +105,7 @@ TextEvent next_event(EventQueue& events, http::Responder& responder) {
 std::string as_sse(const std::string& data) { return "data: " + data + "\n\n"; }
 
 // What goes wrong before the first piece is answered like any error, and later within the stream.
-void stream(Task& task, const CompletionRequest& request, CompletionWriter& writer, http::Responder& responder) {
+void stream(Task& task, const AnswerRequest& request, CompletionWriter& writer, http::Responder& responder) {
   using Usage = CompletionWriter::UsageSoFar;
   const Usage usage = request.continuous_usage ? Usage::told : request.include_usage ? Usage::null : Usage::left_out;
   try {
@@ -179,6 +179,11 @@ int64_t Api::route(const http::Request& request, http::Responder& responder) {
     if (request.method != "POST") throw WrongMethod{"POST"};
     return complete(request, responder);
   }
+  if (path == "/v1/chat/completions") {
+    check_key(request);
+    if (request.method != "POST") throw WrongMethod{"POST"};
+    return chat(request, responder);
+  }
   if (path == kModels || path.starts_with(std::string(kModels) + "/")) {
     check_key(request);
     read_only();
@@ -189,12 +194,12 @@ int64_t Api::route(const http::Request& request, http::Responder& responder) {
   } else if (path == "/") {
     read_only();
     responder.send(
-        200, "text/html; charset=utf-8", page(),
+        200, "text/html; charset=utf-8", options_.chat_template ? chat_page() : page(),
         {{"Content-Security-Policy",
           "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:; "
           "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"}});
   } else {
-    throw ApiError(404, "there are /v1/completions, /v1/models, /health and / here");
+    throw ApiError(404, "there are /v1/completions, /v1/chat/completions, /v1/models, /health and / here");
   }
   return 0;
 }
@@ -245,11 +250,16 @@ int64_t Api::complete(const http::Request& request, http::Responder& responder) 
   for (const auto& prompt : task->prompts) prompt_tokens += std::ssize(prompt.tokens);
   CompletionWriter writer(*session_.loaded.tokenizer, options_.completions.model, prompt_tokens, task->choices(),
                           task->logprobs.has_value(), echoes(completion, *task));
+  return answer_with(completion, task, writer, responder);
+}
+
+int64_t Api::answer_with(const AnswerRequest& request, const std::shared_ptr<Task>& task, CompletionWriter& writer,
+                         http::Responder& responder) {
   const Subscription subscription{task->events};
   if (!batcher_.submit(task))
     throw ApiError(429, "too many requests are waiting: try again in a moment", {}, "queue_full");
-  if (completion.stream) {
-    stream(*task, completion, writer, responder);
+  if (request.stream) {
+    stream(*task, request, writer, responder);
   } else {
     while (!writer.is_complete()) writer.add(next_event(task->events, responder));
     responder.send(200, kJson, writer.whole());
@@ -257,8 +267,46 @@ int64_t Api::complete(const http::Request& request, http::Responder& responder) 
   return writer.usage().completion_tokens;
 }
 
+int64_t Api::chat(const http::Request& request, http::Responder& responder) {
+  if (!options_.chat_template) throw ApiError(400, options_.no_chat, {}, "no_chat_template");
+  const ChatRequest asked = parse_chat_request(request.body, options_.completions);
+  name_left_out(asked);
+  const std::shared_ptr<Task> task = make_chat_task(asked);
+  CompletionWriter writer(*session_.loaded.tokenizer, options_.completions.model, std::ssize(task->prompts[0].tokens),
+                          task->choices(), task->logprobs.has_value(), {}, AnswerForm::chat);
+  return answer_with(asked, task, writer, responder);
+}
+
+std::vector<int32_t> Api::encode_dialogue(chat::Dialogue dialogue) {
+  try {
+    return encoder_.work([&] { return options_.chat_template->encode(dialogue); });
+  } catch (const Error& e) { throw ApiError(400, first_line(e.what()), "messages"); }
+}
+
+// An answer ends where the context does, of which nothing is cropped: the model would forget who speaks.
+std::shared_ptr<Task> Api::make_chat_task(const ChatRequest& request) {
+  auto task = std::make_shared<Task>(request.stream);
+  task->sampling = request.sampling;
+  task->sampling.ends = options_.chat_template->ends();
+  task->n = request.n;
+  task->logprobs = request.logprobs;
+  task->ignores_end = request.ignores_end;
+  task->prompts.push_back({encode_dialogue(request.dialogue)});
+  const int64_t context = session_.loaded.model->config().block_size, size = std::ssize(task->prompts[0].tokens);
+  if (size >= context) {
+    throw ApiError(
+        400,
+        fmt::format(
+            "the messages have {}, and the model's context only {}: there is no room for an answer; leave the oldest out",
+            plural(size, "token"), context),
+        "messages", "context_length_exceeded");
+  }
+  task->sampling.max_new_tokens = std::min(task->sampling.max_new_tokens, context - size);
+  return task;
+}
+
 // What clients send in vain is said once, with the first requests.
-void Api::name_left_out(const CompletionRequest& request) {
+void Api::name_left_out(const AnswerRequest& request) {
   constexpr size_t kMostNamed = 100;
   for (const auto& [field, is_known] : request.left_out) {
     const std::lock_guard lock(mutex_);

@@ -114,7 +114,8 @@ std::optional<Batcher::Growing> Batcher::next_waiting() {
   const SamplingConfig& sampling = task->sampling;
   Growing growing{task, choice,
                   DrawnText(session_.loaded.model->device(), sampling.seed + static_cast<uint64_t>(choice),
-                            sampling.stop, session_.loaded.text_format.ends, task->prompt_of(choice).has_text)};
+                            sampling.stop, sampling.ends.empty() ? session_.loaded.text_format.ends : sampling.ends,
+                            task->prompt_of(choice).has_text)};
   growing.text.ignores_end = task->ignores_end;
   return growing;
 }

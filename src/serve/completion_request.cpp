@@ -3,136 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <random>
-#include <set>
 #include <utility>
 
-#include "gpt/core/printable.h"
 #include "gpt/serve/api_error.h"
-#include "gpt/serve/foreign_fields.h"
+#include "request_fields.h"
 
 namespace gpt::serve {
 namespace {
 
 using nlohmann::json;
-
-constexpr int kDeepest = 8;  // of objects and lists in each other
-
-[[noreturn]] void refuse(const std::string& message, const std::string& field = {}, int status = 400) {
-  throw ApiError(status, message, field);
-}
-
-std::string shown(const json& value) {
-  return shortened(printable_line(value.dump(-1, ' ', false, json::error_handler_t::replace)), 60);
-}
-
-// Where it stops being JSON. `byte`: counted from 1; one more than there are where it ends too early.
-[[noreturn]] void refuse_json(std::string_view body, size_t byte) {
-  if (body.empty()) refuse("the body is empty: it must be a JSON object");
-  if (byte > body.size()) refuse("the body is not JSON: it ends too early");
-  const size_t before = byte - 1, shown_bytes = std::min<size_t>(before, 20);
-  const std::string_view text = body.substr(before - shown_bytes, shown_bytes);
-  refuse(fmt::format("the body is not JSON: byte {} is wrong there{}", byte,
-                     text.empty() ? "" : fmt::format(", behind: {}", printable_line(text))));
-}
-
-json parse_object(std::string_view body) {
-  json object;
-  try {
-    object = json::parse(body, [](int depth, json::parse_event_t, const json&) {
-      if (depth > kDeepest) refuse("the body is nested too deep");
-      return true;
-    });
-  } catch (const json::parse_error& e) { refuse_json(body, e.byte); } catch (const json::exception&) {
-    refuse("the body is not JSON: it has a number that is too large");
-  }
-  if (!object.is_object()) refuse("the body must be a JSON object");
-  return object;
-}
-
-// 8.0 too: some languages know no other numbers.
-std::optional<int64_t> whole_number(const json& value) {
-  constexpr double kExact = 9'007'199'254'740'992;  // 2^53
-  if (value.is_number_unsigned() && value.get<uint64_t>() > std::numeric_limits<int64_t>::max()) return std::nullopt;
-  if (value.is_number_integer()) return value.get<int64_t>();
-  const double number = value.is_number() ? value.get<double>() : 0.5;
-  const bool is_whole = std::abs(number) <= kExact && number == std::trunc(number);
-  return is_whole ? std::optional(static_cast<int64_t>(number)) : std::nullopt;
-}
-
-// The fields of an object, each of which is asked for once. null is a field that is missing, as clients mean it.
-class Fields {
- public:
-  Fields(const json& object, std::string prefix = {}) : object_(object), prefix_(std::move(prefix)) {}
-
-  const json* find(const std::string& name) {
-    known_.insert(name);
-    const auto found = object_.find(name);
-    return found == object_.end() || found->is_null() ? nullptr : &*found;
-  }
-
-  int64_t integer(const char* name, int64_t otherwise, int64_t least, int64_t most) {
-    const json* const value = find(name);
-    if (!value) return otherwise;
-    const std::optional<int64_t> number = whole_number(*value);
-    if (!number || *number < least || *number > most)
-      refuse(fmt::format("{} must be a whole number from {} to {}, got {}", full(name), least, most, shown(*value)),
-             full(name));
-    return *number;
-  }
-
-  double number(const char* name, double otherwise, double least, double most) {
-    const json* const value = find(name);
-    if (!value) return otherwise;
-    const double number = value->is_number() ? value->get<double>() : std::numeric_limits<double>::quiet_NaN();
-    if (!(number >= least && number <= most))
-      refuse(fmt::format("{} must be a number from {:g} to {:g}, got {}", full(name), least, most, shown(*value)),
-             full(name));
-    return number;
-  }
-
-  bool boolean(const char* name) {
-    const json* const value = find(name);
-    if (value && !value->is_boolean())
-      refuse(fmt::format("{} must be true or false, got {}", full(name), shown(*value)), full(name));
-    return value && value->get<bool>();
-  }
-
-  // A field that is not supported may have the value that changes nothing.
-  void only(const std::string& name, const json& nothing, const char* instead = nullptr) {
-    const json* const value = find(name);
-    if (!value || *value == nothing) return;
-    const std::string remedy =
-        instead ? fmt::format("send {} instead", instead) : fmt::format("leave it out, or send {}", shown(nothing));
-    refuse(fmt::format("{} is not supported: {}; got {}", full(name), remedy, shown(*value)), full(name));
-  }
-
-  // Those of other servers may have the values that change nothing; what nobody knows is refused where that is wanted.
-  std::vector<CompletionRequest::LeftOut> leave_out_others(bool refuses_unknown) {
-    std::vector<CompletionRequest::LeftOut> left_out;
-    for (const auto& [name, value] : object_.items()) {
-      if (known_.contains(name) || value.is_null()) continue;
-      const auto is_it = [&](const ForeignField& field) { return field.name == name; };
-      const auto foreign = std::find_if(foreign_fields().begin(), foreign_fields().end(), is_it);
-      const bool is_known = foreign != foreign_fields().end();
-      if (is_known && foreign->nothing) only(name, json::parse(foreign->nothing), foreign->instead);
-      const std::string field = full(shortened(printable_line(name), 60));
-      if (!is_known && refuses_unknown) refuse(fmt::format("'{}' is no field of a completion", field), field);
-      left_out.push_back({field, is_known});
-    }
-    return left_out;
-  }
-
- private:
-  std::string full(const std::string& name) const { return prefix_ + name; }
-
-  const json& object_;
-  const std::string prefix_;
-  std::set<std::string> known_;
-};
 
 std::vector<int32_t> read_ids(const json& list) {
   std::vector<int32_t> ids;
@@ -163,50 +44,6 @@ void read_prompts(Fields& fields, CompletionRequest& request) {
   }
 }
 
-std::vector<std::string> read_stops(Fields& fields) {
-  const json* const stop = fields.find("stop");
-  if (!stop) return {};
-  std::vector<std::string> stops;
-  for (const json& text : stop->is_array() ? *stop : json::array({*stop})) {
-    if (!text.is_string()) refuse(fmt::format("stop must be a text or a list of texts, got {}", shown(text)), "stop");
-    if (text != "") stops.push_back(text.get<std::string>());  // an empty one is none
-  }
-  if (stops.size() > kMostStops)
-    refuse(fmt::format("stop: there may be {} texts, got {}", kMostStops, stops.size()), "stop");
-  return stops;
-}
-
-SamplingConfig read_sampling(Fields& fields, int64_t most_tokens) {
-  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-  SamplingConfig sampling;
-  const int64_t tokens = fields.integer("max_tokens", std::min<int64_t>(16, most_tokens), -1, most_tokens);
-  sampling.max_new_tokens = tokens >= 0 ? tokens : most_tokens;
-  sampling.temperature = fields.number("temperature", 1, 0, 100);
-  sampling.top_p = std::max(fields.number("top_p", 1, 0, 1), 1e-9);  // 0: the likeliest token
-  sampling.top_k = std::max<int64_t>(fields.integer("top_k", 0, -1, kMost), 0);
-  sampling.min_p = fields.number("min_p", 0, 0, 1);
-  sampling.repetition_penalty = fields.number("repetition_penalty", 1, 0.01, 100);
-  const int64_t seed = fields.integer("seed", -1, std::numeric_limits<int64_t>::min(), kMost);
-  sampling.seed = seed != -1 ? static_cast<uint64_t>(seed) : std::random_device()();
-  sampling.stop = read_stops(fields);
-  return sampling;
-}
-
-void read_stream(Fields& fields, bool refuses_unknown, CompletionRequest& request) {
-  request.stream = fields.boolean("stream");
-  const json* const options = fields.find("stream_options");
-  if (!options) return;
-  if (!options->is_object())
-    refuse(fmt::format("stream_options must be an object, got {}", shown(*options)), "stream_options");
-  Fields inner(*options, "stream_options.");
-  request.include_usage = inner.boolean("include_usage");
-  request.continuous_usage = inner.boolean("continuous_usage_stats");
-  inner.only("include_obfuscation", false);
-  if (!request.stream && (request.include_usage || request.continuous_usage))
-    refuse("stream_options needs stream: true", "stream_options");
-  request.left_out = inner.leave_out_others(refuses_unknown);
-}
-
 // false is none, as null is.
 std::optional<int64_t> read_logprobs(Fields& fields) {
   const json* const logprobs = fields.find("logprobs");
@@ -222,30 +59,17 @@ std::optional<int64_t> read_prompt_tokens(Fields& fields) {
   return fields.integer(kName, -1, -1, std::numeric_limits<int64_t>::max());
 }
 
-// With a value of 0 for each token it changes nothing.
-void check_logit_bias(Fields& fields) {
-  const json* const bias = fields.find("logit_bias");
-  const auto is_none = [](const json& value) { return value == 0; };
-  if (!bias || !bias->is_object() || !std::all_of(bias->begin(), bias->end(), is_none))
-    fields.only("logit_bias", json::object());
-}
-
 }  // namespace
-
-void check_model_name(const std::string& wanted, const std::string& model) {
-  if (wanted == model) return;
-  throw ApiError(404, fmt::format("there is no model {} here, only \"{}\"", shown(wanted), model), "model",
-                 "model_not_found");
-}
 
 CompletionRequest parse_completion_request(std::string_view body, const CompletionRules& rules) {
   const json object = parse_object(body);
   Fields fields(object);
-  if (const json* const model = fields.find("model"))
-    check_model_name(model->is_string() ? model->get<std::string>() : model->dump(), rules.model);
+  read_model(fields, rules);
   CompletionRequest request;
   read_prompts(fields, request);
-  request.sampling = read_sampling(fields, rules.most_tokens);
+  const int64_t tokens = fields.integer("max_tokens", std::min<int64_t>(16, rules.most_tokens), -1, rules.most_tokens);
+  request.sampling.max_new_tokens = tokens >= 0 ? tokens : rules.most_tokens;
+  read_sampling(fields, request.sampling);
   request.n = fields.integer("n", 1, 1, kMostChoices);
   if (const auto texts = request.n * std::ssize(request.prompts); texts > kMostChoices)
     refuse(fmt::format("a request may ask for {} texts, got {} (prompts times n)", kMostChoices, texts), "n");
@@ -256,9 +80,7 @@ CompletionRequest parse_completion_request(std::string_view body, const Completi
   read_stream(fields, rules.strict_fields, request);
   fields.only("best_of", request.n);
   fields.only("suffix", "");
-  fields.only("presence_penalty", 0);
-  fields.only("frequency_penalty", 0);
-  check_logit_bias(fields);
+  refuse_other_sampling(fields);
   fields.find("user");  // who asks changes nothing
   for (CompletionRequest::LeftOut& field : fields.leave_out_others(rules.strict_fields))
     request.left_out.push_back(std::move(field));

@@ -19,17 +19,20 @@ std::string dump(const ordered_json& object) {
   return object.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
-std::string random_id() {
+std::string random_id(AnswerForm form) {
   std::random_device random;
-  return fmt::format("cmpl-{:08x}{:08x}{:08x}", random(), random(), random());
+  return fmt::format("{}-{:08x}{:08x}{:08x}", form == AnswerForm::chat ? "chatcmpl" : "cmpl", random(), random(),
+                     random());
 }
 
-ordered_json choice_json(int64_t index, const std::string& text, ordered_json logprobs,
+// `words`: {"text": ...}, {"message": ...} or {"delta": ...}.
+ordered_json choice_json(int64_t index, const ordered_json& words, ordered_json logprobs,
                          const std::string& finish_reason) {
-  return {{"index", index},
-          {"text", text},
-          {"logprobs", std::move(logprobs)},
-          {"finish_reason", finish_reason.empty() ? ordered_json() : ordered_json(finish_reason)}};
+  ordered_json choice = {{"index", index}};
+  choice.update(words);
+  choice["logprobs"] = std::move(logprobs);
+  choice["finish_reason"] = finish_reason.empty() ? ordered_json() : ordered_json(finish_reason);
+  return choice;
 }
 
 ordered_json usage_json(const Usage& usage) {
@@ -75,9 +78,28 @@ ordered_json LogprobsWriter::write(const std::vector<TokenScore>& scores) {
           {"text_offset", std::move(offsets)}};
 }
 
+ordered_json LogprobsWriter::write_for_chat(const std::vector<TokenScore>& scores) const {
+  const auto one = [this](int32_t id, float logprob) {
+    const std::string bytes = id < tokenizer_->vocab_size() ? tokenizer_->piece(id, false) : "";
+    ordered_json values = ordered_json::array();
+    for (const char byte : bytes) values.push_back(static_cast<unsigned char>(byte));
+    return ordered_json{{"token", token_text(*tokenizer_, id)}, {"logprob", logprob}, {"bytes", std::move(values)}};
+  };
+  ordered_json content = ordered_json::array();
+  for (const TokenScore& score : scores) {
+    ordered_json entry = one(score.id, score.logprob.value_or(0));
+    ordered_json top = ordered_json::array();
+    for (const auto& [id, logprob] : score.top) top.push_back(one(id, logprob));
+    entry["top_logprobs"] = std::move(top);
+    content.push_back(std::move(entry));
+  }
+  return {{"content", std::move(content)}, {"refusal", nullptr}};
+}
+
 CompletionWriter::CompletionWriter(const Tokenizer& tokenizer, const std::string& model, int64_t prompt_tokens,
-                                   int64_t choices, bool has_logprobs, std::vector<std::string> echo)
-    : id_(random_id()),
+                                   int64_t choices, bool has_logprobs, std::vector<std::string> echo, AnswerForm form)
+    : form_(form),
+      id_(random_id(form)),
       model_(model),
       created_(std::time(nullptr)),
       has_logprobs_(has_logprobs),
@@ -96,28 +118,42 @@ std::string CompletionWriter::take_echo(int64_t choice) {
   return echo_.empty() ? "" : std::exchange(echo_[choice], "");
 }
 
-ordered_json CompletionWriter::frame() const {
-  return {{"id", id_},
-          {"object", "text_completion"},
-          {"created", created_},
-          {"model", model_},
-          {"choices", ordered_json::array()}};
+ordered_json CompletionWriter::frame(bool is_streamed) const {
+  const char* const object = form_ == AnswerForm::text ? "text_completion"
+                             : is_streamed             ? "chat.completion.chunk"
+                                                       : "chat.completion";
+  return {
+      {"id", id_}, {"object", object}, {"created", created_}, {"model", model_}, {"choices", ordered_json::array()}};
+}
+
+ordered_json CompletionWriter::logprobs(Choice& choice, const std::vector<TokenScore>& scores) const {
+  if (!has_logprobs_) return {};
+  return form_ == AnswerForm::chat ? choice.logprobs.write_for_chat(scores) : choice.logprobs.write(scores);
+}
+
+// The first piece of a chat says who speaks.
+ordered_json CompletionWriter::streamed_words(Choice& choice, const std::string& text) const {
+  if (form_ == AnswerForm::text) return {{"text", text}};
+  ordered_json delta = ordered_json::object();
+  if (!std::exchange(choice.has_begun, true)) delta = {{"role", "assistant"}, {"content", text}};
+  if (!text.empty()) delta["content"] = text;
+  return {{"delta", std::move(delta)}};
 }
 
 std::string CompletionWriter::piece(const TextEvent& event, UsageSoFar usage) {
   count(event);
   const std::string text = take_echo(event.choice) + event.text;
   if (text.empty() && event.scores.empty() && event.finish_reason.empty()) return "";
-  ordered_json object = frame();
-  ordered_json logprobs;
-  if (has_logprobs_) logprobs = choices_[event.choice].logprobs.write(event.scores);
-  object["choices"].push_back(choice_json(event.choice, text, std::move(logprobs), event.finish_reason));
+  ordered_json object = frame(/*is_streamed=*/true);
+  Choice& choice = choices_[event.choice];
+  object["choices"].push_back(
+      choice_json(event.choice, streamed_words(choice, text), logprobs(choice, event.scores), event.finish_reason));
   if (usage != UsageSoFar::left_out) object["usage"] = usage == UsageSoFar::told ? usage_json(usage_) : ordered_json();
   return dump(object);
 }
 
 std::string CompletionWriter::usage_piece() const {
-  ordered_json object = frame();
+  ordered_json object = frame(/*is_streamed=*/true);
   object["usage"] = usage_json(usage_);
   return dump(object);
 }
@@ -131,13 +167,14 @@ void CompletionWriter::add(const TextEvent& event) {
 }
 
 std::string CompletionWriter::whole() const {
-  ordered_json object = frame();
+  ordered_json object = frame(/*is_streamed=*/false);
   for (size_t i = 0; i < choices_.size(); ++i) {
-    const Choice& choice = choices_[i];
-    ordered_json logprobs;
-    if (has_logprobs_) logprobs = LogprobsWriter(choice.logprobs).write(choice.scores);
+    Choice choice = choices_[i];
+    ordered_json words = {{"text", choice.text}};
+    if (form_ == AnswerForm::chat)
+      words = {{"message", {{"role", "assistant"}, {"content", choice.text}, {"refusal", nullptr}}}};
     object["choices"].push_back(
-        choice_json(static_cast<int64_t>(i), choice.text, std::move(logprobs), choice.finish_reason));
+        choice_json(static_cast<int64_t>(i), words, logprobs(choice, choice.scores), choice.finish_reason));
   }
   object["usage"] = usage_json(usage_);
   return dump(object);

@@ -18,8 +18,11 @@ Encoder::~Encoder() {
 }
 
 std::vector<int32_t> Encoder::encode(const std::string& prompt) {
-  std::packaged_task<std::vector<int32_t>()> task(
-      [&] { return encode_prompt(*session_.loaded.tokenizer, prompt, "prompt", session_.loaded.start); });
+  return work([&] { return encode_prompt(*session_.loaded.tokenizer, prompt, "prompt", session_.loaded.start); });
+}
+
+std::vector<int32_t> Encoder::work(std::function<std::vector<int32_t>()> encode) {
+  std::packaged_task<std::vector<int32_t>()> task(std::move(encode));
   std::future<std::vector<int32_t>> ids = task.get_future();
   {
     const std::lock_guard lock(mutex_);

@@ -21,6 +21,7 @@ constexpr const char* kServeExamples = R"(  gpt-serve --checkpoint models/mine
 
 constexpr const char* kServeEnding = R"(What is served
   POST /v1/completions   as OpenAI's API has it: prompt (text or tokens), max_tokens, temperature, top_p, n, stop, seed, stream, echo, logprobs; and top_k, min_p, repetition_penalty
+  POST /v1/chat/completions   likewise with messages, for a model that has a chat template
   GET /v1/models, GET /health, and a page to try it at /
 
 Exit status
@@ -82,7 +83,7 @@ std::optional<ServeOptions> parse_serve_options(int argc, const char* const* arg
   const std::vector<config::Section> rows = serve_sections(options);
   const auto arguments = config::parse_arguments(
       {.name = "gpt-serve",
-       .description = "Serves a trained model over HTTP, as programs for OpenAI's completions expect it.",
+       .description = "Serves a trained model over HTTP, as programs for OpenAI's completions and chats expect it.",
        .usage = "[--checkpoint CHECKPOINT] [--FLAG VALUE ...]",
        .sections = rows,
        .guide = {.first = {"checkpoint", "port"}, .examples = kServeExamples, .ending = kServeEnding}},

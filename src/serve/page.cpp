@@ -5,5 +5,6 @@
 namespace gpt::serve {
 
 std::string_view page() { return kServePage; }
+std::string_view chat_page() { return kServeChatPage; }
 
 }  // namespace gpt::serve

@@ -77,5 +77,35 @@ TEST(CompletionResponse, IsAlwaysJson) {
   EXPECT_EQ(json::parse(writer.whole())["choices"][0]["text"], "\xEF\xBF\xBD\xEF\xBF\xBD");
 }
 
+TEST(CompletionResponse, TellsAChatAsOpenAIDoes) {
+  CompletionWriter whole(*bytes(), "mine", 3, 1, true, {}, AnswerForm::chat);
+  whole.add({.choice = 0,
+             .text = "a",
+             .scores = {{'a', -0.5F, {{'a', -0.5F}, {'b', -1.0F}}}},
+             .new_tokens = 1,
+             .finish_reason = "stop"});
+  json answer = json::parse(whole.whole());
+  EXPECT_TRUE(answer["id"].get<std::string>().starts_with("chatcmpl-"));
+  EXPECT_EQ(answer["object"], "chat.completion");
+  EXPECT_EQ(answer["choices"],
+            json::parse(R"([{"index": 0, "message": {"role": "assistant", "content": "a", "refusal": null},
+    "logprobs": {"content": [{"token": "a", "logprob": -0.5, "bytes": [97], "top_logprobs": [
+      {"token": "a", "logprob": -0.5, "bytes": [97]}, {"token": "b", "logprob": -1.0, "bytes": [98]}]}], "refusal": null},
+    "finish_reason": "stop"}])"));
+
+  CompletionWriter stream(*bytes(), "mine", 3, 2, false, {}, AnswerForm::chat);
+  const auto choice = [&](const TextEvent& event) { return json::parse(stream.piece(event))["choices"][0]; };
+  EXPECT_EQ(
+      choice({.choice = 1, .text = "b", .new_tokens = 1}),
+      json::parse(
+          R"({"index": 1, "delta": {"role": "assistant", "content": "b"}, "logprobs": null, "finish_reason": null})"));
+  EXPECT_EQ(choice({.choice = 1, .text = "c", .new_tokens = 1})["delta"], json::parse(R"({"content": "c"})"));
+  EXPECT_EQ(choice({.choice = 1, .new_tokens = 1, .finish_reason = "stop"}),
+            json::parse(R"({"index": 1, "delta": {}, "logprobs": null, "finish_reason": "stop"})"));
+  EXPECT_EQ(choice({.choice = 0, .new_tokens = 1, .finish_reason = "length"})["delta"],
+            json::parse(R"({"role": "assistant", "content": ""})"));
+  EXPECT_EQ(json::parse(stream.usage_piece())["object"], "chat.completion.chunk");
+}
+
 }  // namespace
 }  // namespace gpt::serve

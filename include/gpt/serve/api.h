@@ -4,14 +4,18 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "gpt/chat/chat_template.h"
 #include "gpt/http/server.h"
 #include "gpt/serve/batcher.h"
+#include "gpt/serve/chat_request.h"
 #include "gpt/serve/completion_request.h"
+#include "gpt/serve/completion_response.h"
 #include "gpt/serve/encoder.h"
 #include "gpt/tokenizer/tokenizer.h"
 
@@ -20,6 +24,9 @@ namespace gpt::serve {
 struct ApiOptions {
   CompletionRules completions;
   std::string api_key = {};  // empty: none is asked for
+  // How the model is talked to; nothing: it is not, because of this.
+  std::optional<chat::ChatTemplate> chat_template = {};
+  std::string no_chat = {};
 };
 
 // Whether they are equal, in a time that tells nothing about where they differ.
@@ -41,10 +48,15 @@ class Api : public http::Handler {
   std::string model(const std::string& name) const;
   std::string health() const;
   int64_t complete(const http::Request& request, http::Responder& responder);
+  int64_t chat(const http::Request& request, http::Responder& responder);
+  int64_t answer_with(const AnswerRequest& request, const std::shared_ptr<Task>& task, CompletionWriter& writer,
+                      http::Responder& responder);
   std::shared_ptr<Task> make_task(const CompletionRequest& request);
+  std::shared_ptr<Task> make_chat_task(const ChatRequest& request);
+  std::vector<int32_t> encode_dialogue(chat::Dialogue dialogue);
   std::vector<int32_t> encode(const std::string& prompt);
   Task::Prompt read_prompt(const CompletionRequest& request, size_t number);
-  void name_left_out(const CompletionRequest& request);
+  void name_left_out(const AnswerRequest& request);
   std::vector<std::string> echoes(const CompletionRequest& request, const Task& task) const;
 
   const ApiOptions options_;

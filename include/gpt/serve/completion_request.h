@@ -8,42 +8,16 @@
 #include <variant>
 #include <vector>
 
-#include "gpt/generate/sampling_config.h"
+#include "gpt/serve/answer_request.h"
 
 namespace gpt::serve {
 
-inline constexpr int64_t kMostLogprobs = 20;  // top logprobs for each token
-inline constexpr int64_t kMostChoices = 128;  // texts of one request, over all its prompts
-inline constexpr size_t kMostStops = 4;
-
-struct CompletionRequest {
+struct CompletionRequest : AnswerRequest {
   std::vector<std::variant<std::string, std::vector<int32_t>>> prompts;  // text or ids, at least one
-  SamplingConfig sampling;          // with a seed that nobody knows before where none was given
-  int64_t n = 1;                    // texts for each prompt
-  std::optional<int64_t> logprobs;  // how many of the likeliest tokens are told beside each one
   bool echo = false;
-  bool stream = false;
-  bool include_usage = false;     // at the end of a stream
-  bool continuous_usage = false;  // in each piece of a stream
-  bool ignores_end = false;       // a text goes on where the model would end it
   std::optional<int64_t>
       prompt_tokens;  // how many of the last tokens of a prompt count; -1: as many as the context holds
-
-  struct LeftOut {
-    std::string field;
-    bool is_known;  // as one that changes nothing
-  };
-  std::vector<LeftOut> left_out;
 };
-
-struct CompletionRules {
-  std::string model;           // the name of the only one
-  int64_t most_tokens = 4096;  // the largest max_tokens
-  bool strict_fields = false;  // a field that nobody knows is refused
-};
-
-// Throws ApiError where another model is wanted.
-void check_model_name(const std::string& wanted, const std::string& model);
 
 // Throws ApiError naming the first field at fault.
 CompletionRequest parse_completion_request(std::string_view body, const CompletionRules& rules);

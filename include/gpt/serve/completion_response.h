@@ -20,6 +20,9 @@ class LogprobsWriter {
  public:
   explicit LogprobsWriter(const Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
 
+  // As chats have them: {"content": [{"token", "logprob", "bytes", "top_logprobs"}], "refusal"}.
+  nlohmann::ordered_json write_for_chat(const std::vector<TokenScore>& scores) const;
+
   // {"tokens", "token_logprobs", "top_logprobs", "text_offset"}: lists with an entry for each token. A top logprob names the token itself
   // too, also where it is not among the likeliest. text_offset counts the characters of the choice's text before the token.
   nlohmann::ordered_json write(const std::vector<TokenScore>& scores);
@@ -34,11 +37,14 @@ struct Usage {
   int64_t prompt_tokens = 0, completion_tokens = 0;
 };
 
+// What is answered to /v1/completions, and to /v1/chat/completions.
+enum class AnswerForm { text, chat };
+
 class CompletionWriter {
  public:
   // `echo`: the texts of the choices' prompts, where these are to precede their texts; otherwise empty.
   CompletionWriter(const Tokenizer& tokenizer, const std::string& model, int64_t prompt_tokens, int64_t choices,
-                   bool has_logprobs, std::vector<std::string> echo);
+                   bool has_logprobs, std::vector<std::string> echo, AnswerForm form = AnswerForm::text);
 
   // In a piece of a stream, of which the last may have the whole.
   enum class UsageSoFar { left_out, null, told };
@@ -60,12 +66,16 @@ class CompletionWriter {
     std::vector<TokenScore> scores;
     std::string finish_reason;
     LogprobsWriter logprobs;
+    bool has_begun = false;  // to be streamed
   };
 
   void count(const TextEvent& event);
   std::string take_echo(int64_t choice);
-  nlohmann::ordered_json frame() const;
+  nlohmann::ordered_json frame(bool is_streamed) const;
+  nlohmann::ordered_json logprobs(Choice& choice, const std::vector<TokenScore>& scores) const;
+  nlohmann::ordered_json streamed_words(Choice& choice, const std::string& text) const;
 
+  const AnswerForm form_;
   const std::string id_, model_;
   const int64_t created_;
   const bool has_logprobs_;

@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <future>
 #include <mutex>
 #include <string>
@@ -24,6 +25,8 @@ class Encoder {
 
   // From any thread. Throws what encode_prompt() throws.
   std::vector<int32_t> encode(const std::string& prompt);
+  // What `encode` makes there. Throws what that throws.
+  std::vector<int32_t> work(std::function<std::vector<int32_t>()> encode);
 
  private:
   void run();
