@@ -45,7 +45,7 @@ void Conversation::set_system(const std::string& words) {
   if (!words.empty()) dialogue_.insert(dialogue_.begin(), {chat::kSystem, words});
 }
 
-// Of the dialogue and what the model is about to answer.
+// The tokens of the dialogue, which loses its oldest turns until an answer has room behind them.
 std::vector<int32_t> Conversation::fitting_tokens(chat::Dialogue& dialogue) {
   const int64_t context = session_.loaded.model->config().block_size;
   const int64_t for_answer = std::max<int64_t>(1, std::min(sampling_.max_new_tokens, context / 4));

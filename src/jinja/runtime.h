@@ -28,7 +28,7 @@ class Runtime {
   // Throws Failure once the limit is reached. `size`: bytes, or values, that are read or made.
   void charge(size_t size);
 
-  // Of what is evaluated within one another.
+  // How much is evaluated within one another.
   struct Depth {
     explicit Depth(Runtime& runtime);
     ~Depth() { --runtime.depth_; }

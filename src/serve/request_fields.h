@@ -15,7 +15,7 @@ namespace gpt::serve {
 
 // Throws ApiError.
 [[noreturn]] void refuse(const std::string& message, const std::string& field = {}, int status = 400);
-// Of a body. Throws ApiError for what is no JSON object.
+// The object that a body is. Throws ApiError for what is none.
 nlohmann::json parse_object(std::string_view body);
 // A value as messages show it.
 std::string shown(const nlohmann::json& value);
@@ -45,7 +45,7 @@ class Fields {
   std::set<std::string> known_;
 };
 
-// Of `fields`, into the request: what is drawn but for its length, and how the answer is told.
+// Fields that several requests have: the model, what is drawn but for its length, and how the answer is told.
 void read_model(Fields& fields, const CompletionRules& rules);
 void read_sampling(Fields& fields, SamplingConfig& sampling);
 void read_stream(Fields& fields, bool refuses_unknown, AnswerRequest& request);

@@ -9,7 +9,7 @@ import browser
 import programs
 import serving
 
-# Of our own: a letter says who speaks.
+# A template of our own: a letter says who speaks.
 TEMPLATE = """{% for message in messages -%}
   {%- if message.role == 'narrator' %}{{ raise_exception('nobody narrates here') }}{% endif -%}
   {{ {'user': 'q ', 'assistant': 'a ', 'system': 's '}[message.role] ~ message.content ~ '\\n' }}
