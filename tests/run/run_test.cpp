@@ -186,11 +186,11 @@ TEST_P(RunTest, AStepThatCouldNotBeRecordedIsNotRecordedWhereTheRunGoesOn) {
   run::Run first(setup, {}, [](GPT&) { return Recorder(std::make_unique<NoGraphs>()); });
   for (int i = 0; i < Recorder::kRunsBefore; ++i) ASSERT_TRUE(first.update(never_stops));
   EXPECT_TRUE(first.step().is_recorded());
-  EXPECT_EQ(first.state().capture().recording_failed, std::nullopt);
+  EXPECT_FALSE(first.state().capture().recording_failed);
   test::CapturedLog log;
   ASSERT_TRUE(first.update(never_stops));
   const Beginning goes_on{StartingPoint{first.state().capture(), "a"}, {}};
-  EXPECT_EQ(goes_on.start->checkpoint.recording_failed, true);
+  EXPECT_TRUE(goes_on.start->checkpoint.recording_failed);
 
   int64_t replays = 0;
   const auto records = [&](GPT& model) { return test::counting_recorder(model, replays); };
