@@ -52,8 +52,9 @@ void require_equal_processes(const Setup& setup) {
     return;
   std::string own = fmt::format("{} {}", setup.device.name, gpt::name_of(newton_schulz_type(setup.device)));
   for (const auto& [what, value] : run_environment(at::kCPU)) own += fmt::format("\n{}: {}", what, value);
+  if (is_equal_in_all(*setup.mesh.data, own)) return;
   config::Facts facts = facts_of(setup);
-  facts.are_alike = is_equal_in_all(*setup.mesh.data, own);
+  facts.are_alike = false;
   config::require_agreement(setup.config, facts);
 }
 
