@@ -106,7 +106,7 @@ class TestProcesses(ranks.DividedRun):
     def test_fewer_lanes_than_micro_batches_are_refused_with_divided_gradients(self):
         options = {"distributed.processes": 2, "distributed.lanes": 2, "distributed.zero": 2}
         done = self.train("x", check_code=2, **options)
-        self.assertIn("each of an update's 4 micro-batches has a lane of its own, and distributed.lanes is 2", done.stderr)
+        self.assertIn("each of an update's 4 micro-batches has a lane of its own, and lanes is 2", done.stderr)
 
     def test_autocast_is_refused_with_divided_weights(self):
         bits = {"training.use_amp": "true", "training.dtype": "bfloat16", "training.amp_mode": "autocast"}
