@@ -122,9 +122,9 @@ class BatchSize(unittest.TestCase):
     def test_contradictions_are_refused_in_a_line(self):
         for changes, part in (
                 ({"training.total_batch_size": "auto"}, "set total_batch_size, such as 64, or batch_size to a number"),
-                ({"training.batch_size": 3}, "use total_batch_size 6 or 9, or batch_size 2 or 4"),
+                ({"training.batch_size": 3}, "set total_batch_size to 6 or 9, or batch_size to 2 or 4"),
                 ({"training.gradient_accumulation_steps": 4}, "leave that out, or set batch_size to a number"),
-                ({"training.batch_size": 4, "training.gradient_accumulation_steps": 3}, "leave gradient_accumulation_steps out, or set it to 2")):
+                ({"training.batch_size": 4, "training.gradient_accumulation_steps": 3}, "set gradient_accumulation_steps to 2, or total_batch_size to 12")):
             for program in ("gpt-train", "gpt-diagnose"):
                 done = programs.run(program, *programs.flags(self.options(**changes)), check_code=2)
                 self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
