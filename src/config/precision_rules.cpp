@@ -81,6 +81,12 @@ std::vector<RefusalRule> eight_bit_rules() {
                   const Facts& facts) { return c.training.quantized.is_on() && has_autocast(c, facts); },
        .why = "quantized_forward does not go with autocast, which casts what products take",
        .cures = {set_to(kMode, "auto"), set_to(kAmp, "false"), set_to(kQuantized, "none")}},
+      {.keys = {kQuantized, "device"},
+       .when = [](const Config& c, const Facts& facts) {
+         return facts.is_cpu == true && c.training.quantized.type == QuantizedForward::fp8;
+       },
+       .why = "quantized_forward fp8 needs a GPU",
+       .cures = {set_to(kQuantized, "none"), set_to("device", "cuda")}},
       {.keys = {kQuantized, kDtype},
        .when =
            [](const Config& c, const Facts& facts) {

@@ -63,9 +63,9 @@ class QuantizedForward(programs.WithText):
                          r"training.quantized_forward: none, or quantized_forward_force: true")
         for options, words in (
                 ({"training__quantized_forward": "fp8"},
-                 "training.quantized_forward: fp8 needs a GPU, and the run is on a CPU; set it to none"),
+                 "quantized_forward fp8 needs a GPU; set quantized_forward to none, or device to cuda"),
                 ({"training__quantized_forward_skip": 2},
-                 "quantized_forward leaves out 2 blocks at each end, and the model has 3 blocks; set quantized_forward_skip to 1 or less"),
+                 "quantized_forward leaves out 2 blocks at each end, and the model has 3 blocks; set quantized_forward_skip to 1, or quantized_forward to none"),
                 ({"distributed__processes": 2, "distributed__zero": 3}, "which zero 3 divides"),
                 ({"training__use_compile": "false"}, "needs the operators of use_compile")):
             with self.subTest(words=words):
