@@ -82,9 +82,10 @@ std::vector<RefusalRule> eight_bit_rules() {
        .why = "quantized_forward does not go with autocast, which casts what products take",
        .cures = {set_to(kMode, "auto"), set_to(kAmp, "false"), set_to(kQuantized, "none")}},
       {.keys = {kQuantized, "device"},
-       .when = [](const Config& c, const Facts& facts) {
-         return facts.is_cpu == true && c.training.quantized.type == QuantizedForward::fp8;
-       },
+       .when =
+           [](const Config& c, const Facts& facts) {
+             return facts.is_cpu == true && c.training.quantized.type == QuantizedForward::fp8;
+           },
        .why = "quantized_forward fp8 needs a GPU",
        .cures = {set_to(kQuantized, "none"), set_to("device", "cuda")}},
       {.keys = {kQuantized, kDtype},

@@ -104,11 +104,10 @@ TEST_F(InitialWeightsTest, AModelMayLearnToChooseBlocks) {
   EXPECT_EQ(config_.model.attention, AttentionForm::blocks);
   EXPECT_EQ(config_.model.attention_top_blocks, 4) << "it was not written out";
   config_.model.attention_window = 3;
-  EXPECT_EQ(
-      refusal({{"model.attention", "--model.attention"}, {"model.attention_window", "--attention_window"}}),
-      "training.init_from: with the model of " + path_ +
-          ", model.attention blocks chooses what a token sees, and attention_window 3 hides it by distance; set "
-          "attention_window to 0, or model.attention to full");
+  EXPECT_EQ(refusal({{"model.attention", "--model.attention"}, {"model.attention_window", "--attention_window"}}),
+            "training.init_from: with the model of " + path_ +
+                ", model.attention blocks chooses what a token sees, and attention_window 3 hides it by distance; set "
+                "attention_window to 0, or model.attention to full");
 }
 
 TEST_F(InitialWeightsTest, WindowsAreTheCheckpointsUnlessTheRunSetsThem) {
