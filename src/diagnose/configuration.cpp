@@ -22,7 +22,6 @@
 #include "gpt/core/remedies.h"
 #include "gpt/data/corpus.h"
 #include "gpt/device/host.h"
-#include "gpt/device/memory.h"
 #include "gpt/device/precision.h"
 #include "gpt/diagnose/checkpoint_check.h"
 #include "gpt/diagnose/update_time.h"

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "gpt/config/rules.h"
-#include "gpt/core/error.h"
 #include "gpt/data/document_mask.h"
 #include "gpt/device/memory.h"
 #include "gpt/run/quantized_forward.h"

@@ -5,8 +5,6 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
-#include <string_view>
-
 #include "gpt/config/output_folder.h"
 #include "gpt/config/rules.h"
 #include "gpt/core/format.h"
@@ -14,7 +12,6 @@
 #include "gpt/core/log.h"
 #include "gpt/data/document_mask.h"
 #include "gpt/data/stages.h"
-#include "gpt/device/memory.h"
 #include "gpt/exchange/hugging_face.h"
 #include "gpt/layout/freeze.h"
 #include "gpt/model/compile.h"
