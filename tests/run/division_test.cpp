@@ -6,10 +6,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <limits>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -225,6 +227,8 @@ class DividedState : public testing::TestWithParam<std::tuple<StateCase, int64_t
 // order where a process has several micro-batches.
 TEST_P(DividedState, IsSavedAndReadInOnePiece) {
   const auto& [state_case, zero] = GetParam();
+  if (zero != 2 && std::string_view(state_case.name) != "float32" && !std::getenv("GPT_ALL_TESTS"))
+    GTEST_SKIP() << "each state is divided in zero 1 and 3 by --all";
   const Corpus corpus = even_corpus();
   Config config = config_with(corpus, {});
   config.model.n_layer = 3, config.model.n_embd = 256;
