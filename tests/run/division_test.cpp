@@ -261,10 +261,7 @@ const StateCase kStateCases[] = {
     {"bfloat16", [](Config& config) { config.training.optimizer.state_dtype = StateDtype::bfloat16; }},
     {"offloaded", [](Config& config) { config.training.optimizer.offload = 0.4; }},
     {"several_lanes",
-     [](Config& config) {
-       config.distributed.lanes = 6;
-       config.training.gradient_accumulation_steps = 5;
-     }},
+     [](Config& config) { config.distributed.lanes = 6, config.training.gradient_accumulation_steps = 5; }},
     {"gradients_in_bfloat16",
      [](Config& config) {
        compute_in_bfloat16(config);
@@ -293,14 +290,12 @@ const StateCase kStateCases[] = {
      [](Config& config) {
        config.training.optimizer.kind = OptimizerKind::muon;
        config.training.freeze = {"wte", "h.1.mlp"};
-       config.training.precision.use_amp = true;
-       config.training.precision.dtype = Dtype::bfloat16;
+       config.training.precision.use_amp = true, config.training.precision.dtype = Dtype::bfloat16;
      }},
     {"muon_in_several_lanes",
      [](Config& config) {
        config.training.optimizer.kind = OptimizerKind::muon;
-       config.distributed.lanes = 6;
-       config.training.gradient_accumulation_steps = 5;
+       config.distributed.lanes = 6, config.training.gradient_accumulation_steps = 5;
      }},
     {"frozen",
      [](Config& config) {
@@ -310,8 +305,7 @@ const StateCase kStateCases[] = {
     {"computed_in_bfloat16_and_frozen",
      [](Config& config) {
        config.training.freeze = {"wte", "h.0"};
-       config.training.precision.use_amp = true;
-       config.training.precision.dtype = Dtype::bfloat16;
+       config.training.precision.use_amp = true, config.training.precision.dtype = Dtype::bfloat16;
      }},
     {"computed_in_bfloat16", compute_in_bfloat16},
 };
