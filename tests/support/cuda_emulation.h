@@ -345,7 +345,7 @@ struct Launch {
 #undef __forceinline__
 #undef __shared__
 #undef __launch_bounds__
-#define __global__
+#define __global__ static  // in a build with CUDA the library has the kernels that run on a GPU under the same names
 #define __device__
 #define __host__
 #define __forceinline__ inline
