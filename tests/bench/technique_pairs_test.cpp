@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <optional>
 #include <set>
 #include <string>
@@ -21,6 +20,7 @@
 #include "gpt/plan/resolve.h"
 #include "gpt/run/quantized_forward.h"
 #include "gpt/run/run.h"
+#include "support/long_test.h"
 #include "support/restore_context.h"
 
 namespace gpt::bench {
@@ -204,7 +204,7 @@ TEST_F(TechniquePairs, TrainGoOnAndAreMeasured) {
   const std::vector<Pair> pairs = combinations.pairs();
   EXPECT_GT(pairs.size(), 1000u);
   std::set<Pair> missing(pairs.begin(), pairs.end());
-  const bool is_each = std::getenv("GPT_ALL_TESTS") != nullptr;
+  const bool is_each = test::runs_long_tests();
   int64_t runs = 0;
   for (const Pair& pair : pairs) {
     if (!is_each && !missing.contains(pair)) continue;

@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <limits>
@@ -19,6 +18,7 @@
 #include "gpt/layout/parameter_table.h"
 #include "gpt/tokenizer/make_tokenizer.h"
 #include "support/expect_error.h"
+#include "support/long_test.h"
 
 namespace gpt {
 namespace {
@@ -92,7 +92,7 @@ TEST_P(QuantizedFileTest, ComesBack) {
 TEST_P(QuantizedFileTest, FlippedBitsAreFound) {
   write_quantized(path_, model());
   const std::string whole = read_file(path_, ExitCode::disk);
-  const size_t step = std::getenv("GPT_ALL_TESTS") ? 11 : 101;
+  const size_t step = test::runs_long_tests() ? 11 : 101;
   for (size_t i = 0; i < whole.size(); i += step) {
     std::string damaged = whole;
     damaged[i] = static_cast<char>(damaged[i] ^ 1 << i % 8);

@@ -16,8 +16,14 @@ HANGS = 1200  # seconds after which a program hangs: whatever else the machine d
 BIN = pathlib.Path(os.environ["GPT_BIN"])
 SOURCE = pathlib.Path(os.environ["GPT_SOURCE_DIR"])
 
-# A test that takes long for what it finds.
-long = unittest.skipUnless(os.environ.get("GPT_ALL_TESTS"), "it takes long (scripts/test.sh --all runs it)")
+# A test that takes long for what it finds; and of the cases of one, the few that the gate takes.
+ALL = "GPT_ALL_TESTS" in os.environ
+long = unittest.skipUnless(ALL, "it takes long (scripts/test.sh --all runs it)")
+
+
+def cases(*every, few) -> tuple:
+    return every if ALL else few
+
 
 # Another order of the tests of a class for each value.
 ORDER = os.environ.get("GPT_TEST_ORDER")

@@ -173,6 +173,7 @@ class Bench(unittest.TestCase):
         self.assertEqual(self.files(".md")[0].read_text(), done.stdout)
         xml.etree.ElementTree.parse(self.files(".svg")[0])
 
+    @programs.long
     def test_experiments_go_on_where_they_were(self):
         options = [*self.options, "--data.validation_fraction", 0.2, "--minutes", 0.1]
         first = programs.run("gpt-bench", "experiments", *options, check_code=0)
@@ -261,6 +262,7 @@ class Bench(unittest.TestCase):
         process.wait(timeout=programs.HANGS)
         wait_until(lambda: living(process.pid) == [], "the measurement goes on")
 
+    @programs.long
     def test_threads_are_those_that_computed(self):
         one = {"OMP_NUM_THREADS": "1"}
         options = [*self.options]

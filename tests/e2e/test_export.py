@@ -120,6 +120,7 @@ class Folder(Scratch):
         self.assertIn("it is a file", self.export("llama", check_code=2, output=self.text))
         self.assertEqual([path.name for path in other.iterdir()], ["config.json"])
 
+    @programs.long
     def test_a_gguf_file_is_written_over_by_an_export_alone(self):
         for form in ("llama", "gpt2_plain"):
             file = self.root / "ggufs" / "model.gguf"

@@ -99,6 +99,7 @@ class FindRate(unittest.TestCase):
             self.assertIn("stopped while it looked for a learning rate; the run had not begun", errors)
             self.assertFalse((self.root / name / "ckpt.pt").exists())
 
+    @programs.long
     def test_several_processes_find_the_same(self):
         lanes = {"training.learning_rate": "auto", "distributed.lanes": 2}
         one = self.train("one", **lanes)

@@ -41,6 +41,7 @@ class LargerModels(programs.WithText):
         self.assertEqual(len(data), 4)
         return max(data)
 
+    @programs.long
     def test_four_processes_train_what_one_cannot_hold(self):
         values = programs.checks(*programs.flags({**LARGE, "data.text": self.text}), "--no-probe")["memory of the run"]["values"]
         limit = int(self.data_of_processes() + 0.6 * (values["needed_bytes"] - values["program_bytes"]))

@@ -67,6 +67,7 @@ class MeasureGpu(Rehearsal):
         self.assertNotRegex(summary, "FAILED|WRONG")
         return summary
 
+    @programs.long
     def test_speeds_and_times_are_in_the_summary(self):
         summary = self.parts_that_are_done(("char-batch-8-default", "char-batch-8-reduce-overhead"), ("first-update",))
         self.assertRegex(summary, r"(?m)^from the start of gpt-train to its first update, gpt2: \d+ ms ")

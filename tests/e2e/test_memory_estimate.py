@@ -103,6 +103,7 @@ class MemoryEstimate(unittest.TestCase):
     def test_two_processes_with_all_in_each(self):
         self.check_save("zero 0", **{"distributed.zero": 0})
 
+    @programs.long
     def test_two_processes(self):
         (before, whole, _), (after, divided, _), (_, least, saved) = (
             self.check_save(f"zero {zero}", **{"distributed.zero": zero}) for zero in (1, 2, 3))
@@ -115,6 +116,7 @@ class MemoryEstimate(unittest.TestCase):
     def test_two_processes_that_divide_the_model(self):
         self.check_save("parts of layers", **{"distributed.tensor_parallel": 2})
 
+    @programs.long
     def test_a_teacher(self):
         """29 million weights, whose model is far larger than the one that learns."""
         teacher = self.folder / "teacher"
@@ -127,6 +129,7 @@ class MemoryEstimate(unittest.TestCase):
         for compiled in ("true", "false"):
             self.check(f"taught_{compiled}", {**model, **small, "training.use_compile": compiled})
 
+    @programs.long
     def test_shipped_configurations(self):
         configs = programs.SOURCE / "configs"
         self.assertEqual({path.stem for path in configs.glob("*.yaml")}, {*SMALL, *LARGE})

@@ -32,12 +32,12 @@ class TestPipelineParallel(ranks.DividedRun):
                 self.assertTrue(torch.equal(value, b[name][slot]), f"{name} {slot}")
 
     def test_stages_compute_the_run_of_one_process_to_the_bit(self):
-        for family in ({}, GPT2):
+        for family in programs.cases({}, GPT2, few=({},)):
             name = family.get("model.norm", "llama")
             tasks = {"training.eval_tasks": f"piqa:{ranks.TASK}", "training.eval_task_limit": 2, "model.block_size": 96,
                      "data.tokenizer": "byte"}
             self.train(name, **family, **tasks)
-            for processes in (2, 4):
+            for processes in programs.cases(2, 4, few=(2,)):
                 done = self.train(f"{name} {processes}", **family, **tasks, **mesh(processes, processes))
                 self.assertIn("each has a stage of the model", done.stderr)
                 self.assert_same_run(name, f"{name} {processes}")
@@ -53,6 +53,7 @@ class TestPipelineParallel(ranks.DividedRun):
         self.assertIn("each has one of 2 stages of the model", done.stderr)
         self.assert_same_run("whole", "stages")
 
+    @programs.long
     def test_stages_whose_weights_are_divided_compute_the_run_of_divided_weights(self):
         options = {"distributed.zero": 3, "training.gradient_accumulation_steps": 5}  # one pipeline has one micro-batch less
         self.train("weights", **mesh(2, 1), **options)
@@ -60,6 +61,7 @@ class TestPipelineParallel(ranks.DividedRun):
         self.assert_same_run("weights", "both")
         self.assert_same_files("weights", "both")
 
+    @programs.long
     def test_stages_whose_layers_are_divided_compute_the_run_of_divided_layers(self):
         divided = {"distributed.tensor_parallel": 2}
         self.train("layers", **mesh(2, 1, **divided))
@@ -71,6 +73,7 @@ class TestPipelineParallel(ranks.DividedRun):
             self.train(folder, **mesh(1, 1), **{"training.max_steps": 30})
         self.assert_same_run("layers", "both")
 
+    @programs.long
     def test_a_run_goes_on_with_another_arrangement(self):
         options = {"training.freeze": "h.2"}  # which is a stage of four
         self.train("straight", training__max_steps=24, **options)
@@ -79,7 +82,9 @@ class TestPipelineParallel(ranks.DividedRun):
         self.assert_same_state("straight", "changed")
 
     def test_it_goes_on_to_the_bit_after_a_signal(self):
-        for name, of in (("stages", mesh(2, 2)), ("divided stages", mesh(4, 2, **{"distributed.tensor_parallel": 2}))):
+        stages = ("stages", mesh(2, 2))
+        divided = ("divided stages", mesh(4, 2, **{"distributed.tensor_parallel": 2}))
+        for name, of in programs.cases(stages, divided, few=(stages,)):
             self.stop_and_go_on(name, 1, **of, **{"model.tie_weights": "true"})
             self.assert_same_state(f"undisturbed {name}", name)
 

@@ -32,7 +32,8 @@ class TestProcesses(ranks.DividedRun):
 
     def test_any_number_of_processes_computes_the_same_run(self):
         self.train("one")
-        for processes, zero in ((2, 0), (4, 0), (2, 1), (4, 1), (2, 2), (4, 2), (2, 3), (4, 3)):
+        for processes, zero in programs.cases((2, 0), (4, 0), (2, 1), (4, 1), (2, 2), (4, 2), (2, 3), (4, 3),
+                                              few=((2, 0), (2, 2), (4, 3))):
             name = f"of {processes}, zero {zero}"
             done = self.train(name, **{"distributed.processes": processes, "distributed.zero": zero})
             self.assertIn(f"{processes} processes, started by gpt-train, 1 thread each", done.stderr)
@@ -45,7 +46,7 @@ class TestProcesses(ranks.DividedRun):
     def test_muon_s_matrices_are_divided_whole(self):
         muon = {"training.optimizer": "normuon"}
         self.train("one", **muon)
-        for processes, zero in ((2, 0), (2, 1), (4, 1), (4, 2)):
+        for processes, zero in programs.cases((2, 0), (2, 1), (4, 1), (4, 2), few=((4, 1),)):
             name = f"of {processes}, zero {zero}"
             self.train(name, **muon, **{"distributed.processes": processes, "distributed.zero": zero})
             self.assertEqual(programs.losses(self.folder / "one"), programs.losses(self.folder / name))
@@ -62,6 +63,7 @@ class TestProcesses(ranks.DividedRun):
         files = lambda name: sorted(path.name for path in (self.folder / name).iterdir())
         self.assertEqual(files("one"), files("two"))
 
+    @programs.long
     def test_a_run_goes_on_with_another_number_of_processes(self):
         schedule = {"training.lr_schedule": "constant", "training.warmup_steps": 2}
         self.train("straight", **schedule)
@@ -117,7 +119,7 @@ class TestProcesses(ranks.DividedRun):
     def test_ctrl_c_to_one_process_stops_all_and_saves(self):
         """Of two, after which four go on: to the weights of one that nobody has stopped."""
         steady = {"training.lr_schedule": "constant", "training.warmup_steps": 2}
-        for zero in (0, 1, 2, 3):
+        for zero in programs.cases(0, 1, 2, 3, few=(3,)):
             name = f"zero {zero}"
             processes = lambda count: {"distributed.processes": count, "distributed.zero": zero if count > 1 else 0}
             self.stop_and_go_on(name, 1, goes_on=processes(4), undisturbed=processes(1), **steady, **processes(2))
@@ -199,6 +201,7 @@ class TestProcesses(ranks.DividedRun):
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.05)
 
+    @programs.long
     def test_four_lose_one_and_two_go_on_to_the_same_end(self):
         self.train("undisturbed", training__max_steps=400, training__eval_interval=0, training__log_interval=100)
         run = self.begin("run", distributed__processes=4, distributed__restarts=1, distributed__min_processes=2,

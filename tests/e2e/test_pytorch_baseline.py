@@ -49,6 +49,7 @@ class PytorchBaseline(unittest.TestCase):
         for step, (a, b) in enumerate(zip(ours, theirs, strict=True)):
             self.assertAlmostEqual(a, b, delta=1e-4 * b, msg=f"step {step + 1}")
 
+    @programs.long
     def test_the_losses_are_equal_over_more_than_two_epochs(self):
         for name, options in FORMS.items():
             with self.subTest(name):

@@ -23,6 +23,7 @@
 #include "gpt/ops/rotary.h"
 #include "src/ops/kernels.h"
 #include "support/cuda_emulation.h"  // before the kernels, which it compiles for the host
+#include "support/long_test.h"
 
 #include "src/ops/cuda/activation.cuh"
 #include "src/ops/cuda/adamw.cuh"
@@ -109,7 +110,12 @@ std::pair<at::Tensor, at::Tensor> random_last_row(int64_t rows, int64_t C, at::S
 
 Dropout no_dropout() { return {}; }
 
-class LaunchSizes : public testing::TestWithParam<int64_t> {};
+class LaunchSizes : public testing::TestWithParam<int64_t> {
+ protected:
+  void SetUp() override {
+    if (GetParam() > 1600) SKIP_UNLESS_ALL_TESTS();
+  }
+};
 INSTANTIATE_TEST_SUITE_P(Widths, LaunchSizes, testing::Values(100, 768, 1600, 8192));
 
 TEST_P(LaunchSizes, Activation) {

@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <functional>
 #include <limits>
 #include <mutex>
@@ -23,6 +22,7 @@
 #include "gpt/optim/muon.h"
 #include "gpt/run/interruptions.h"
 #include "gpt/run/run.h"
+#include "support/long_test.h"
 #include "train/tiny_run.h"
 
 namespace gpt::run {
@@ -227,8 +227,7 @@ class DividedState : public testing::TestWithParam<std::tuple<StateCase, int64_t
 // order where a process has several micro-batches.
 TEST_P(DividedState, IsSavedAndReadInOnePiece) {
   const auto& [state_case, zero] = GetParam();
-  if (zero != 2 && std::string_view(state_case.name) != "float32" && !std::getenv("GPT_ALL_TESTS"))
-    GTEST_SKIP() << "each state is divided in zero 1 and 3 by --all";
+  if (zero != 2 && std::string_view(state_case.name) != "float32") SKIP_UNLESS_ALL_TESTS();
   const Corpus corpus = even_corpus();
   Config config = config_with(corpus, {});
   config.model.n_layer = 3, config.model.n_embd = 256;

@@ -8,7 +8,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +15,7 @@
 #include "distributed/local_group.h"
 #include "gpt/parameters/named_tensors.h"
 #include "gpt/run/run.h"
+#include "support/long_test.h"
 #include "support/tolerance.h"
 #include "train/tiny_run.h"
 
@@ -38,7 +38,7 @@ inline Corpus corpus_with_validation() {
 inline constexpr double kUpdateRate = 1;
 
 // Enough for a loss that has fallen; more of them take the processes, of which there are more than cores, some seconds for each case.
-inline int64_t compared_updates() { return std::getenv("GPT_ALL_TESTS") ? 20 : 10; }
+inline int64_t compared_updates() { return test::runs_long_tests() ? 20 : 10; }
 
 inline Config divided_run(const Corpus& corpus) {
   Config config = tiny_config(corpus);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "run/pipeline_run.h"
+#include "support/long_test.h"
 
 namespace gpt::run {
 namespace {
@@ -173,6 +174,7 @@ class PipelineRun : public testing::TestWithParam<PipelineCase> {};
 
 // The processes that divide the sequences add gradients in an order of their own, which is that of as many processes without stages.
 TEST_P(PipelineRun, UpdatesAreThoseOfWholeModels) {
+  if (GetParam().shapes.front().processes > 4) SKIP_UNLESS_ALL_TESTS();
   const int64_t all = compared_updates();
   const Corpus corpus = corpus_with_validation();
   Config config = pipelined_run(corpus);
@@ -297,6 +299,7 @@ class PipelineState : public testing::TestWithParam<int64_t> {};
 
 // What one arrangement has written others read, and write again as it was; the arrangement itself goes on as if it had not stopped.
 TEST_P(PipelineState, IsReadByAnyOtherArrangement) {
+  if (GetParam() < 3) SKIP_UNLESS_ALL_TESTS();
   const Corpus corpus = corpus_with_validation();
   Config config = pipelined_run(corpus);
   config.distributed.zero = GetParam();
@@ -318,6 +321,7 @@ INSTANTIATE_TEST_SUITE_P(All, PipelineState, testing::Values(0, 2, 3));
 class MeshState : public testing::TestWithParam<int64_t> {};
 
 TEST_P(MeshState, IsThatOfOneProcess) {
+  if (GetParam() < 3) SKIP_UNLESS_ALL_TESTS();
   const Corpus corpus = corpus_with_validation();
   Config config = pipelined_run(corpus);
   config.distributed.zero = GetParam();

@@ -17,6 +17,7 @@
 #include "gpt/plan/sent_bytes.h"
 #include "gpt/run/divided_weights.h"
 #include "run/mesh_run.h"
+#include "support/long_test.h"
 
 namespace gpt::run {
 namespace {
@@ -81,6 +82,7 @@ struct WeightsCase {
   const char* name;
   std::function<void(Config&)> set;
   int64_t like = 0;  // the stage of ZeRO that has the same order of additions
+  bool is_long = true;
 };
 
 void PrintTo(const WeightsCase& weights_case, std::ostream* out) { *out << weights_case.name; }
@@ -93,7 +95,7 @@ const WeightsCase kWeightsCases[] = {
        config.model.tie_weights = false;
        config.training.execution.gradient_checkpointing = GradientCheckpointing::block;
      }},
-    {"bfloat16_end_to_end", [](Config& config) { use_bfloat16(config, AmpMode::end_to_end); }},
+    {"bfloat16_end_to_end", [](Config& config) { use_bfloat16(config, AmpMode::end_to_end); }, 0, /*is_long=*/false},
     {"weights_of_bfloat16_alone",
      [](Config& config) {
        use_bfloat16(config, AmpMode::end_to_end);
@@ -105,7 +107,9 @@ const WeightsCase kWeightsCases[] = {
        make_gpt2(config);
        config.training.execution.gradient_checkpointing = GradientCheckpointing::selective;
        config.distributed.lanes = 4, config.training.gradient_accumulation_steps = 3;
-     }},
+     },
+     0,
+     /*is_long=*/false},
     {"three_micro_batches", [](Config& config) { config.training.gradient_accumulation_steps = 3; }, /*like=*/2},
 };
 
@@ -113,6 +117,7 @@ class TensorParallelWeights : public testing::TestWithParam<WeightsCase> {};
 
 // Two groups divide among them what each of two processes has of the blocks, and nothing is added in another order.
 TEST_P(TensorParallelWeights, AreThoseOfWholePartsToTheBit) {
+  if (GetParam().is_long) SKIP_UNLESS_ALL_TESTS();
   const int64_t all = compared_updates();
   const Corpus corpus = corpus_with_validation();
   Config config = divided_run(corpus);
@@ -180,6 +185,7 @@ class TensorParallelState : public testing::TestWithParam<std::tuple<int64_t, St
 // belong to the blocks of a part, and are rounded when they are read.
 TEST_P(TensorParallelState, IsReadByAnyOtherMesh) {
   const auto [zero, dtype] = GetParam();
+  if (zero % 2 == 0) SKIP_UNLESS_ALL_TESTS();
   const Corpus corpus = corpus_with_validation();
   Config config = divided_run(corpus);
   config.distributed.zero = zero, config.training.optimizer.state_dtype = dtype;
