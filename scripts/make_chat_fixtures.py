@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes tests/jinja/renderings.json and expressions.json: what jinja2 makes of the templates and expressions there.
+"""Writes tests/jinja/renderings.json and expressions.json: what jinja2 makes of the templates and expressions there, and
+tests/chat/learned.json: what of a conversation is learned in these templates.
 
     python scripts/make_chat_fixtures.py     # with jinja2==3.1.6; rewrites the same bytes every time
 
@@ -9,13 +10,16 @@ them: no system prompt or an empty one, two users in a row, white space at the e
 
 import datetime
 import json
+import os
 import pathlib
 
 from jinja2 import ext, nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-FOLDER = pathlib.Path(__file__).resolve().parent.parent / "tests" / "jinja"
+TESTS = pathlib.Path(__file__).resolve().parent.parent / "tests"
+FOLDER = TESTS / "jinja"
 NOW = 1700049600  # 2023-11-15, noon in UTC
+LEARNED_NOW = 1721995200  # 2024-07-26, that of conversations that are learned
 
 
 class Refused(Exception):
@@ -40,7 +44,7 @@ class Generation(ext.Extension):
         return text
 
 
-def render(source, variables):
+def render(source, variables, now=NOW):
     """[text, generated texts], or ["refused", message] or ["error"]."""
     environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, ext.loopcontrols])
 
@@ -52,7 +56,7 @@ def render(source, variables):
 
     environment.filters["tojson"] = to_json
     environment.globals["raise_exception"] = refuse
-    environment.globals["strftime_now"] = lambda form: datetime.datetime.fromtimestamp(NOW).strftime(form)
+    environment.globals["strftime_now"] = lambda form: datetime.datetime.fromtimestamp(now).strftime(form)
     try:
         text = environment.from_string(source).render(**variables)
     except Refused as refusal:
@@ -118,7 +122,74 @@ BLANKS = [
     "{}{ }{{ '}' }}", "{%if true%}x{%endif%}", "{{1}}{{-2-}}{{ -1 }}", "#}{{'a'}}{# {{ x }} #}", "", "\n", "no tags"]
 
 
+# Tokens of the templates, and those that end a turn.
+SPECIALS = ["<s>", "</s>", "<|im_start|>", "<|im_end|>", "<|eot_id|>", "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>",
+            "<start_of_turn>", "<end_of_turn>", "<|end|>", "<|user|>", "<|assistant|>", "<|system|>"]
+ENDS = {"</s>", "<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>"}
+
+
+def is_learnable(messages):
+    """Texts alone, none of which reads like a token."""
+    contents = [m["content"] for m in messages]
+    return all(isinstance(c, str) and not any(s in c for s in SPECIALS) for c in contents) and not any("tool_calls" in m for m in messages)
+
+
+def answer_span(source, messages, i, whole, ends):
+    """Where the answer of message i is in `whole`, up to the first token that ends a turn; None where it is not as it is by itself."""
+    asked = render(source, {**COMMON, "messages": messages[:i], "add_generation_prompt": True}, LEARNED_NOW).get("text")
+    if asked is None:
+        return None
+    begin = len(os.path.commonprefix([asked, whole]))
+    end = end_behind(whole, begin, ends)
+    return (begin, end) if not asked[begin:].strip() and messages[i]["content"].strip() in whole[begin:end] else None
+
+
+def end_behind(whole, begin, ends):
+    """Behind the first of these tokens."""
+    found = [(whole.find(e, begin), e) for e in ends if e in whole[begin:]]
+    return min(at + len(e) for at, e in found) if found else len(whole)
+
+
+def learned(source, messages):
+    """[[text, whether it is learned], ...], with "last_only" where earlier answers are not; None where there is nothing to learn."""
+    answered = [i for i, m in enumerate(messages) if m["role"] == "assistant" and m["content"].strip()]
+    if not answered:
+        return None
+    messages = messages[:answered[-1] + 1]
+    outcome = render(source, {**COMMON, "messages": messages, "add_generation_prompt": False}, LEARNED_NOW)
+    if "text" not in outcome:
+        return "refused"
+    whole, spans, last_only = outcome["text"], [], False
+    if outcome["generated"]:
+        at = 0
+        for text in outcome["generated"]:
+            at = whole.index(text, at)
+            spans.append((at, at + len(text)))
+            at += len(text)
+    else:
+        ends = {e for e in ENDS if e in source} | {COMMON["eos_token"]}
+        spans = [answer_span(source, messages, i, whole, ends) for i, m in enumerate(messages) if m["role"] == "assistant"]
+        if None in spans:
+            spans, last_only = spans[-1:], True
+        if spans == [None]:
+            begin = whole.rindex(messages[-1]["content"].strip())
+            spans = [(begin, end_behind(whole, begin, ends))]
+    first_token = next((len(s) for s in SPECIALS if whole.startswith(s)), 1)  # which nothing tells
+    spans[0] = (max(spans[0][0], first_token), spans[0][1])
+    parts, at = [], 0
+    for begin, end in spans:
+        parts += [[whole[at:begin], False], [whole[begin:end], True]]
+        at = end
+    parts.append([whole[at:], False])
+    return {"parts": [p for p in parts if p[0]], "last_only": last_only}
+
+
 def main():
+    dialogues = [d for d in DIALOGUES if is_learnable(d)]
+    templates = {p.stem: [learned(p.read_text(), d) for d in dialogues] for p in sorted((FOLDER / "templates").glob("*.jinja")) if p.stem != "tools"}
+    conversations = {"specials": SPECIALS, "begin": COMMON["bos_token"], "end": COMMON["eos_token"], "dialogues": dialogues, "templates": templates}
+    (TESTS / "chat" / "learned.json").write_text(json.dumps(conversations, ensure_ascii=False, indent=0) + "\n")
+
     renderings = {"dialogues": DIALOGUES, "tools": TOOLS, "now": NOW, "common": COMMON, "templates": {}}
     for path in sorted((FOLDER / "templates").glob("*.jinja")):
         source = path.read_text()

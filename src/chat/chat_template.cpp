@@ -115,9 +115,9 @@ ChatTemplate::ChatTemplate(std::string source, const TextFormat& format, const T
       ends_(ends_of(format, tokenizer, source_)) {}
 
 jinja::Rendered ChatTemplate::render_contents(const std::vector<std::string>& contents, const Dialogue& dialogue,
-                                              bool asks, std::optional<std::time_t> now) const {
+                                              size_t count, bool asks, std::optional<std::time_t> now) const {
   std::vector<Value> messages;
-  for (size_t i = 0; i < dialogue.size(); ++i)
+  for (size_t i = 0; i < count; ++i)
     messages.push_back(Value::mapping({{"role", dialogue[i].role}, {"content", contents[i]}}));
   jinja::Variables variables = variables_;
   variables.emplace_back("messages", Value::list(std::move(messages)));
@@ -129,20 +129,25 @@ jinja::Rendered ChatTemplate::render_contents(const std::vector<std::string>& co
 jinja::Rendered ChatTemplate::render(const Dialogue& dialogue, bool asks, std::optional<std::time_t> now) const {
   std::vector<std::string> contents;
   for (const Message& message : dialogue) contents.push_back(message.content);
-  return render_contents(contents, dialogue, asks, now);
+  return render_contents(contents, dialogue, dialogue.size(), asks, now);
+}
+
+jinja::Rendered ChatTemplate::render(const MarkedWords& words, const Dialogue& dialogue, size_t count, bool asks,
+                                     std::time_t now) const {
+  return render_contents(words.contents(), dialogue, count, asks, now);
 }
 
 std::vector<int32_t> ChatTemplate::encode(Dialogue& dialogue, std::optional<std::time_t> now) const {
   const std::time_t time = now.value_or(std::time(nullptr));  // the same in all renderings
   const MarkedWords words(dialogue, source_, *tokenizer_);
-  const std::string rendered = render_contents(words.contents(), dialogue, /*asks=*/true, time).text;
+  const std::string rendered = render_contents(words.contents(), dialogue, dialogue.size(), /*asks=*/true, time).text;
   std::string marked = rendered;
   const auto keeps = [](const Message& message) { return !message.ids.empty(); };
   while (std::any_of(dialogue.begin(), dialogue.end(), keeps)) {
     std::vector<std::string> contents = words.contents();
     for (size_t i = 0; i < dialogue.size(); ++i)
       if (keeps(dialogue[i])) contents[i] = words.answer(i);
-    marked = render_contents(contents, dialogue, /*asks=*/true, time).text;
+    marked = render_contents(contents, dialogue, dialogue.size(), /*asks=*/true, time).text;
     const Rewritten rewritten = find_rewritten(rendered, marked, words);
     if (rewritten.none) break;
     const auto of_it = rewritten.message ? dialogue.begin() + static_cast<ptrdiff_t>(*rewritten.message)

@@ -4,6 +4,8 @@
 
 namespace gpt::config {
 
+const char* name_of(Learn learn) { return learn == Learn::all ? "all" : learn == Learn::last ? "last" : "answers"; }
+
 // Where the data lie may change while a run rests: its content is compared, not its name.
 std::vector<Option> options(DataConfig& c) {
   std::vector<Option> rows = {
@@ -21,6 +23,13 @@ std::vector<Option> options(DataConfig& c) {
        .help =
            "line of a text file that ends a document, and is no part of it; auto = a line that is the name of the end-of-text token and "
            "nothing else; none = all lines are text"},
+      {.name = "learn",
+       .target = choice(c.learn, {{name_of(Learn::answers), Learn::answers},
+                                  {name_of(Learn::all), Learn::all},
+                                  {name_of(Learn::last), Learn::last}}),
+       .help =
+           "what is learned of conversations: answers = all that the assistant says, last = its last answer, all = every word; of other "
+           "texts all is learned"},
       {.name = "dataset",
        .target = choice(c.dataset, {{"none", DatasetName::none}, {"shakespeare", DatasetName::shakespeare}}),
        .help = "text installed during set-up, to train on instead of a file",

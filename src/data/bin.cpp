@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <span>
 
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
@@ -108,10 +109,27 @@ Tokens open_part(const Bin& bin, const std::string& path) {
                    bin.metadata_path, 8 * width));
 }
 
+// The tokens of conversations with their marks, which lie beside them.
+Tokens with_marks(const Bin& bin, const Tokens& tokens) {
+  if (bin.metadata.conversations.shape.empty()) return tokens;
+  const std::string path = marks_beside(bin.path);
+  const auto file = std::make_shared<const MappedFile>(path, ExitCode::data);
+  const std::span<const std::byte> marks = file->bytes();
+  if (static_cast<int64_t>(marks.size()) != tokens.size()) {
+    fail(path, fmt::format("it holds {} marks, but {} has {} tokens", marks.size(), bin.path, tokens.size()));
+  }
+  if (!bin.validation_path.empty()) {
+    fail(bin.validation_path, fmt::format("the conversations of {} have a validation part of their own; leave "
+                                          "data.validation_bin out",
+                                          bin.path));
+  }
+  return tokens.with_marks(file, reinterpret_cast<const uint8_t*>(marks.data()));
+}
+
 // Both parts, their sizes checked against the metadata.
 void open_tokens(Bin& bin, double validation_fraction) {
   const int64_t train = bin.metadata.train.tokens, validation = bin.metadata.validation.tokens;
-  bin.train = open_part(bin, bin.path);
+  bin.train = with_marks(bin, open_part(bin, bin.path));
   if (bin.validation_path.empty()) {
     const Tokens all = bin.train;
     check_count(bin, bin.path, all.size(), train + validation);
@@ -133,6 +151,8 @@ void open_tokens(Bin& bin, double validation_fraction) {
 }
 
 }  // namespace
+
+std::string marks_beside(const std::string& bin) { return fs::path(bin).replace_extension().string() + "_marks.bin"; }
 
 Bin open_bin(const BinOptions& options) {
   finish_replacement(folder_of(options.path));

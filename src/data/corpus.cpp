@@ -2,9 +2,21 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "gpt/core/error.h"
 
 namespace gpt {
+
+namespace {
+
+int64_t count_learned(const Tokens& ids) {
+  if (!ids.has_marks()) return ids.size();
+  return std::count_if(ids.marks(), ids.marks() + ids.size(),
+                       [](uint8_t mark) { return (mark & TokenMark::kLearned) != 0; });
+}
+
+}  // namespace
 
 std::optional<double> text_bytes(const Corpus& corpus, const Tokens& ids) {
   return text_bytes(corpus, std::vector<Tokens>{ids});
@@ -14,16 +26,17 @@ std::optional<double> text_bytes(const Corpus& corpus, const std::vector<Tokens>
   if (!corpus.tokenizer) {
     if (corpus.validation_bytes == 0) return std::nullopt;
     const double bytes_per_token =
-        static_cast<double>(corpus.validation_bytes) / static_cast<double>(corpus.validation.size());
+        static_cast<double>(corpus.validation_bytes) / static_cast<double>(count_learned(corpus.validation));
     double tokens = 0;
-    for (const Tokens& ids : parts) tokens += static_cast<double>(ids.size());
+    for (const Tokens& ids : parts) tokens += static_cast<double>(count_learned(ids));
     return bytes_per_token * tokens;
   }
   std::vector<int32_t> bytes = corpus.tokenizer->text_bytes();
   bytes.resize(static_cast<size_t>(corpus.vocab_size));  // ids that only a padded vocabulary has stand for nothing
   int64_t sum = 0;
   for (const Tokens& ids : parts) {
-    for (int64_t i = 0; i < ids.size(); ++i) sum += bytes[ids[i]];
+    for (int64_t i = 0; i < ids.size(); ++i)
+      if (ids.is_learned(i)) sum += bytes[ids[i]];
   }
   return static_cast<double>(sum);
 }

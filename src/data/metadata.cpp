@@ -19,6 +19,7 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
+constexpr const char* kConversations = "conversations";
 constexpr int64_t kLargestCount = int64_t{1} << 60;  // sums and sizes in bytes stay within 64 bits
 
 // The value as a message shows it: never long, and never bytes that are not text.
@@ -100,7 +101,26 @@ SplitCounts split_counts(const Section& root, const char* key, const std::string
   const json* value = root.find(key);
   if (!value) return {};
   const Section section(*value, key, origin);
-  return {.tokens = section.count("tokens"), .documents = section.count("documents"), .bytes = section.count("bytes")};
+  return {.tokens = section.count("tokens"),
+          .documents = section.count("documents"),
+          .bytes = section.count("bytes"),
+          .learned = section.count("learned")};
+}
+
+ConversationCounts conversation_counts(const Section& root, const std::string& origin) {
+  const json* value = root.find(kConversations);
+  if (!value) return {};
+  const Section section(*value, kConversations, origin);
+  ConversationCounts counts{.shape = section.text("shape"),
+                            .learn = section.text("learn"),
+                            .marks_hash = section.hash("marks_hash"),
+                            .turns = section.count("turns"),
+                            .answers = section.count("answers"),
+                            .unanswered = section.count("unanswered"),
+                            .last_answer_only = section.count("last_answer_only")};
+  if (counts.shape.empty() || counts.marks_hash.empty())
+    fail(origin, fmt::format("'{}' lacks 'shape' or 'marks_hash'", kConversations));
+  return counts;
 }
 
 std::map<std::string, int64_t> counts_by_text(const Section& root, const char* key, const std::string& origin) {
@@ -113,7 +133,20 @@ std::map<std::string, int64_t> counts_by_text(const Section& root, const char* k
 }
 
 ordered_json to_object(const SplitCounts& counts) {
-  return {{"tokens", counts.tokens}, {"documents", counts.documents}, {"bytes", counts.bytes}};
+  ordered_json object = {{"tokens", counts.tokens}, {"documents", counts.documents}, {"bytes", counts.bytes}};
+  if (counts.learned > 0) object["learned"] = counts.learned;
+  return object;
+}
+
+ordered_json to_object(const ConversationCounts& counts, int64_t conversations) {
+  return {{"shape", counts.shape},
+          {"number", conversations},  // for people; nothing reads it
+          {"turns", counts.turns},
+          {"learn", counts.learn},
+          {"answers", counts.answers},
+          {"unanswered", counts.unanswered},
+          {"last_answer_only", counts.last_answer_only},
+          {"marks_hash", counts.marks_hash}};
 }
 
 // The hash of all but the hash itself, however it is spaced and ordered: what finds a damaged key, whose value would not be missed.
@@ -161,6 +194,7 @@ Metadata parse_metadata(std::string_view text, const std::string& origin) {
          fmt::format("'validation.tokens' is {} but 'train.tokens' is 0; the bin begins with the training tokens",
                      metadata.validation.tokens));
   }
+  metadata.conversations = conversation_counts(root, origin);
   metadata.split = root.choice("split", "documents", "tokens");
   metadata.invalid_utf8_bytes = root.count("invalid_utf8_bytes");
   metadata.crlf_files = root.count("crlf_files");
@@ -180,6 +214,14 @@ Metadata parse_metadata(std::string_view text, const std::string& origin) {
     metadata.skipped.push_back(entry.get<std::string>());
   }
   return metadata;
+}
+
+ConversationCounts& ConversationCounts::operator+=(const ConversationCounts& part) {
+  turns += part.turns;
+  answers += part.answers;
+  unanswered += part.unanswered;
+  last_answer_only += part.last_answer_only;
+  return *this;
 }
 
 int64_t training_tokens(int64_t tokens, double validation_fraction) {
@@ -202,10 +244,14 @@ std::string to_json(const Metadata& metadata) {
   add_text("bin_hash", metadata.bin_hash);
   object["train"] = to_object(metadata.train);
   object["validation"] = to_object(metadata.validation);
+  if (!metadata.conversations.shape.empty()) {
+    object[kConversations] =
+        to_object(metadata.conversations, metadata.train.documents + metadata.validation.documents);
+  }
   add_text("split", metadata.split);
   const int64_t tokens = metadata.train.tokens + metadata.validation.tokens;
   const int64_t bytes = metadata.train.bytes + metadata.validation.bytes;
-  if (tokens > 0 && bytes > 0) {  // for people; nothing reads it
+  if (tokens > 0 && bytes > 0 && metadata.conversations.shape.empty()) {  // for people; nothing reads it
     object["bytes_per_token"] = std::round(1000.0 * static_cast<double>(bytes) / static_cast<double>(tokens)) / 1000;
   }
   object["invalid_utf8_bytes"] = metadata.invalid_utf8_bytes;

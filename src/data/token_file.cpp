@@ -53,7 +53,15 @@ Tokens Tokens::slice(int64_t begin, int64_t end) const {
   if (begin < 0 || begin > end || end > size_) {
     throw std::out_of_range(fmt::format("slice [{}, {}) of {} tokens", begin, end, size_));
   }
-  return {storage_, static_cast<const std::byte*>(data_) + begin * width_, end - begin, width_};
+  const Tokens slice(storage_, static_cast<const std::byte*>(data_) + begin * width_, end - begin, width_);
+  return has_marks() ? slice.with_marks(marks_storage_, marks_ + begin) : slice;
+}
+
+Tokens Tokens::with_marks(std::shared_ptr<const void> storage, const uint8_t* marks) const {
+  Tokens marked = *this;
+  marked.marks_storage_ = std::move(storage);
+  marked.marks_ = marks;
+  return marked;
 }
 
 int64_t first_id_outside(const Tokens& tokens, int64_t vocab_size) {

@@ -69,7 +69,7 @@ void remove_files(const std::string& entry) {
   fs::remove(metadata_path(entry), ignored);
   for (const std::string& name : names_in(entry, ignored)) {
     const bool unfinished = name.starts_with('.') && name.find(".tmp-") != std::string::npos;
-    if (unfinished || name == kBinFile || name == kTokenizerFile || name == ".lock")
+    if (unfinished || name == kBinFile || name == kMarksFile || name == kTokenizerFile || name == ".lock")
       fs::remove(entry + "/" + name, ignored);
   }
   remove_replacement(entry);

@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "gpt/chat/conversation_lines.h"
 #include "gpt/core/error.h"
 #include "gpt/core/seeds.h"
 #include "gpt/data/token_file.h"
+#include "gpt/jinja/template_error.h"
 #include "gpt/tokenizer/text_error.h"
 #include "gpt/tokenizer/utf8.h"
 #include "separators.h"
@@ -50,7 +53,7 @@ int64_t count_invalid_utf8(std::string_view text) {
   return invalid;
 }
 
-ChunkEncoder::ChunkEncoder(const Tokenizer& tokenizer, const PrepareOptions& options)
+ChunkEncoder::ChunkEncoder(const Tokenizer& tokenizer, const PrepareOptions& options, bool conversations)
     : tokenizer_(tokenizer),
       parse_special_tokens_(options.parse_special_tokens),
       validation_fraction_(options.validation_fraction),
@@ -63,6 +66,10 @@ ChunkEncoder::ChunkEncoder(const Tokenizer& tokenizer, const PrepareOptions& opt
     return std::any_of(specials.begin(), specials.end(), [&](const SpecialToken& token) { return token.text == end; });
   };
   if (parse_special_tokens_) std::erase_if(ends_, is_parsed);
+  if (!conversations) return;
+  const TextFormat format = text_format_of(options.chat_format, tokenizer);
+  conversations_.emplace(chat::choose_template(format, tokenizer).chat, tokenizer, options.learn);
+  token_bytes_ = tokenizer.text_bytes();
 }
 
 EncodedChunk ChunkEncoder::encode(const Chunk& chunk, DocumentReader& reader) const {
@@ -71,34 +78,75 @@ EncodedChunk ChunkEncoder::encode(const Chunk& chunk, DocumentReader& reader) co
   size_t begin = 0;
   for (const DocumentPart& part : chunk.parts) {
     const std::string_view text = std::string_view(chunk.text).substr(begin, part.end - begin);
-    const size_t before = ids.size();
     try {
-      encode_part(text, ids);
+      conversations_ ? encode_conversation(text, part, result, ids) : encode_document(text, part, result, ids);
     } catch (const InvalidUtf8& error) {
       reader.refuse(chunk, begin + error.offset(), error.why_and_remedy());
       return {};
     } catch (const TextError& error) {
-      throw UnencodableText(fmt::format("{}: {}", reader.place(chunk, begin + error.offset()), error.why_and_remedy()));
+      const size_t offset = conversations_ ? 0 : error.offset();  // that of a conversation is in the template's text
+      throw UnencodableText(fmt::format("{}: {}", reader.place(chunk, begin + offset), error.why_and_remedy()));
+    } catch (const jinja::TemplateError& error) {
+      reader.refuse(chunk, begin, error.what());
+      return {};
     }
     begin = part.end;
-    if (part.last && end_of_text_) ids.push_back(*end_of_text_);
-    result.unseparated += part.last && !end_of_text_ && !text.ends_with('\n');
-    result.invalid_utf8_bytes += count_invalid_utf8(text);
-    result.ends_as_text += count_ends_in(text, ends_);
-    result.parts.push_back({.tokens = static_cast<int64_t>(ids.size() - before),
-                            .bytes = static_cast<int64_t>(text.size()),
-                            .last = part.last,
-                            .validation = is_for_validation(part.key)});
   }
-  // Never wrapped: an id that its vocabulary does not have would become another one.
+  result.ids = packed_checked(ids, chunk, reader);
+  return result;
+}
+
+// Never wrapped: an id that its vocabulary does not have would become another one.
+std::string ChunkEncoder::packed_checked(const std::vector<int32_t>& ids, const Chunk& chunk,
+                                         const DocumentReader& reader) const {
   const auto wrong =
       std::find_if(ids.begin(), ids.end(), [this](int32_t id) { return id < 0 || id >= tokenizer_.vocab_size(); });
   if (wrong != ids.end()) {
     throw Error(ExitCode::data, fmt::format("{}: the tokenizer gave id {}, outside its vocabulary of {}",
                                             reader.place(chunk, 0), *wrong, tokenizer_.vocab_size()));
   }
-  result.ids = width_ == 2 ? packed<uint16_t>(ids) : packed<uint32_t>(ids);
-  return result;
+  return width_ == 2 ? packed<uint16_t>(ids) : packed<uint32_t>(ids);
+}
+
+void ChunkEncoder::encode_document(std::string_view text, const DocumentPart& part, EncodedChunk& result,
+                                   std::vector<int32_t>& ids) const {
+  const size_t before = ids.size();
+  encode_part(text, ids);
+  if (part.last && end_of_text_) ids.push_back(*end_of_text_);
+  result.unseparated += part.last && !end_of_text_ && !text.ends_with('\n');
+  result.invalid_utf8_bytes += count_invalid_utf8(text);
+  result.ends_as_text += count_ends_in(text, ends_);
+  result.parts.push_back({.tokens = static_cast<int64_t>(ids.size() - before),
+                          .bytes = static_cast<int64_t>(text.size()),
+                          .last = part.last,
+                          .validation = is_for_validation(part.key)});
+}
+
+void ChunkEncoder::encode_conversation(std::string_view text, const DocumentPart& part, EncodedChunk& result,
+                                       std::vector<int32_t>& ids) const {
+  const chat::Dialogue dialogue =
+      chat::read_conversation(nlohmann::json::parse(text), chat::ConversationShape::messages);
+  const chat::LearnedConversation conversation = conversations_->encode(dialogue);
+  if (conversation.ids.empty()) {
+    ++result.conversations.unanswered;
+    return;
+  }
+  EncodedPart encoded{.tokens = std::ssize(conversation.ids), .validation = is_for_validation(part.key)};
+  for (size_t i = 0; i < conversation.ids.size(); ++i) {
+    uint8_t mark = i == 0 ? TokenMark::kBegins : 0;
+    if (conversation.ends[i]) mark |= TokenMark::kEnds;
+    if (conversation.learned[i]) {
+      mark |= TokenMark::kLearned;
+      ++encoded.learned;
+      encoded.bytes += token_bytes_.at(conversation.ids[i]);
+    }
+    result.marks += static_cast<char>(mark);
+  }
+  ids.insert(ids.end(), conversation.ids.begin(), conversation.ids.end());
+  result.parts.push_back(encoded);
+  result.conversations.turns += conversation.turns;
+  result.conversations.answers += conversation.answers;
+  result.conversations.last_answer_only += conversation.last_answer_only;
 }
 
 void ChunkEncoder::encode_part(std::string_view text, std::vector<int32_t>& ids) const {

@@ -9,6 +9,7 @@
 
 #include "bin_writer.h"
 #include "document_reader.h"
+#include "gpt/chat/learned_conversation.h"
 #include "gpt/prepare/prepare_options.h"
 #include "gpt/tokenizer/tokenizer.h"
 
@@ -20,16 +21,23 @@ int64_t count_invalid_utf8(std::string_view text);
 // May be used on several threads at once.
 class ChunkEncoder {
  public:
-  ChunkEncoder(const Tokenizer& tokenizer, const PrepareOptions& options);
+  // `conversations`: that is what the documents are. Throws what chat::choose_template() throws.
+  ChunkEncoder(const Tokenizer& tokenizer, const PrepareOptions& options, bool conversations = false);
 
   // Throws gpt::Error(data), beginning with the place in the input. A text that the tokenizer needs as UTF-8, and is not,
-  // is refused at `reader`, which may pass the file over: then the result is empty.
+  // is refused at `reader`, which may pass the file over: then the result is empty. The same holds for a conversation that the chat
+  // template does not take.
   EncodedChunk encode(const Chunk& chunk, DocumentReader& reader) const;
 
   // Where a text can be cut: not inside a special token either, where those are parsed.
   size_t last_cut(std::string_view text) const;
 
  private:
+  void encode_document(std::string_view text, const DocumentPart& part, EncodedChunk& result,
+                       std::vector<int32_t>& ids) const;
+  void encode_conversation(std::string_view text, const DocumentPart& part, EncodedChunk& result,
+                           std::vector<int32_t>& ids) const;
+  std::string packed_checked(const std::vector<int32_t>& ids, const Chunk& chunk, const DocumentReader& reader) const;
   void encode_part(std::string_view text, std::vector<int32_t>& ids) const;
   bool is_for_validation(uint64_t key) const;
   size_t special_token_across(std::string_view text, size_t cut) const;
@@ -41,6 +49,8 @@ class ChunkEncoder {
   const std::optional<int32_t> end_of_text_;
   std::vector<std::string> ends_;  // the texts of ends that stay text
   const int width_;
+  std::optional<chat::ConversationEncoder> conversations_;
+  std::vector<int32_t> token_bytes_;  // the text of each id, for conversations
 };
 
 }  // namespace gpt

@@ -104,6 +104,11 @@ bool DocumentReader::open_next_source() {
   const Source& source = sources_[next_source_++];
   handed_out_ = has_crlf_ = has_cr_ = has_mark_ = held_back_ = false;
   Content content = open_content(source, open_file(source, consumed_, options_.waiting));
+  if (options_.conversations && content.kind != TextKind::json_lines) {
+    throw UnreadableSource(source.name,
+                           fmt::format("it holds {}, and the input is conversations in JSON lines ('{}')",
+                                       describe(content.kind, Packing::none), chat::name_of(*options_.conversations)));
+  }
   kinds_[this->source()] = content.kind;
   if (std::string other = disagreement(source, content); !other.empty()) disagreements_.push_back(std::move(other));
   if (const auto markup = markup_of(source, content)) markups_.push_back(*markup);
@@ -279,7 +284,8 @@ Chunk DocumentReader::with_documents(Chunk chunk) {
   const DocumentPart first = chunk.parts.at(0);
   const Source& source = sources_[first.source];
   try {
-    JsonDocuments documents = parse_json_lines(chunk.text, options_.text_field, first, source.name);
+    JsonDocuments documents =
+        parse_json_lines(chunk.text, options_.text_field, first, source.name, options_.conversations);
     replaced_characters_ += documents.replaced_characters;
     return std::move(documents.chunk);
   } catch (const BadJsonLine& bad) {
@@ -298,8 +304,12 @@ void DocumentReader::apply_limit(Chunk& chunk) {
   while (end < chunk.text.size() && !is_too_many(chunk.text[end])) ++end;
   if (end == chunk.text.size()) return;
   finished_ = true;
-  chunk.text.resize(end);
   std::vector<DocumentPart>& parts = chunk.parts;
+  if (options_.conversations) {  // which are left out whole
+    while (!parts.empty() && parts.back().end > end) parts.pop_back();
+    return chunk.text.resize(parts.empty() ? 0 : parts.back().end);
+  }
+  chunk.text.resize(end);
   while (parts.size() > 1 && parts[parts.size() - 2].end >= end) parts.pop_back();
   parts.back().end = end;
   parts.back().last = true;
@@ -311,6 +321,7 @@ std::string DocumentReader::place(const Chunk& chunk, size_t offset) const {
   const size_t begin = part == chunk.parts.begin() ? 0 : std::prev(part)->end;
   const Source& source = sources_[part->source];
   const TextKind kind = kinds_[part->source];
+  if (options_.conversations) return fmt::format("{}: line {}", source.name, part->position);
   if (kind == TextKind::json_lines)
     return fmt::format("{}: line {}: byte {}", source.name, part->position, offset - begin);
   if (kind == TextKind::wet) return fmt::format("{}: document {}", source.name, part->position);

@@ -16,6 +16,7 @@
 #include "byte_stream.h"
 #include "chunk.h"
 #include "document_stream.h"
+#include "gpt/chat/conversation_lines.h"
 #include "repeated_documents.h"
 #include "source_list.h"
 
@@ -32,6 +33,8 @@ class DocumentReader {
     int64_t max_chars = 0;                             // the text ends after so many characters; 0 = never
     std::function<void()> waiting = {};                // called while a pipe has nothing; may throw
     const RepeatedDocuments* repeated = nullptr;       // documents to leave out; null = none
+    // Every line is a conversation of this shape, and what is no JSON lines is no part of the input.
+    std::optional<chat::ConversationShape> conversations = {};
   };
 
   DocumentReader(std::vector<Source> sources, Options options);
@@ -47,7 +50,7 @@ class DocumentReader {
   // or passes the file over. May be called on several threads.
   void refuse(const Chunk& chunk, size_t offset, const std::string& why);
 
-  // "FILE: byte 17", "FILE: line 3: byte 5" or "FILE: document 2": where `offset` of the chunk's text is in the input.
+  // "FILE: byte 17", "FILE: line 3: byte 5", "FILE: line 3" of conversations or "FILE: document 2": where `offset` of the chunk's text is in the input.
   std::string place(const Chunk& chunk, size_t offset) const;
 
   uint64_t consumed() const { return consumed_; }  // bytes on the disk; may be called on any thread

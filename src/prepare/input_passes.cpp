@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "byte_stream.h"
+#include "conversation_input.h"
 #include "gpt/core/error.h"
 #include "gpt/core/log.h"
 #include "gpt/tokenizer/utf8.h"
@@ -52,6 +53,7 @@ InputPasses::InputPasses(const PrepareOptions& options, const std::string& folde
       folder_(folder),
       report_(std::move(report)),
       list_(find_sources(options.inputs, folder, options.cache_dir)) {
+  if (options.chat_format) conversations_ = conversations_in(list_.sources, options.text_field);
   announce(list_.left_out);
   warn_of(list_.passed_over, "");
 }
@@ -104,7 +106,7 @@ DocumentReader InputPasses::reader(std::function<size_t(std::string_view)> last_
     if (stop_) throw Error(ExitCode::interrupted, "interrupted");
   };
   return DocumentReader(list_.sources, {std::move(last_cut), options_.text_field, separators_, options_.max_chars,
-                                        waiting, repeated_.count() > 0 ? &repeated_ : nullptr});
+                                        waiting, repeated_.count() > 0 ? &repeated_ : nullptr, conversations_});
 }
 
 // 0 = not known.

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -26,6 +27,8 @@ class InputPasses {
               std::function<void(const PrepareProgress&)> report);
 
   const std::vector<Source>& sources() const { return list_.sources; }
+  // Their shape, where the input is conversations and the options say how those become tokens.
+  std::optional<chat::ConversationShape> conversations() const { return conversations_; }
 
   // The lines that stand between documents in text files, from the next reader on.
   void separate_by(std::vector<std::string> separators) { separators_ = std::move(separators); }
@@ -62,6 +65,7 @@ class InputPasses {
   const std::string& folder_;
   const std::function<void(const PrepareProgress&)> report_;
   SourceList list_;
+  std::optional<chat::ConversationShape> conversations_;
   std::vector<std::unique_ptr<AtomicFile>> spools_;  // never committed
   RepeatedDocuments repeated_;
   std::vector<std::string> separators_;

@@ -1,15 +1,14 @@
 #include "json_lines.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
-#include <vector>
 
+#include "gpt/chat/dialogue.h"
 #include "gpt/tokenizer/utf8.h"
 
 namespace gpt {
@@ -24,7 +23,6 @@ class FieldReader final : public nlohmann::json_sax<json> {
 
   std::optional<std::string> text;
   std::string wrong_type;  // the field's type, where it is not a string
-  std::string others;      // the object's other fields, each between spaces
   bool is_object = false;
   size_t error_at = 0;
 
@@ -43,7 +41,6 @@ class FieldReader final : public nlohmann::json_sax<json> {
   }
   bool key(string_t& value) override {
     if (depth_ == 1) in_field_ = value == *field_;
-    if (depth_ == 1 && !in_field_ && others.size() < kLongestList) others += value + " ";
     return true;
   }
   bool start_object(size_t) override {
@@ -74,7 +71,6 @@ class FieldReader final : public nlohmann::json_sax<json> {
     return true;
   }
 
-  static constexpr size_t kLongestList = 256;
   const std::string* field_;
   size_t depth_ = 0;
   bool in_field_ = false;
@@ -166,26 +162,26 @@ class JsonRepair {
   int64_t replaced_ = 0;
 };
 
-// How the conversations of other programs become texts, where a line has one; otherwise empty.
-std::string advice_on_conversations(const FieldReader& line) {
-  struct Form {
-    std::vector<std::string> fields;
-    const char* filter;  // jq's
-  };
-  static const Form kForms[] = {
-      {{"messages"}, R"jq({text: [.messages[] | "<|im_start|>\(.role)\n\(.content)<|im_end|>\n"] | add})jq"},
-      {{"conversations"}, R"jq({text: [.conversations[] | "<|im_start|>\(.from)\n\(.value)<|im_end|>\n"] | add})jq"},
-      {{"instruction", "output"}, R"jq({text: "\(.instruction)\n\(.input // "")\n\(.output)"})jq"},
-  };
-  const std::string names = " " + line.others;
-  for (const Form& form : kForms) {
-    const auto has = [&](const std::string& field) { return names.find(" " + field + " ") != std::string::npos; };
-    if (std::all_of(form.fields.begin(), form.fields.end(), has))
-      return fmt::format(
-          "the line is a conversation ('{}'), which has to become one text first: jq -c '{}' FILE > texts.jsonl",
-          fmt::join(form.fields, "', '"), form.filter);
+// What to do with a line that is a conversation among texts; otherwise empty.
+std::string advice_on_conversations(std::string_view line) {
+  int64_t ignored = 0;
+  const auto shape = chat::shape_of(parse_leniently(line, ignored), /*text_field=*/"");
+  if (!shape) return "";
+  return fmt::format(
+      "the line is a conversation ('{}'), and gpt-train learns from a file that holds nothing else: gpt-train --init_from MODEL "
+      "--data FILE",
+      chat::name_of(*shape));
+}
+
+// The canonical form of a conversation.
+std::string read_conversation(std::string_view line, chat::ConversationShape shape, std::string& why,
+                              int64_t& replaced) {
+  try {
+    return chat::as_json(chat::read_conversation(parse_leniently(line, replaced), shape)).dump();
+  } catch (const Error& error) {
+    why = error.what();
+    return "";
   }
-  return "";
 }
 
 // The field's text, or why there is none.
@@ -204,10 +200,9 @@ std::string read_field(std::string_view line, const std::string& field, std::str
     why = "a JSON object is needed";
   } else if (!reader.wrong_type.empty()) {
     why = fmt::format("'{}' is {}; a string is needed", field, reader.wrong_type);
-    reader.others += field + " ";
-    if (const std::string advice = advice_on_conversations(reader); !advice.empty()) why += "; " + advice;
+    if (const std::string advice = advice_on_conversations(line); !advice.empty()) why += "; " + advice;
   } else if (!reader.text) {
-    const std::string advice = advice_on_conversations(reader);
+    const std::string advice = advice_on_conversations(line);
     why = fmt::format("there is no field '{}'; {}", field,
                       advice.empty() ? "--text-field names the one with the text" : advice);
   } else {
@@ -218,10 +213,22 @@ std::string read_field(std::string_view line, const std::string& field, std::str
 
 }  // namespace
 
+json parse_leniently(std::string_view line, int64_t& replaced) {
+  if (json strict = json::parse(line, nullptr, /*allow_exceptions=*/false); !strict.is_discarded()) return strict;
+  const JsonRepair repair(line);
+  try {
+    json repaired = json::parse(repair.result());
+    replaced += repair.replaced();
+    return repaired;
+  } catch (const json::parse_error& error) {
+    throw Error(ExitCode::data, fmt::format("byte {}: it is not valid JSON", error.byte));
+  }
+}
+
 bool is_json(std::string_view text) { return json::accept(text) || json::accept(JsonRepair(text).result()); }
 
 JsonDocuments parse_json_lines(std::string_view lines, const std::string& field, const DocumentPart& first,
-                               const std::string& name) {
+                               const std::string& name, std::optional<chat::ConversationShape> shape) {
   JsonDocuments result;
   Chunk& chunk = result.chunk;
   chunk.text.reserve(lines.size());
@@ -231,7 +238,8 @@ JsonDocuments parse_json_lines(std::string_view lines, const std::string& field,
     const std::string_view line = lines.substr(begin, end - begin);
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     std::string why;
-    const std::string text = read_field(line, field, why, result.replaced_characters);
+    const std::string text = shape ? read_conversation(line, *shape, why, result.replaced_characters)
+                                   : read_field(line, field, why, result.replaced_characters);
     if (!why.empty()) throw BadJsonLine(fmt::format("{}: line {}: {}", name, part.position, why), part.position);
     if (text.empty()) continue;
     chunk.text += text;

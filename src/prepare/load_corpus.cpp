@@ -9,6 +9,8 @@
 #include <system_error>
 
 #include "content.h"
+#include "conversation_report.h"
+#include "gpt/chat/chat_template.h"
 #include "gpt/core/error.h"
 #include "gpt/core/hash.h"
 #include "gpt/core/installed_data.h"
@@ -49,6 +51,34 @@ std::string text_of(const DataConfig& config) {
   throw Error(ExitCode::config, "data: nothing to read; set data.text FILE, data.dataset shakespeare or data.bin FILE");
 }
 
+// The tokenizer that conversations are encoded with.
+std::shared_ptr<const Tokenizer> tokenizer_of_chats(const std::string& text, const DataConfig& config,
+                                                    const Corpus& corpus) {
+  if (corpus.tokenizer) return corpus.tokenizer;
+  if (config.tokenizer != "char" && !trained_vocabulary(config.tokenizer)) return make_tokenizer(config.tokenizer, {});
+  throw Error(
+      ExitCode::config,
+      fmt::format("{} holds conversations, and data.tokenizer: {} has no tokens that begin and end a turn; begin "
+                  "with a model that chats (training.init_from)",
+                  text, config.tokenizer));
+}
+
+// The format that the conversations of `text` are learned in: what the corpus has, and a template. Nothing for other texts.
+std::optional<TextFormat> format_of_chats(const std::string& text, const DataConfig& config, const Corpus& corpus) {
+  if (!holds_conversations(text, config)) return std::nullopt;
+  const auto tokenizer = tokenizer_of_chats(text, config, corpus);
+  TextFormat format = text_format_of(corpus.text_format, *tokenizer);
+  if (!chat::can_chat(format, *tokenizer)) {
+    throw Error(
+        ExitCode::config,
+        fmt::format("{} holds conversations, but the model has no chat template, and its tokenizer lacks <|im_start|> "
+                    "and <|im_end|>; begin with a model that chats (training.init_from)",
+                    text));
+  }
+  if (chat::choose_template(format, *tokenizer).is_fallback) format.chat_template = chat::kChatMl;
+  return format;
+}
+
 // Checks every id and hashes it, in one pass over the memory. `position`: of the first token in the file.
 void scan(const Tokens& tokens, int64_t vocab_size, const std::string& path, int64_t position, Hash128& hash) {
   constexpr int64_t kPiece = 1 << 18;  // tokens: stays in the cache between the check and the hash
@@ -69,6 +99,23 @@ std::span<const std::byte> bytes_of(const Tokens& tokens) {
   return {static_cast<const std::byte*>(tokens.data()), static_cast<size_t>(tokens.bytes())};
 }
 
+// The hash of the marks, which are those that the metadata was written for.
+std::string check_marks(const Bin& bin) {
+  const auto marks_of = [](const Tokens& tokens) {
+    return std::string_view(reinterpret_cast<const char*>(tokens.marks()), static_cast<size_t>(tokens.size()));
+  };
+  Hash128 hash;
+  hash.update(marks_of(bin.train));
+  hash.update(marks_of(bin.validation));
+  if (hash.hex() != bin.metadata.conversations.marks_hash) {
+    fail(marks_beside(bin.path),
+         fmt::format("its content is not what {} was written for (their hashes differ)", bin.metadata_path));
+  }
+  const std::string_view all(marks_of(bin.train).data(), marks_of(bin.train).size() + marks_of(bin.validation).size());
+  map_faults::remember(std::as_bytes(std::span(all)), hash.hex());
+  return hash.hex();
+}
+
 // Every id is in the vocabulary, and they are those that the metadata was written for. Their hash.
 Hash128 check_content(const Bin& bin) {
   Hash128 hash;
@@ -85,6 +132,7 @@ Hash128 check_content(const Bin& bin) {
   if (!separate) check_hash();
   const std::span<const std::byte> validation = bytes_of(bin.validation);
   map_faults::remember(validation, hash128({reinterpret_cast<const char*>(validation.data()), validation.size()}));
+  if (bin.train.has_marks()) hash.update(check_marks(bin));
   map_faults::require_intact();
   return hash;
 }
@@ -100,13 +148,16 @@ Bin open_checked(const std::string& text, const DataConfig& config, BinOptions o
   };
   if (text.empty()) return open(options.path);
   options.is_prepared = true;
-  const Bin bin = prepared_text(text, config, corpus.tokenizer ? corpus.tokenizer->to_json() : "", open);
+  const std::optional<TextFormat> chat_format = format_of_chats(text, config, corpus);
+  const Bin bin = prepared_text(text, config, corpus.tokenizer ? corpus.tokenizer->to_json() : "", chat_format, open);
+  if (chat_format) corpus.text_format = chat_format;
   corpus.in_use.push_back(bin.in_use);
   corpus.has_json_lines = corpus.has_json_lines || bin.metadata.json_files > 0;
   return bin;
 }
 
 void check_lengths(const Corpus& corpus, const Bin& bin, const DataConfig& config, int64_t block_size) {
+  if (corpus.has_conversations) return;  // a sequence has as many of them as there are
   const double fraction = config.validation_fraction;
   const bool separate_files = !bin.validation_path.empty();
   const bool cut_here = !separate_files && (!bin.is_split() || config.bin.empty());
@@ -148,6 +199,8 @@ Tokens load_stage_source(const std::string& path, DataConfig config, const Bin& 
   config.validation_fraction = 0;
   Hash128 content;
   const Bin bin = open_checked(is_bin ? "" : path, config, {.path = path, .main = &main}, corpus, content);
+  if (bin.train.has_marks() != main.train.has_marks())
+    fail(path, "data.stages: conversations and other texts cannot be learned in one run");
   hash.update(content.hex());
   check_disjoint(bin.train, path, corpus.validation, corpus.source);
   return bin.train;
@@ -173,9 +226,10 @@ void load_stage_sources(Corpus& corpus, const DataConfig& config, const Bin& mai
 }  // namespace
 
 Corpus load_corpus(const DataConfig& config, int64_t block_size, const std::string& saved_tokenizer,
-                   std::optional<int64_t> vocab_size) {
+                   std::optional<int64_t> vocab_size, const std::optional<TextFormat>& format) {
   const std::string text = text_of(config);
   Corpus corpus;
+  corpus.text_format = format;
   corpus.source = text.empty() ? config.bin : text;
   if (!saved_tokenizer.empty()) corpus.tokenizer = tokenizer_from_json(saved_tokenizer, "the checkpoint's tokenizer");
   BinOptions options{
@@ -193,6 +247,7 @@ Corpus load_corpus(const DataConfig& config, int64_t block_size, const std::stri
   corpus.vocab_size = bin.vocab_size;
   corpus.train = bin.train;
   corpus.validation = bin.validation;
+  corpus.has_conversations = bin.train.has_marks();
   corpus.validation_bytes = bin.metadata.validation.bytes;
   corpus.has_own_split = text.empty() && (bin.is_split() || !bin.validation_path.empty());
   check_lengths(corpus, bin, config, block_size);
@@ -202,6 +257,7 @@ Corpus load_corpus(const DataConfig& config, int64_t block_size, const std::stri
   if (corpus.tokenizer) hash.update(corpus.tokenizer->to_json());
   load_stage_sources(corpus, config, bin, block_size, hash);
   corpus.fingerprint = hash.hex();
+  if (corpus.has_conversations) report_conversations(corpus, bin.metadata);
   if (corpus.tokenizer) corpus.sample_start = sample_start(*corpus.tokenizer, corpus.sources);
   return corpus;
 }

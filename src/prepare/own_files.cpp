@@ -47,7 +47,7 @@ OwnFiles::OwnFiles(const std::vector<std::string>& names)
 const char* OwnFiles::file(const std::string& name) const {
   // A start that was refused leaves a log and no run.
   if (name == kRunLog || (holds_run_ && (belongs_to_run(name) || name == kSetAside))) return "a run";
-  const bool is_tokens = name == kBinFile || name == kTokenizerFile || name == kMetadataFile;
+  const bool is_tokens = name == kBinFile || name == kMarksFile || name == kTokenizerFile || name == kMetadataFile;
   if (holds_tokens_ && (is_tokens || name == "train.bin" || name == "val.bin")) return "token ids";
   return holds_model_ && belongs_to_model(name) ? "a model" : nullptr;
 }

@@ -1,6 +1,7 @@
 #include "gpt/prepare/prepare.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -87,6 +88,7 @@ class Preparation {
   void require_space() const;
   std::unique_ptr<const Tokenizer> tokenizer();
   std::string characters();
+  [[noreturn]] void refuse_without_answers(const ConversationCounts& counts) const;
   [[noreturn]] void refuse_without_text(const DocumentReader& reader) const;
   BpeModel trained_bpe(int64_t vocab_size);
   std::unique_ptr<BinWriter> encode(const Tokenizer& tokenizer, Metadata& metadata);
@@ -191,6 +193,11 @@ void Preparation::refuse_without_text(const DocumentReader& reader) const {
                                           fmt::join(options_.inputs, " "), found.sources.size(), found.skipped.size()));
 }
 
+void Preparation::refuse_without_answers(const ConversationCounts& counts) const {
+  throw Error(ExitCode::data, fmt::format("{}: there is nothing to learn in it: {} without an answer of the assistant",
+                                          fmt::join(options_.inputs, " "), plural(counts.unanswered, "conversation")));
+}
+
 // Every character of the input, once.
 std::string Preparation::characters() {
   for (;;) {
@@ -249,15 +256,18 @@ BpeModel Preparation::trained_bpe(int64_t vocab_size) {
 
 // What the writer gave, and all of the metadata but the tokenizer's hash.
 std::unique_ptr<BinWriter> Preparation::encode(const Tokenizer& tokenizer, Metadata& metadata) {
-  const ChunkEncoder encoder(tokenizer, options_);
+  const auto shape = input_.conversations();
+  const ChunkEncoder encoder(tokenizer, options_, shape.has_value());
   metadata.vocab_size = tokenizer.vocab_size();
   metadata.width_bytes = width_for(tokenizer.vocab_size());
   metadata.tokenizer = kTokenizerFile;
   for (;;) {
     metadata.invalid_utf8_bytes = metadata.ends_as_text = 0;
+    metadata.conversations = {};
     int64_t unseparated = 0;
-    auto writer = std::make_unique<BinWriter>(output_.path(), options_.format, metadata.width_bytes,
-                                              options_.validation_fraction, [this] { report(last_); });
+    auto writer = std::make_unique<BinWriter>(
+        output_.path(), options_.format, metadata.width_bytes, options_.validation_fraction, [this] { report(last_); },
+        shape.has_value());
     DocumentReader reader = input_.reader([&](std::string_view text) { return encoder.last_cut(text); });
     const auto encode = [&](const Chunk& chunk) { return encoder.encode(chunk, reader); };
     input_.pass("encoding", reader, encode, [&](const EncodedChunk& chunk) {
@@ -265,9 +275,14 @@ std::unique_ptr<BinWriter> Preparation::encode(const Tokenizer& tokenizer, Metad
       metadata.invalid_utf8_bytes += chunk.invalid_utf8_bytes;
       metadata.ends_as_text += chunk.ends_as_text;
       unseparated += chunk.unseparated;
+      metadata.conversations += chunk.conversations;
     });
     if (input_.must_repeat(reader)) continue;
     input_.describe(reader, metadata);
+    if (shape) {
+      metadata.conversations.shape = chat::name_of(*shape);
+      metadata.conversations.learn = config::name_of(options_.learn);
+    }
     writer->finish(tokenizer.text_bytes(), metadata);
     warn_of_unseparated(unseparated, metadata.train.documents + metadata.validation.documents, tokenizer);
     if (!metadata.separators.empty() && !tokenizer.end_of_text()) {
@@ -276,7 +291,8 @@ std::unique_ptr<BinWriter> Preparation::encode(const Tokenizer& tokenizer, Metad
                       "lines that separate documents",
                       tokenizer.name()));
     }
-    if (metadata.train.bytes + metadata.validation.bytes > 0) return writer;
+    if (metadata.train.bytes + metadata.validation.bytes + metadata.train.learned > 0) return writer;
+    if (metadata.conversations.unanswered > 0) refuse_without_answers(metadata.conversations);
     refuse_without_text(reader);
   }
 }

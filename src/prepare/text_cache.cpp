@@ -18,6 +18,8 @@
 
 #include "cache_folder.h"
 #include "content_hash.h"
+#include "conversation_input.h"
+#include "gpt/chat/chat_template.h"
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
 #include "gpt/core/format.h"
@@ -63,8 +65,10 @@ using Open = std::function<Bin(const std::string& path)>;
 
 class TextCache {
  public:
-  TextCache(const std::string& input, const DataConfig& config, const Open& open)
+  TextCache(const std::string& input, const DataConfig& config, const std::optional<TextFormat>& chat_format,
+            const Open& open)
       : config_(config),
+        chat_format_(chat_format),
         open_(open),
         input_(input),
         root_(cache_root(config)),
@@ -84,8 +88,16 @@ class TextCache {
  private:
   std::string folder_for(const std::string& tokenizer) const {
     return root_ + "/" +
-           hash128(fmt::format("{} {} {} {} {} {} {}", kForm, content_, tokenizer, config_.text_field,
-                               config_.document_separator, config_.validation_fraction, config_.max_chars));
+           hash128(fmt::format("{} {} {} {} {} {} {}{}", kForm, content_, tokenizer, config_.text_field,
+                               config_.document_separator, config_.validation_fraction, config_.max_chars,
+                               identity_of_chat()));
+  }
+
+  // What else conversations become tokens by; nothing for texts.
+  std::string identity_of_chat() const {
+    if (!chat_format_) return "";
+    const std::string format = nlohmann::ordered_json(*chat_format_).dump();
+    return fmt::format(" {} {}", hash128(format + chat::kChatMl), config::name_of(config_.learn));
   }
 
   // The tokenizer's hash in a finished entry; empty where there is none, or none that can be read.
@@ -158,6 +170,8 @@ class TextCache {
     options.tokenizer = config_.tokenizer;
     options.saved_tokenizer = saved_tokenizer;
     options.text_field = config_.text_field;
+    options.chat_format = chat_format_;
+    options.learn = config_.learn;
     options.document_separator = config_.document_separator;
     options.validation_fraction = config_.validation_fraction;
     options.max_chars = config_.max_chars;
@@ -176,6 +190,7 @@ class TextCache {
   }
 
   const DataConfig& config_;
+  const std::optional<TextFormat>& chat_format_;
   const Open& open_;
   const std::string input_, root_;
   const SourceList list_;
@@ -210,10 +225,14 @@ std::string usable_cache(const DataConfig& config, const std::string& instead) {
   return instead;
 }
 
+bool holds_conversations(const std::string& input, const DataConfig& config) {
+  return conversations_in(find_sources({input}, "", cache_root(config)).sources, config.text_field).has_value();
+}
+
 Bin prepared_text(const std::string& input, const DataConfig& config, const std::string& saved_tokenizer,
-                  const Open& open) {
+                  const std::optional<TextFormat>& chat_format, const Open& open) {
   try {
-    return TextCache(input, config, open).text(saved_tokenizer);
+    return TextCache(input, config, chat_format, open).text(saved_tokenizer);
   } catch (const Error& error) {
     log::status("");
     if (error.code() != ExitCode::disk) throw;

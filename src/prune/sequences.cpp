@@ -22,7 +22,7 @@ Corpus corpus_of(const std::string& data, const std::string& text_field, const C
         data,
         "the checkpoint has no tokenizer to encode a text with, because its run was given token ids; name ids of the same kind");
   const int64_t vocabulary = *checkpoint.config.model.vocab_size;
-  Corpus corpus = load_corpus(config, /*block_size=*/1, checkpoint.tokenizer, vocabulary);
+  Corpus corpus = load_corpus(config, /*block_size=*/1, checkpoint.tokenizer, vocabulary, checkpoint.text_format);
   if (corpus.vocab_size <= vocabulary) return corpus;
   fail(data,
        fmt::format(

@@ -150,10 +150,10 @@ void adopt_vocabulary(InitialWeights& initial, ModelConfig model, const Corpus& 
 }
 
 // The model's. Where the documents of the text are separated by another token than those at which its texts end, they end there, too.
-std::optional<TextFormat> format_for(const InitialWeights& initial, const Corpus& corpus) {
-  std::optional<TextFormat> format = initial.text_format;
+std::optional<TextFormat> format_for(const Corpus& corpus) {
+  std::optional<TextFormat> format = corpus.text_format;
   const std::optional<int32_t> separator = corpus.tokenizer ? corpus.tokenizer->end_of_text() : std::nullopt;
-  if (!format || !separator || corpus.sample_start != separator) return format;
+  if (corpus.has_conversations || !format || !separator || corpus.sample_start != separator) return format;
   std::vector<int32_t>& ends = format->ends;
   if (std::find(ends.begin(), ends.end(), *separator) == ends.end()) ends.push_back(*separator);
   return format;
@@ -249,8 +249,9 @@ Corpus load_corpus_for(InitialWeights& initial, const Config& config) {
                     initial.step ? ", because its run was given token ids alone" : ": there is no tokenizer.json"));
   }
   const int64_t vocab_size = *config.model.vocab_size;
-  Corpus corpus = load_corpus(data_with_cache(config), config.model.block_size, initial.tokenizer, vocab_size);
-  corpus.text_format = format_for(initial, corpus);
+  Corpus corpus =
+      load_corpus(data_with_cache(config), config.model.block_size, initial.tokenizer, vocab_size, initial.text_format);
+  corpus.text_format = format_for(corpus);
   if (corpus.vocab_size <= vocab_size) return corpus;
   throw Error(ExitCode::data,
               fmt::format("{} has a vocabulary of {}, and the model of training.init_from: {} one of {}; name the text "

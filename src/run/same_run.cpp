@@ -119,12 +119,12 @@ Corpus load_run_corpus(const Config& config, const std::optional<StartingPoint>&
   require_same_split(*start, config);
   Corpus corpus;
   try {
-    corpus = load_corpus(data, config.model.block_size, start->checkpoint.tokenizer, config.model.vocab_size);
+    corpus = load_corpus(data, config.model.block_size, start->checkpoint.tokenizer, config.model.vocab_size,
+                         start->checkpoint.text_format);
   } catch (const UnencodableText& error) { refuse_data(error.what()); } catch (const Error& error) {
     if (error.code() != ExitCode::data || data_name(saved) == data_name(config.data)) throw;
     refuse_data(error.what());
   }
-  corpus.text_format = start->checkpoint.text_format;
   if (corpus.fingerprint != start->checkpoint.data_fingerprint) {
     refuse_data(fmt::format("{} now has {} training and {} validation tokens", corpus.source,
                             with_commas(corpus.train.size()), with_commas(corpus.validation.size())));

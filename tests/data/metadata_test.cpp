@@ -36,6 +36,18 @@ TEST(MetadataTest, ReadsWhatItWrote) {
   Metadata small;
   small.vocab_size = 1;
   EXPECT_EQ(parsed(to_json(small)), small);
+  Metadata chats = sample();
+  chats.train.learned = 5'000'000'000;
+  chats.conversations = {.shape = "messages",
+                         .learn = "answers",
+                         .marks_hash = "00112233445566778899aabbccddeeff",
+                         .turns = 40,
+                         .answers = 20,
+                         .unanswered = 2,
+                         .last_answer_only = 3};
+  EXPECT_EQ(parsed(to_json(chats)), chats);
+  EXPECT_ERROR(parsed(R"({"vocab_size": 1, "conversations": {"shape": "messages"}})"), ExitCode::data,
+               "'conversations' lacks 'shape' or 'marks_hash'");
 }
 
 TEST(MetadataTest, IsMadeForPeople) {

@@ -30,13 +30,14 @@ TEST(JsonLines, ReadsNumbersOfAnySize) {
   EXPECT_ERROR(parsed("{\"text\": 1" + digits + "}"), ExitCode::data, "'text' is a number; a string is needed");
 }
 
-TEST(JsonLines, SaysHowConversationsBecomeTexts) {
+TEST(JsonLines, SaysWhoLearnsFromConversations) {
   for (const auto& [line, says] :
-       {std::pair{R"({"messages": [{"role": "user", "content": "hi"}]})", ".messages[]"},
-        {R"({"id": 1, "conversations": [{"from": "human", "value": "hi"}]})", ".conversations[]"},
-        {R"({"instruction": "a", "input": "", "output": "b"})", ".instruction"}}) {
+       {std::pair{R"({"messages": [{"role": "user", "content": "hi"}]})", "('messages')"},
+        {R"({"id": 1, "conversations": [{"from": "human", "value": "hi"}]})", "('conversations')"},
+        {R"({"instruction": "a", "input": "", "output": "b"})", "('instruction')"}}) {
     EXPECT_ERROR(parsed(line), ExitCode::data, "there is no field 'text'; the line is a conversation");
     EXPECT_ERROR(parsed(line), ExitCode::data, says);
+    EXPECT_ERROR(parsed(line), ExitCode::data, "gpt-train --init_from MODEL --data FILE");
   }
   EXPECT_ERROR(parse_json_lines(R"({"messages": []})", "messages", {}, "a.jsonl"), ExitCode::data,
                "'messages' is a list; a string is needed; the line is a conversation");

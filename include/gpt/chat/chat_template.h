@@ -4,6 +4,7 @@
 // tokens. What the model has answered keeps the ids that it was drawn as, wherever the template leaves answers as they are.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <ctime>
 #include <optional>
@@ -16,6 +17,8 @@
 #include "gpt/tokenizer/tokenizer.h"
 
 namespace gpt::chat {
+
+class MarkedWords;
 
 // Each turn between <|im_start|> and <|im_end|>.
 extern const char* const kChatMl;
@@ -38,9 +41,14 @@ class ChatTemplate {
   // All that end an answer: the model's, and those that end a turn in the template.
   const std::vector<int32_t>& ends() const { return ends_; }
 
+  // For who follows words through the template: what render() makes of the first `count` messages, whose words those of `words` are.
+  jinja::Rendered render(const MarkedWords& words, const Dialogue& dialogue, size_t count, bool asks,
+                         std::time_t now) const;
+  const std::string& source() const { return source_; }
+
  private:
-  jinja::Rendered render_contents(const std::vector<std::string>& contents, const Dialogue& dialogue, bool asks,
-                                  std::optional<std::time_t> now) const;
+  jinja::Rendered render_contents(const std::vector<std::string>& contents, const Dialogue& dialogue, size_t count,
+                                  bool asks, std::optional<std::time_t> now) const;
 
   std::string source_;
   jinja::Template template_;

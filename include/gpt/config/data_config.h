@@ -11,6 +11,7 @@
 namespace gpt {
 
 enum class Resident { automatic, on, off };  // keep the tokens in device memory: auto = when they fit
+enum class Learn { answers, all, last };     // what of a conversation: the assistant's turns, everything, its last turn
 enum class DatasetName { none, shakespeare };
 enum class DataSchedule { constant, grow };                     // what a run without stages does
 enum class DataOrder { random, shorter_first, simpler_first };  // the order of the first epoch; later ones are random
@@ -19,6 +20,7 @@ struct DataConfig {
   std::string text;                         // what gpt-prepare takes: a file, folder or glob
   std::string text_field = "text";          // the field to read in .jsonl
   std::string document_separator = "auto";  // as gpt-prepare takes it
+  Learn learn = Learn::answers;             // where the text is conversations
   DatasetName dataset = DatasetName::none;  // a corpus that set-up installed
   std::string bin;                          // prepared token ids, little-endian
   std::string validation_bin;               // where validation tokens are a file of their own
@@ -42,6 +44,7 @@ struct DataConfig {
 
 namespace config {
 struct Option;
+const char* name_of(Learn learn);                 // as the option has it
 std::vector<Option> options(DataConfig& config);  // a row for each key
 }  // namespace config
 

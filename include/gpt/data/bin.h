@@ -43,4 +43,7 @@ struct BinOptions {
 // missing, contradict each other or are not of the tokenizer; config where the vocabulary is not known.
 Bin open_bin(const BinOptions& options);
 
+// The file of the marks, where the bin is of conversations: kMarksFile beside kBinFile.
+std::string marks_beside(const std::string& bin);
+
 }  // namespace gpt

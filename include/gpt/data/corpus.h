@@ -19,12 +19,14 @@ struct Corpus {
   Tokens train, validation;                    // validation may be empty
   std::vector<Tokens> sources;                 // what the stages mix, as stage_sources() names it
   bool has_own_split = false;                  // a bin that says which of its tokens are for validation
+  bool has_conversations = false;              // the tokens have marks
   bool has_json_lines = false;                 // so that data.text_field counts
-  int64_t validation_bytes = 0;                // bytes of the validation text, as in the metadata; 0 = not known
-  std::optional<int32_t> sample_start;         // what a sample begins behind where it has no prompt
-  std::optional<TextFormat> text_format = {};  // of the model that the run began with, in the ids of the tokenizer
-  std::string source;                          // the path, for messages
-  std::string fingerprint;                     // hash of ids, split and tokenizer: what a resumed run must find again
+  int64_t validation_bytes = 0;  // bytes of the validation text that is learned, as in the metadata; 0 = not known
+  std::optional<int32_t> sample_start;  // what a sample begins behind where it has no prompt
+  // Of the model that the run began with, in the ids of the tokenizer. With conversations it has the chat template that they are learned in.
+  std::optional<TextFormat> text_format = {};
+  std::string source;       // the path, for messages
+  std::string fingerprint;  // hash of ids, split and tokenizer: what a resumed run must find again
   std::vector<std::shared_ptr<const void>> in_use;  // keep other processes from removing what lies in the text cache
 };
 
@@ -32,7 +34,7 @@ struct Corpus {
 // gpt::Error: config when the configured one is too small for the data, data when that has a single token.
 int64_t vocabulary_for(const Corpus& corpus, std::optional<int64_t> configured);
 
-// Bytes of text that these ids stand for, special tokens none: what bits per byte divide by. Nothing where the corpus has no
+// Bytes of text that those of these ids which are learned stand for, special tokens none: what bits per byte divide by. Nothing where the corpus has no
 // tokenizer to ask and no metadata that tells the average.
 std::optional<double> text_bytes(const Corpus& corpus, const std::vector<Tokens>& parts);
 std::optional<double> text_bytes(const Corpus& corpus, const Tokens& ids);

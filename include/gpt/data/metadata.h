@@ -11,6 +11,8 @@ namespace gpt {
 
 // The files of a folder that gpt-prepare wrote.
 constexpr const char* kBinFile = "tokens_bpe.bin";  // training, then validation
+constexpr const char* kMarksFile =
+    "tokens_bpe_marks.bin";  // of conversations: a byte for each token, as TokenMark has them
 constexpr const char* kTokenizerFile = "bpe_tokenizer.json";
 constexpr const char* kMetadataFile = "tokens_bpe_metadata.json";
 
@@ -18,7 +20,9 @@ constexpr const char* kMetadataFile = "tokens_bpe_metadata.json";
 struct SplitCounts {
   int64_t tokens = 0;
   int64_t documents = 0;
-  int64_t bytes = 0;  // bytes of text: with the tokens, what bits per byte need; 0 = not known
+  int64_t bytes =
+      0;  // bytes of text: with the tokens, what bits per byte need; 0 = not known. Of conversations, of what is learned
+  int64_t learned = 0;  // tokens of conversations that are learned
   bool operator==(const SplitCounts&) const = default;
 };
 
@@ -26,6 +30,19 @@ struct SourceFile {
   std::string path;
   int64_t bytes = 0;
   bool operator==(const SourceFile&) const = default;
+};
+
+struct ConversationCounts {
+  std::string shape;       // the field of a line by which they were known: "messages"; empty: the bin is of texts
+  std::string learn;       // "answers", "all" or "last"
+  std::string marks_hash;  // XXH3-128 of kMarksFile
+  int64_t turns = 0;       // messages but those of the system
+  int64_t answers = 0;     // that are learned
+  int64_t unanswered = 0;  // conversations that were left out, because no answer was in them
+  int64_t last_answer_only =
+      0;  // those whose last answer alone is learned, because the chat template rewrites earlier turns
+  bool operator==(const ConversationCounts&) const = default;
+  ConversationCounts& operator+=(const ConversationCounts& part);  // the counts alone
 };
 
 struct Metadata {
@@ -36,6 +53,7 @@ struct Metadata {
   std::string bin_hash;        // XXH3-128 of the bin; empty = not known
   // The bin holds the training tokens, then the validation tokens. Both zero: not known, split at load.
   SplitCounts train, validation;
+  ConversationCounts conversations;
   std::string split;  // "documents" or "tokens": how the validation part was chosen
   int64_t invalid_utf8_bytes = 0;
   int64_t crlf_files = 0, byte_order_mark_files = 0;  // text files that were read without their CRs, without their mark

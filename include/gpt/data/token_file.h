@@ -15,7 +15,14 @@ namespace gpt {
 // Bytes per id: 2 where 16 bits hold vocab_size - 1, else 4.
 int width_for(int64_t vocab_size);
 
-// A view of token ids, which are unsigned; copies share the storage.
+// What a token of conversations is, bit by bit.
+struct TokenMark {
+  static constexpr uint8_t kLearned = 1;  // the model learns to say it
+  static constexpr uint8_t kBegins = 2;   // a conversation begins with it
+  static constexpr uint8_t kEnds = 4;  // a turn ends with it, and a conversation that is too long may be cut behind it
+};
+
+// A view of token ids, which are unsigned; copies share the storage. Those of conversations have marks, a byte for each.
 class Tokens {
  public:
   Tokens() = default;
@@ -35,11 +42,21 @@ class Tokens {
   }
   Tokens slice(int64_t begin, int64_t end) const;
 
+  // Those of plain text have no marks: every token is learned, wherever a sequence begins.
+  bool has_marks() const { return marks_ != nullptr; }
+  uint8_t mark(int64_t i) const { return marks_[i]; }
+  const uint8_t* marks() const { return marks_; }  // size() of them, or null
+  bool is_learned(int64_t i) const { return !marks_ || (marks_[i] & TokenMark::kLearned) != 0; }
+  // The same ids with size() marks at `marks`, which `storage` keeps alive.
+  Tokens with_marks(std::shared_ptr<const void> storage, const uint8_t* marks) const;
+
  private:
   std::shared_ptr<const void> storage_;
   const void* data_ = nullptr;
   int64_t size_ = 0;
   int width_ = 2;
+  std::shared_ptr<const void> marks_storage_;
+  const uint8_t* marks_ = nullptr;
 };
 
 enum class TokenFormat {

@@ -2,13 +2,17 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "gpt/config/data_config.h"
+#include "gpt/tokenizer/text_format.h"
 
 namespace gpt {
 
 enum class BinFormat {
-  prepared,  // kBinFile, kTokenizerFile and kMetadataFile
+  prepared,  // kBinFile, kTokenizerFile and kMetadataFile, and for conversations kMarksFile
   nanogpt,   // train.bin and val.bin, raw uint16, and the tokenizer's file
   llmc,      // the same with llm.c's header
 };
@@ -29,6 +33,9 @@ struct PrepareOptions {
   std::string tokenizer = "gpt2";   // as make_tokenizer() takes it
   std::string saved_tokenizer = {};  // JSON of the tokenizer to use instead; empty = none
   std::string text_field = "text";   // the field to read in .jsonl
+  // That of the model which is to learn conversations, with the chat template; without it a file of them is refused.
+  std::optional<TextFormat> chat_format = {};
+  Learn learn = Learn::answers;  // of conversations
   // The line that ends a document in a text file, and is no part of it; none: there is no such line; auto: <|endoftext|> and the
   // tokenizer's own end of text.
   std::string document_separator = kAutomaticSeparator;
