@@ -4,12 +4,14 @@
 #include <ATen/ops/from_blob.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <utility>
 #include <vector>
 
 #include "gpt/core/ordered_prefetcher.h"
 #include "gpt/device/device.h"
+#include "gpt/ops/document_starts.h"
 #include "gpt/ops/token_gather.h"
 #include "transfer.h"
 
@@ -33,10 +35,40 @@ at::Tensor as_tensor(const std::vector<int64_t>& starts, bool pinned) {
   return result;
 }
 
-// Inputs and targets of a (2, B, T) pair.
-Batch halves(const at::Tensor& pair) { return {pair.select(0, 0), pair.select(0, 1)}; }
+// Inputs, targets and, if there are three, starts of (2 or 3, B, T) in one piece, so that a batch travels as one.
+Batch parts_of(const at::Tensor& together) {
+  return {together.select(0, 0), together.select(0, 1), together.size(0) > 2 ? together.select(0, 2) : at::Tensor()};
+}
+
+Batch rows_of(const Batch& batch, int64_t first, int64_t count) {
+  return {batch.inputs.narrow(0, first, count), batch.targets.narrow(0, first, count),
+          batch.starts.defined() ? batch.starts.narrow(0, first, count) : at::Tensor()};
+}
+
+void copy_into(const Batch& to, const Batch& from) {
+  to.inputs.copy_(from.inputs, /*non_blocking=*/true);
+  to.targets.copy_(from.targets, /*non_blocking=*/true);
+  if (to.starts.defined()) to.starts.copy_(from.starts, /*non_blocking=*/true);
+}
+
+// (2 or 3, rows, T) of conversations in host memory.
+at::Tensor written(const Tokens& tokens, const std::vector<SegmentRow>& rows, int64_t T, bool has_starts, bool pinned) {
+  const at::Tensor together = empty_int64({has_starts ? 3 : 2, std::ssize(rows), T}, pinned);
+  const Batch parts = parts_of(together);
+  write_rows(tokens, rows, T,
+             {.inputs = parts.inputs.mutable_data_ptr<int64_t>(),
+              .targets = parts.targets.mutable_data_ptr<int64_t>(),
+              .starts = has_starts ? parts.starts.mutable_data_ptr<int64_t>() : nullptr});
+  return together;
+}
 
 }  // namespace
+
+Batch empty_batch(const BatchShape& shape, at::Device device) {
+  const std::array sizes{shape.sequences, shape.length};
+  const auto of = [&](at::ScalarType type) { return at::empty(sizes, at::TensorOptions(device).dtype(type)); };
+  return {of(at::kLong), of(at::kLong), shape.has_starts ? of(at::kInt) : at::Tensor()};
+}
 
 bool stays_resident(Resident setting, const std::vector<Tokens>& sources, double free_bytes) {
   constexpr double kShare = 1.0 / 8;
@@ -52,32 +84,48 @@ struct DataLoader::Impl {
   const int64_t workers, ahead;
   const int64_t batches_of_stages;  // batches of the whole run; 0 where it goes epoch after epoch
   const SampleSchedule schedule;
-  std::vector<at::Tensor> sources;  // (N) each, on the device when resident, else in host memory
+  const std::optional<int32_t> separator;  // of documents in text
+  const std::vector<Tokens> tokens;        // of each source
+  std::vector<at::Tensor>
+      sources;  // (N) each, on the device when resident, else in host memory; conversations always there
   DataPosition position;
   std::unique_ptr<OrderedPrefetcher<Transfer>> prefetcher;  // last: its threads use what is above
 
   BatchShape shape(const DataPosition& at) const {
-    return {schedule.batch_size(at), schedule.block_size(at), schedule.attention_window(at)};
+    return {schedule.batch_size(at), schedule.block_size(at), schedule.attention_window(at), schedule.has_segments(at)};
   }
 
-  // Fills a batch that lies where the sources do.
+  // Fills a batch that lies where the sources of text do.
   void build(const DataPosition& at, const Batch& batch) const {
     int64_t row = 0;
-    for (const auto& [source, starts] : schedule.windows(at)) {
-      const int64_t rows = std::ssize(starts);
-      const at::Tensor where = as_tensor(starts, pinned);
-      ops::token_gather_out(batch.inputs.narrow(0, row, rows), batch.targets.narrow(0, row, rows), sources[source],
-                            resident ? where.to(device, /*non_blocking=*/true) : where);
-      row += rows;
+    for (const Windows& windows : schedule.windows(at)) {
+      const Batch part = rows_of(batch, row, windows.count());
+      const auto& [source, starts, rows] = windows;
+      if (rows.empty())
+        gather(source, starts, part);
+      else
+        copy_into(part, parts_of(written(tokens[source], rows, part.inputs.size(1), part.starts.defined(), pinned)));
+      row += windows.count();
     }
   }
 
-  // (2, B, T) in host memory: inputs, then targets.
+  void gather(size_t source, const std::vector<int64_t>& starts, const Batch& part) const {
+    const at::Tensor where = as_tensor(starts, pinned);
+    ops::token_gather_out(part.inputs, part.targets, sources[source],
+                          resident ? where.to(device, /*non_blocking=*/true) : where);
+    if (!part.starts.defined()) return;
+    if (separator)
+      part.starts.copy_(ops::document_starts(part.inputs, *separator));
+    else
+      part.starts.zero_();
+  }
+
+  // (2 or 3, B, T) in host memory.
   at::Tensor build_on_host(const DataPosition& at) const {
-    const auto [B, T, window] = shape(at);
-    const at::Tensor pair = empty_int64({2, B, T}, pinned);
-    build(at, halves(pair));
-    return pair;
+    const BatchShape of = shape(at);
+    const at::Tensor together = empty_int64({of.has_starts ? 3 : 2, of.sequences, of.length}, pinned);
+    build(at, parts_of(together));
+    return together;
   }
 
   void start_workers() {
@@ -94,9 +142,7 @@ struct DataLoader::Impl {
     // On a CPU too: gathering from memory takes microseconds, less than handing the batch over from another thread.
     if (resident || (workers == 0 && device.is_cpu())) return build(position, batch);
     if (workers > 0 && !prefetcher) start_workers();
-    const Batch arrived = halves(workers > 0 ? prefetcher->next().take() : build_on_host(position));
-    batch.inputs.copy_(arrived.inputs, /*non_blocking=*/true);
-    batch.targets.copy_(arrived.targets, /*non_blocking=*/true);
+    copy_into(batch, parts_of(workers > 0 ? prefetcher->next().take() : build_on_host(position)));
   }
 
   void advance() {
@@ -110,8 +156,8 @@ DataLoader::DataLoader(std::vector<Tokens> sources, const DataConfig& config, co
                        at::Device device) {
   const auto check = [&](size_t source, int64_t batch_size, int64_t block_size) {
     TORCH_CHECK(batch_size > 0 && block_size > 0, "DataLoader: batch_size ", batch_size, ", block_size ", block_size);
-    TORCH_CHECK(sources.at(source).size() > block_size, "DataLoader: ", sources[source].size(),
-                " tokens hold no sample of ", block_size, " + 1");
+    TORCH_CHECK(sources.at(source).size() > block_size || sources[source].has_marks(),
+                "DataLoader: ", sources[source].size(), " tokens hold no sample of ", block_size, " + 1");
   };
   int64_t batches_of_stages = 0;
   for (const StageBatches& stage : options.stages) {
@@ -123,7 +169,8 @@ DataLoader::DataLoader(std::vector<Tokens> sources, const DataConfig& config, co
       device.is_cpu() ? std::numeric_limits<double>::infinity() : static_cast<double>(free_bytes(device));
   const bool resident = stays_resident(config.resident, sources, free);
   std::vector<at::Tensor> tensors;
-  for (const Tokens& tokens : sources) tensors.push_back(resident ? as_tensor(tokens).to(device) : as_tensor(tokens));
+  for (const Tokens& tokens : sources)
+    tensors.push_back(resident && !tokens.has_marks() ? as_tensor(tokens).to(device) : as_tensor(tokens));
   impl_.reset(new Impl{
       .device = device,
       .resident = resident,
@@ -133,6 +180,8 @@ DataLoader::DataLoader(std::vector<Tokens> sources, const DataConfig& config, co
       .ahead = std::max<int64_t>(1, config.num_workers.value_or(0) * config.prefetch_factor),
       .batches_of_stages = batches_of_stages,
       .schedule = SampleSchedule(sources, options),
+      .separator = options.document_separator,
+      .tokens = std::move(sources),
       .sources = std::move(tensors),
       .position = {},
       .prefetcher = nullptr,
@@ -142,7 +191,9 @@ DataLoader::DataLoader(std::vector<Tokens> sources, const DataConfig& config, co
 DataLoader::DataLoader(Tokens tokens, const DataConfig& config, int64_t batch_size, int64_t block_size, uint64_t seed,
                        at::Device device)
     : DataLoader(std::vector<Tokens>{std::move(tokens)}, config,
-                 ScheduleOptions{.stages = {{.batch_size = batch_size, .block_size = block_size}}, .seed = seed},
+                 ScheduleOptions{.stages = {{.batch_size = batch_size, .block_size = block_size}},
+                                 .seed = seed,
+                                 .packing = config.packing},
                  device) {}
 
 DataLoader::~DataLoader() = default;
@@ -162,8 +213,7 @@ void DataLoader::skip() {
 }
 
 Batch DataLoader::next() {
-  const auto [B, T, window] = next_shape();
-  const Batch batch = halves(at::empty({2, B, T}, at::TensorOptions(impl_->device).dtype(at::kLong)));
+  const Batch batch = empty_batch(next_shape(), impl_->device);
   next_into(batch);
   return batch;
 }
@@ -187,6 +237,13 @@ int64_t DataLoader::tokens_ahead(int64_t batches) const {
   return tokens;
 }
 
+int64_t DataLoader::learned_ahead(int64_t batches) const {
+  int64_t learned = 0;
+  for (int64_t i = 0; i < batches; ++i)
+    learned += impl_->schedule.learned(impl_->schedule.advanced(impl_->position, i));
+  return learned;
+}
+
 int64_t DataLoader::tokens_seen() const { return impl_->schedule.tokens_before(impl_->position); }
 
 int64_t DataLoader::samples_per_epoch() const {
@@ -206,12 +263,14 @@ int64_t DataLoader::device_bytes() const {
   return bytes;
 }
 
-SplitWindows::SplitWindows(Tokens tokens, int64_t block_size, at::Device device)
-    : tokens_(std::move(tokens)), block_size_(block_size), device_(device) {
+SplitWindows::SplitWindows(Tokens tokens, int64_t block_size, at::Device device, bool packs)
+    : tokens_(std::move(tokens)), packs_(packs), block_size_(block_size), device_(device) {
   TORCH_CHECK(block_size > 0, "SplitWindows: block_size ", block_size);
+  if (tokens_.has_marks()) rows_ = std::make_shared<const PackedRows>(tokens_, block_size, packs, /*seed=*/0);
 }
 
 Tokens SplitWindows::targets_of(int64_t window) const {
+  if (rows_) return window < size() ? learned_ids(tokens_, rows_->row(window)) : Tokens();
   const int64_t begin = 1 + window * block_size_;
   return tokens_.slice(begin, std::min(begin + block_size_, tokens_.size()));
 }
@@ -222,7 +281,16 @@ Batch SplitWindows::batch(const std::vector<int64_t>& windows) const {
     TORCH_CHECK(window >= 0 && window < size(), "SplitWindows: window ", window, " of ", size());
     starts.push_back(window * block_size_);
   }
-  return batch(starts, block_size_);
+  return rows_ ? batch_of_rows(windows) : batch(starts, block_size_);
+}
+
+Batch SplitWindows::batch_of_rows(const std::vector<int64_t>& rows) const {
+  std::vector<SegmentRow> segments;
+  for (const int64_t row : rows) segments.push_back(rows_->row(row));
+  const Batch arriving = parts_of(written(tokens_, segments, block_size_, packs_, device_.is_cuda()));
+  const Batch batch = empty_batch({std::ssize(rows), block_size_, {}, packs_}, device_);
+  copy_into(batch, arriving);
+  return batch;
 }
 
 Batch SplitWindows::rest_batch() const { return batch({size() * block_size_}, rest()); }
@@ -230,7 +298,7 @@ Batch SplitWindows::rest_batch() const { return batch({size() * block_size_}, re
 Batch SplitWindows::batch(const std::vector<int64_t>& starts, int64_t length) const {
   const at::Tensor pair = empty_int64({2, std::ssize(starts), length}, device_.is_cuda());
   ops::token_gather_out(pair.select(0, 0), pair.select(0, 1), as_tensor(tokens_), as_tensor(starts, false));
-  return halves(pair.to(device_, /*non_blocking=*/true));
+  return parts_of(pair.to(device_, /*non_blocking=*/true));
 }
 
 }  // namespace gpt

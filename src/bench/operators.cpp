@@ -256,7 +256,7 @@ class Cases {
                     positions = parameters_.weight(ParameterRole::position_embedding, -1);
     add("embedding", work_.embedding(), ids(),
         [table, positions, dropout = dropout()](const ops::Operators& ops, const at::Tensor& x) {
-          return Outputs{ops.embedding(x, table, positions, /*offset=*/0, dropout)};
+          return Outputs{ops.embedding(x, table, positions, /*starts=*/{}, dropout)};
         });
   }
 

@@ -20,6 +20,12 @@ std::vector<RefusalRule> attention_rules() {
            "model.attention blocks chooses by means over whole blocks, in which documents end and begin, and document_mask "
            "keeps documents apart",
        .cures = {set_to("data.document_mask", "false"), set_to("model.attention", "full")}},
+      {.keys = {"model.attention", "data.packing"},
+       .when = [](const Config& c, const Facts& facts) { return chooses_blocks(c) && packs_conversations(c, facts); },
+       .why =
+           "model.attention blocks chooses by means over whole blocks, in which conversations end and begin, and packing keeps "
+           "them apart",
+       .cures = {set_to("data.packing", "false"), set_to("model.attention", "full")}},
       {.keys = {"model.attention", "device"},
        .when = [](const Config& c, const Facts& facts) { return c.model.top_blocks() > 0 && facts.is_cpu == false; },
        .why = "model.attention blocks is computed on a CPU alone so far",

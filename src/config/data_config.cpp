@@ -109,6 +109,11 @@ std::vector<Option> options(DataConfig& c) {
            "a token sees only tokens of its own document, which begins with the end-of-text token before it, in training and "
            "validation (on a CPU)",
        .aliases = {{"reset_attention_mask"}}},
+      {.name = "packing",
+       .target = &c.packing,
+       .help =
+           "conversations share the sequences of a batch, and a token sees only those of its own (on a CPU); false = each has a sequence "
+           "of its own, with padding behind it"},
       {.name = "num_workers",
        .target = &c.num_workers,
        .help =

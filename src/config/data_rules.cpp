@@ -87,6 +87,20 @@ std::vector<RefusalRule> data_rules() {
        .when = [](const Config& c, const Facts& facts) { return c.data.document_mask && facts.is_cpu == false; },
        .why = "document_mask is computed on a CPU alone so far",
        .cures = {set_to("data.document_mask", "false"), set_to("device", "cpu")}},
+      {.keys = {"data.document_mask", "data.packing"},
+       .when =
+           [](const Config& c, const Facts& facts) {
+             return c.data.document_mask && !c.data.packing && facts.has_conversations == true;
+           },
+       .why =
+           "document_mask would cut a conversation where the end-of-text token ends a message, and without packing there is none "
+           "beside it",
+       .cures = {set_to("data.document_mask", "false"), set_to("data.packing", "true")}},
+      {.keys = {"data.packing", "device"},
+       .when = [](const Config& c,
+                  const Facts& facts) { return packs_conversations(c, facts) && facts.is_cpu == false; },
+       .why = "packing keeps conversations apart by document masks, which are computed on a CPU alone so far",
+       .cures = {set_to("data.packing", "false"), set_to("device", "cpu")}},
   };
 }
 

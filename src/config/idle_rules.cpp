@@ -27,6 +27,12 @@ std::vector<IdleRule> idle_data() {
       {{"data.text_field"},
        [](const Config& c, const Facts& facts) { return c.data.bin.empty() && facts.has_json_lines == false; },
        "no file of the text is JSON lines"},
+      {{"data.packing"},
+       [](const Config&, const Facts& facts) { return facts.has_conversations == false; },
+       "the data have no conversations"},
+      {{"data.order"},
+       [](const Config& c, const Facts& facts) { return c.data.stages.empty() && facts.has_conversations == true; },
+       "rows of several conversations have no order from easy to hard"},
   };
 }
 

@@ -46,6 +46,10 @@ class Dependent {
 
 using When = std::function<bool(const Config& config, const Facts& facts)>;
 
+inline bool packs_conversations(const Config& config, const Facts& facts) {
+  return config.data.packing && facts.has_conversations == true;
+}
+
 // Settings that exclude each other. The words of the advice follow from the cures, unless `advice` says more.
 struct RefusalRule {
   std::vector<std::string> keys;  // a fault stands at the first of these that was written

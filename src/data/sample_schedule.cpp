@@ -60,14 +60,24 @@ class Mix {
 struct SampleSchedule::Impl {
   // Where the stage takes up a source: at this sample of its order, counted over all epochs.
   struct Entry {
-    SampleOrder order;
-    int64_t first;
+    std::optional<SampleOrder> windows;
+    std::shared_ptr<const PackedRows> rows;  // of conversations, instead
+    int64_t first = 0;
+
+    int64_t samples_per_epoch() const { return rows ? rows->size() : windows->samples_per_epoch(); }
+    void add_sample(int64_t epoch, int64_t turn, Windows& to) const {
+      if (rows)
+        to.rows.push_back(rows->row_in_turn(epoch, turn));
+      else
+        to.starts.push_back(windows->start_in_turn(epoch, turn));
+    }
   };
   struct Stage {
     int64_t samples, batch_size, block_size;
     Mix mix;
     std::vector<std::optional<Entry>> entries;  // by source
     std::optional<int64_t> attention_window;
+    bool has_conversations;
   };
 
   ScheduleOptions options;
@@ -78,32 +88,43 @@ struct SampleSchedule::Impl {
 
   void add_stage(const std::vector<Tokens>& sources, const StageBatches& batches, bool is_last) {
     std::vector<std::optional<Entry>> entries(sources.size());
-    for (const auto& [source, weight] : batches.mix)
+    bool has_conversations = false;
+    for (const auto& [source, weight] : batches.mix) {
       entries[source] = entry(sources[source], source, batches.block_size);
+      has_conversations = has_conversations || sources[source].has_marks();
+    }
     int64_t samples = is_last ? kEndless : *batches.batches * batches.batch_size;
-    if (!batches.batches) samples = entries[batches.mix[0].first]->order.samples_per_epoch();
+    if (!batches.batches) samples = entries[batches.mix[0].first]->samples_per_epoch();
     const uint64_t mix_seed = mix64(options.seed + ~static_cast<uint64_t>(stages.size()));
     stages.push_back({samples, batches.batch_size, batches.block_size, Mix(batches.mix, sources.size(), mix_seed),
-                      std::move(entries), batches.attention_window});
+                      std::move(entries), batches.attention_window, has_conversations});
   }
 
   // How a new stage takes up a source: as the last stage that used it left it, if the sequences are as long.
   Entry entry(const Tokens& tokens, size_t source, int64_t block_size) const {
-    SampleOrder anew(tokens.size(), block_size, options.seed + source);
     for (auto before = stages.rbegin(); before != stages.rend(); ++before) {
       if (!before->entries[source]) continue;
-      const auto& [old, first] = *before->entries[source];
-      const int64_t next = first + before->mix.taken(before->samples)[source];
-      if (before->block_size == block_size) return {old, next};
-      const int64_t epochs = (next + old.samples_per_epoch() - 1) / old.samples_per_epoch();
-      return {anew, epochs * anew.samples_per_epoch()};
+      Entry next = *before->entries[source];
+      next.first += before->mix.taken(before->samples)[source];
+      if (before->block_size == block_size) return next;
+      const int64_t epochs = (next.first + next.samples_per_epoch() - 1) / next.samples_per_epoch();
+      Entry anew = first_entry(tokens, source, block_size);
+      anew.first = epochs * anew.samples_per_epoch();
+      return anew;
     }
-    if (options.order == DataOrder::random) return {anew, 0};
-    SampleOrder easier_first = anew;
-    easier_first.set_first_epoch([tokens, anew, by = options.order, end_of_text = options.end_of_text] {
-      return easiest_first(tokens, anew, by, end_of_text);
-    });
-    return {easier_first, 0};
+    Entry first = first_entry(tokens, source, block_size);
+    if (options.order == DataOrder::random || first.rows) return first;
+    first.windows->set_first_epoch(
+        [tokens, order = *first.windows, by = options.order, end_of_text = options.end_of_text] {
+          return easiest_first(tokens, order, by, end_of_text);
+        });
+    return first;
+  }
+
+  Entry first_entry(const Tokens& tokens, size_t source, int64_t block_size) const {
+    const uint64_t seed = options.seed + source;
+    if (!tokens.has_marks()) return {SampleOrder(tokens.size(), block_size, seed), nullptr};
+    return {std::nullopt, std::make_shared<const PackedRows>(tokens, block_size, options.packing, seed)};
   }
 };
 
@@ -127,6 +148,10 @@ int64_t SampleSchedule::batch_size(const DataPosition& at) const {
 
 std::optional<int64_t> SampleSchedule::attention_window(const DataPosition& at) const {
   return impl_->stage(at.round).attention_window;
+}
+
+bool SampleSchedule::has_segments(const DataPosition& at) const {
+  return impl_->options.packing && impl_->stage(at.round).has_conversations;
 }
 
 // A round begins with an update: an epoch does, and a stage has whole ones.
@@ -160,20 +185,30 @@ int64_t SampleSchedule::tokens_before(const DataPosition& at) const {
   return later == 0 ? tokens : tokens + later * in(at.round, samples(at.round));
 }
 
+int64_t SampleSchedule::learned(const DataPosition& at) const {
+  if (!impl_->stage(at.round).has_conversations) return batch_size(at) * block_size(at);
+  int64_t learned = 0;
+  for (const Windows& of_source : windows(at)) {
+    learned += std::ssize(of_source.starts) * block_size(at);
+    for (const SegmentRow& row : of_source.rows) learned += learned_in(row);
+  }
+  return learned;
+}
+
 std::vector<Windows> SampleSchedule::windows(const DataPosition& at) const {
   const int64_t begin = at.sample, end = begin + batch_size(at);
   const Impl::Stage& stage = impl_->stage(at.round);
   const int64_t earlier_epochs = std::max<int64_t>(0, at.round - impl_->last());
   std::vector<int64_t> taken = stage.mix.taken(begin);
   std::vector<Windows> result;
-  for (size_t source = 0; source < taken.size(); ++source) result.push_back({source, {}});
+  for (size_t source = 0; source < taken.size(); ++source) result.push_back({source});
   for (int64_t sample = begin; sample < end; ++sample) {
     const size_t source = stage.mix.source_of(sample);
-    const auto& [order, first] = *stage.entries[source];
-    const int64_t index = first + taken[source]++, in_epoch = order.samples_per_epoch();
-    result[source].starts.push_back(order.start_in_turn(earlier_epochs + index / in_epoch, index % in_epoch));
+    const Impl::Entry& entry = *stage.entries[source];
+    const int64_t index = entry.first + taken[source]++, in_epoch = entry.samples_per_epoch();
+    entry.add_sample(earlier_epochs + index / in_epoch, index % in_epoch, result[source]);
   }
-  std::erase_if(result, [](const Windows& windows) { return windows.starts.empty(); });
+  std::erase_if(result, [](const Windows& windows) { return windows.count() == 0; });
   return result;
 }
 

@@ -22,7 +22,6 @@
 #include "gpt/model/recompute.h"
 #include "gpt/ops/aten.h"
 #include "gpt/ops/classifier.h"
-#include "gpt/ops/document_starts.h"
 #include "gpt/ops/fused.h"
 #include "gpt/ops/part.h"
 #include "gpt/ops/rotary.h"
@@ -255,9 +254,9 @@ struct GPT::Transformer {
       rotary = ops::rotary_tables(config.block_size, config.head_dim(), config.rope_theta, parameters.device());
   }
 
-  at::Tensor embed(const at::Tensor& ids, const Pass& pass) const {
+  at::Tensor embed(const at::Tensor& ids, const at::Tensor& starts, const Pass& pass) const {
     const InPart part(part::kEmbedding);
-    return pass.ops->embedding(ids, wte, wpe, /*offset=*/0, pass.dropout(dropout));  // (B, T, C)
+    return pass.ops->embedding(ids, wte, wpe, starts, pass.dropout(dropout));  // (B, T, C)
   }
 
   // What the head takes; or where the blocks of another stage follow, the stream. Any normalization adds up as the next one would, to the bit.
@@ -274,7 +273,7 @@ struct GPT::Transformer {
   // The same for tokens with these positions (N).
   at::Tensor embed_at(const at::Tensor& ids, const at::Tensor& positions, const Pass& pass) const {
     const InPart part(part::kEmbedding);
-    const at::Tensor x = pass.ops->embedding(ids, wte, /*positions=*/{}, /*offset=*/0, /*dropout=*/{});
+    const at::Tensor x = pass.ops->embedding(ids, wte, /*positions=*/{}, /*starts=*/{}, /*dropout=*/{});
     return wpe.defined() ? x + wpe.compute_value().index_select(0, positions) : x;
   }
   ops::RotaryTables rotary_at(const at::Tensor& positions) const {
@@ -341,8 +340,7 @@ at::Tensor GPT::hidden(const at::Tensor& in, const LossOptions& options) const {
             options.attention_window, gradient_checkpointing_};
   const at::AutoGradMode gradients(at::GradMode::is_enabled() && is_passed_backward());
   const auto rotary = transformer_->rotary_to(sizes[1]);
-  if (document_separator_)
-    pass.document_starts = ops::document_starts(part_.is_first_stage() ? in : options.ids, *document_separator_);
+  pass.document_starts = document_starts(in, options);
   const bool draws =
       training_ && recomputing_draws(gradient_checkpointing_, config_, operators_->draws(device(), config_.n_embd));
   auto done = layer_weights_ ? layer_weights_->in_backward(options.layer_done) : options.layer_done;
@@ -365,7 +363,9 @@ at::Tensor GPT::hidden(const at::Tensor& in, const LossOptions& options) const {
     if (end == config_.n_layer) mark(stream, end);
     return stream;
   };
-  const auto enter = [&] { return Stream{part_.is_first_stage() ? transformer_->embed(in, pass) : in, {}}; };
+  const auto enter = [&] {
+    return Stream{part_.is_first_stage() ? transformer_->embed(in, options.document_starts, pass) : in, {}};
+  };
   const auto [begin, end] = layers_;
   const auto leave = [&, end = end](const Stream& stream) {
     Stream left{transformer_->leave(stream, pass), {}};
@@ -405,10 +405,10 @@ at::Tensor GPT::loss(const at::Tensor& in, const at::Tensor& targets, const Loss
       ->classifier_loss(x, transformer_->lm_head, targets, classifier, options.upstream);
 }
 
-at::Tensor GPT::token_losses(const at::Tensor& ids, const at::Tensor& targets) const {
+at::Tensor GPT::token_losses(const at::Tensor& ids, const at::Tensor& targets, const at::Tensor& starts) const {
   TORCH_CHECK(ids.sizes() == targets.sizes(), "GPT: targets must have the shape of ids, got ", targets.sizes());
   const at::NoGradGuard no_grad;
-  const at::Tensor x = through_stages(ids);
+  const at::Tensor x = through_stages(ids, starts);
   if (!part_.is_last_stage()) return at::zeros(targets.sizes(), x.options().dtype(at::kFloat));
   const InPart part(part::kHead);
   return operators_->classifier_losses(x, transformer_->lm_head, targets, {.vocabulary = *config_.vocab_size})

@@ -3,8 +3,10 @@
 #include <ATen/ops/empty.h>
 
 #include "gpt/layout/cut.h"
+#include "gpt/model/attention_form.h"
 #include "gpt/model/gpt.h"
 #include "gpt/model/tensor_parallel.h"
+#include "gpt/ops/document_starts.h"
 
 namespace gpt {
 
@@ -30,12 +32,25 @@ at::Tensor GPT::empty_stream(at::IntArrayRef sizes) const {
   return at::empty(sizes, parameters_[0].compute_value().options().requires_grad(false));
 }
 
-at::Tensor GPT::through_stages(const at::Tensor& ids) const {
+at::Tensor GPT::through_stages(const at::Tensor& ids, const at::Tensor& starts) const {
   at::Tensor in = ids;
   if (!part_.is_first_stage()) link_->receive(in = stage_input(ids.size(0), ids.size(1)));
-  const at::Tensor x = hidden(in, {.ids = ids});
+  const at::Tensor x = hidden(in, {.ids = ids, .document_starts = starts});
   if (!part_.is_last_stage()) link_->send(x);
   return x;
+}
+
+// Of a pass; undefined where its sequences are one document each.
+at::Tensor GPT::document_starts(const at::Tensor& in, const LossOptions& options) const {
+  const at::Tensor& ids = options.ids.defined() ? options.ids : in;
+  if (const at::Tensor& starts = options.document_starts; starts.defined()) {
+    require_whole_sequences(config_);
+    TORCH_CHECK(starts.sizes() == ids.sizes().slice(0, 2) && starts.scalar_type() == at::kInt,
+                "GPT: document_starts must be int32 in the shape of ids, got ", starts.sizes());
+    return starts;
+  }
+  return document_separator_ ? ops::document_starts(part_.is_first_stage() ? in : options.ids, *document_separator_)
+                             : at::Tensor();
 }
 
 // What the last stage has found, in all of them; undefined before at the others.

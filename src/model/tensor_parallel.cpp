@@ -15,6 +15,7 @@
 
 #include "gpt/layout/stages.h"
 #include "gpt/model/gradient_mark.h"
+#include "gpt/ops/document_starts.h"
 #include "gpt/ops/mapped.h"
 #include "tensor_sums.h"
 #include "vocabulary_classifier.h"
@@ -37,7 +38,7 @@ std::optional<at::Tensor> trained_value(const Parameter& parameter) {
 at::Tensor dropped_out(const ops::SharedOperators& operators, const at::Tensor& x, const DropoutSpec& dropout) {
   const auto look_up = [operators, dropout](const Parameter& rows, at::IntArrayRef sizes) {
     const at::Tensor ids = at::arange(rows.value().size(0), rows.value().options().dtype(at::kLong));
-    return operators->embedding(ids.view({sizes[0], sizes[1]}), rows, /*positions=*/{}, /*offset=*/0, dropout);
+    return operators->embedding(ids.view({sizes[0], sizes[1]}), rows, /*positions=*/{}, /*starts=*/{}, dropout);
   };
   return ops::mapped(
       x, {.forward = [look_up](const at::Tensor& x) { return look_up(Parameter(x.detach().flatten(0, 1)), x.sizes()); },
@@ -66,18 +67,18 @@ class TensorParallel : public ops::WrappedOperators {
     return std::make_shared<TensorParallel>(inner_, group_, model_, OwnRows{group_, B, T});
   }
 
-  at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions, int64_t offset,
-                       const DropoutSpec& dropout) const override {
+  at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions,
+                       const at::Tensor& starts, const DropoutSpec& dropout) const override {
     const auto [begin, end] = vocabulary_.rows();
     const at::Tensor is_elsewhere = (ids < begin).logical_or_(ids >= end);
     const at::Tensor own_ids = (ids - begin).masked_fill_(is_elsewhere, 0);
-    const at::Tensor own = inner_->embedding(own_ids, table, {}, 0, {}).masked_fill(is_elsewhere.unsqueeze(-1), 0);
+    const at::Tensor own = inner_->embedding(own_ids, table, {}, {}, {}).masked_fill(is_elsewhere.unsqueeze(-1), 0);
     at::Tensor x;
     if (rows_) {
-      x = rows_at_positions(own, positions, offset);
+      x = rows_at_positions(own, positions, starts);
     } else {
       x = sum_over(group_, own, /*bias=*/{});
-      if (positions.defined()) x.add_(positions.compute_value().detach().narrow(0, offset, ids.size(1)));
+      if (positions.defined()) x.add_(ops::position_rows(positions.compute_value().detach(), starts, ids.size(1)));
     }
     return dropout.probability == 0 ? x : dropped_out(inner_, x, of_own_rows(dropout, x));
   }
@@ -179,19 +180,25 @@ class TensorParallel : public ops::WrappedOperators {
   }
 
   // As own_rows(), with the rows of their positions, if there are any.
-  at::Tensor rows_at_positions(const at::Tensor& y, const Parameter& positions, int64_t offset) const {
+  at::Tensor rows_at_positions(const at::Tensor& y, const Parameter& positions, const at::Tensor& starts) const {
     if (!positions.defined()) return own_rows(y, /*bias=*/{});
-    const auto sum = [rows = *rows_, positions, offset](const at::Tensor& y) {
+    const at::Tensor places = starts.defined() ? ops::positions_in_documents(starts).flatten() : at::Tensor();
+    const auto sum = [rows = *rows_, positions, places](const at::Tensor& y) {
       const at::Tensor row = at::arange(rows.first(), rows.first() + rows.count(), y.options().dtype(at::kLong));
-      const at::Tensor added = positions.compute_value().detach().index_select(0, row.remainder(rows.T) + offset);
+      const at::Tensor own = places.defined() ? places.index_select(0, row.clamp_max(rows.B * rows.T - 1))
+                                              : row.remainder(rows.T),
+                       added = positions.compute_value().detach().index_select(0, own);
       return rows.sum(y).add_(added.unsqueeze(1));
     };
-    const auto gather = [rows = *rows_, positions, offset](const at::Tensor& gradient) {
+    const auto gather = [rows = *rows_, positions, places](const at::Tensor& gradient) {
       const at::Tensor all = rows.gather(gradient);
       if (!positions.is_trained()) return all;
       const at::Tensor& sums = positions.gradient();
       if (!positions.begin_contribution()) sums.zero_();
-      sums.narrow(0, offset, rows.T).add_(all.sum(0, /*keepdim=*/false, at::kFloat));
+      if (places.defined())
+        sums.index_add_(0, places, all.flatten(0, 1).to(sums.scalar_type()));
+      else
+        sums.narrow(0, 0, rows.T).add_(all.sum(0, /*keepdim=*/false, at::kFloat));
       return all;
     };
     return ops::mapped(y, {.forward = sum, .backward = gather}, trained_value(positions));

@@ -84,7 +84,8 @@ class VocabularyClassifier {
       const Softmax softmax = softmax_of(real, targets);
       const double smoothing = options_.label_smoothing, V = static_cast<double>(options_.vocabulary);
       losses.narrow(0, begin, count)
-          .copy_(softmax.log_sum - softmax.of_target * (1 - smoothing) - softmax.total * (smoothing / V));
+          .copy_(softmax.log_sum - softmax.of_target * (1 - smoothing) - softmax.total * (smoothing / V))
+          .masked_fill_(targets == ops::kMaskedTarget, 0);
       work(begin, logits, real, softmax, targets);
     }
     return losses;
@@ -130,7 +131,7 @@ class VocabularyClassifier {
     if (smoothing > 0) real.sub_(smoothing / static_cast<double>(options_.vocabulary));
     const at::Tensor own = is_own(targets);
     real.scatter_add_(1, columns_of(targets, own), own.to(at::kFloat).mul_(smoothing - 1).unsqueeze(1));
-    real.mul_(scale);
+    real.mul_(scale).masked_fill_((targets == ops::kMaskedTarget).unsqueeze(1), 0);
   }
 
   const DividedVocabulary& vocabulary_;

@@ -6,7 +6,6 @@
 #include <ATen/ops/_flash_attention_forward.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/gelu.h>
@@ -32,6 +31,7 @@
 #include <utility>
 #include <vector>
 
+#include "gpt/ops/document_starts.h"
 #include "gpt/ops/sdp_backends.h"
 #include "gpt/products/product.h"
 #include "separate_products.h"
@@ -73,26 +73,38 @@ at::Tensor divergence(const at::Tensor& logits, const ClassifierOptions& options
   return temperature * temperature * at::kl_div(found, wanted, at::Reduction::None, /*log_target=*/true).sum(-1);
 }
 
-// A scalar, or (N) where nothing is reduced.
+// As at::cross_entropy_loss() computes it, to the bit, but for masked rows, which count in the mean as 0.
+at::Tensor cross_entropy_of(const at::Tensor& logits, const at::Tensor& targets, double smoothing, bool is_mean) {
+  const at::Tensor log_p = at::log_softmax(logits, 1);
+  const auto mean = [rows = logits.size(0)](const at::Tensor& sum) { return sum / static_cast<double>(rows); };
+  const at::Tensor losses = at::nll_loss(log_p, targets, /*weight=*/{},
+                                         is_mean ? at::Reduction::Sum : at::Reduction::None, kMaskedTarget),
+                   of_targets = is_mean ? mean(losses) : losses;
+  if (smoothing == 0) return of_targets;
+  const at::Tensor of_all = (-log_p.sum(1)).masked_fill(targets == kMaskedTarget, 0);
+  return (1 - smoothing) * of_targets +
+         (is_mean ? mean(of_all.sum()) : of_all) * (smoothing / static_cast<double>(logits.size(1)));
+}
+
+// A scalar, or (N) where there is no mean.
 at::Tensor cross_entropy(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
-                         const ClassifierOptions& options, at::Reduction::Reduction reduction) {
-  const at::Tensor rows = x.reshape({-1, x.size(-1)});
+                         const ClassifierOptions& options, bool is_mean) {
+  const at::Tensor rows = x.reshape({-1, x.size(-1)}), of_rows = targets.flatten();
   const at::Tensor logits =
       at::linear(rows, head.tracked()).narrow(-1, 0, options.vocabulary).to(at::kFloat);  // (N, V)
-  at::Tensor of_text = at::cross_entropy_loss(logits, targets.flatten(), /*weight=*/{}, reduction,
-                                              /*ignore_index=*/-100, options.label_smoothing);
+  const at::Tensor of_text = cross_entropy_of(logits, of_rows, options.label_smoothing, is_mean);
   if (!options.teacher.rows.defined()) return of_text;
-  const at::Tensor losses = divergence(logits, options);
+  const at::Tensor losses = divergence(logits, options).masked_fill(of_rows == kMaskedTarget, 0);
   const double weight = options.teacher.weight;
-  return (1 - weight) * of_text + weight * (reduction == at::Reduction::Mean ? losses.mean() : losses);
+  return (1 - weight) * of_text + weight * (is_mean ? losses.mean() : losses);
 }
 
 class AtenOperators : public SeparateProducts<Operators> {
  public:
-  at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions, int64_t offset,
-                       const DropoutSpec& dropout) const override {
+  at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions,
+                       const at::Tensor& starts, const DropoutSpec& dropout) const override {
     at::Tensor x = at::embedding(table.tracked(), ids);
-    if (positions.defined()) x = x + positions.tracked().narrow(0, offset, ids.size(1));
+    if (positions.defined()) x = x + position_rows(positions.tracked(), starts, ids.size(1));
     return at::dropout(x, dropout.probability, /*train=*/true);
   }
 
@@ -142,13 +154,13 @@ class AtenOperators : public SeparateProducts<Operators> {
   // All logits at once; `upstream` is not needed.
   at::Tensor classifier_loss(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
                              const ClassifierOptions& options, const at::Tensor& /*upstream*/) const override {
-    return cross_entropy(x, head, targets, options, at::Reduction::Mean);
+    return cross_entropy(x, head, targets, options, /*is_mean=*/true);
   }
 
   at::Tensor classifier_losses(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
                                const ClassifierOptions& options) const override {
     const at::NoGradGuard no_grad;
-    return cross_entropy(x, head, targets, options, at::Reduction::None);
+    return cross_entropy(x, head, targets, options, /*is_mean=*/false);
   }
 
   Draws draws(at::Device, int64_t) const override { return {.attention = true, .others = true}; }

@@ -5,6 +5,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <optional>
@@ -17,16 +18,25 @@
 namespace gpt::ops {
 namespace {
 
+// The numbers of the rows whose targets count, (M); undefined where that is all of them, or unknown, as a GPU's are.
+at::Tensor counted_rows(const at::Tensor& targets) {
+  if (!targets.is_cpu()) return {};
+  const at::Tensor counts = targets != kMaskedTarget;
+  return counts.all().item<bool>() ? at::Tensor() : counts.nonzero().squeeze(1);
+}
+
 struct Classifier {
   at::Tensor rows, weight;                  // (N, C) and (Vp, C) in the type of the products
   at::Tensor teacher_rows, teacher_weight;  // the same of the teacher, if there is one
-  at::Tensor targets;                       // (N)
+  at::Tensor counted;                       // (M): of the N rows those that go through the head; undefined: all
+  at::Tensor targets;                       // (M)
   ClassifierOptions options;
   cpu::MatrixLibrary library;
 
   Classifier(const at::Tensor& x, const Parameter& head, const at::Tensor& targets, const ClassifierOptions& options)
       : rows(in_product_type(x.reshape({-1, x.size(-1)}))),
         weight(in_product_type(head.compute_value())),
+        counted(counted_rows(targets.reshape({-1}))),
         targets(targets.reshape({-1}).contiguous()),
         options(options),
         library(product_library(x)) {
@@ -34,6 +44,7 @@ struct Classifier {
     TORCH_CHECK(type == weight.scalar_type(), "classifier: x of type ", type, " does not fit a head of type ",
                 weight.scalar_type());
     check_kernel_type("classifier", rows);
+    if (counted.defined()) this->targets = this->targets.index_select(0, counted);
     if (const at::Tensor& of_teacher = options.teacher.rows; of_teacher.defined()) {
       teacher_rows = in_product_type(of_teacher.reshape({-1, of_teacher.size(-1)}));
       teacher_weight = in_product_type(options.teacher.head);
@@ -51,20 +62,39 @@ struct Classifier {
   // Their mean, and the gradients times `upstream`: added to the head's and written to `x_gradient` (N, C), if that is defined.
   at::Tensor loss_and_gradients(const at::Tensor& upstream, const Parameter& head, const at::Tensor& x_gradient) const {
     const at::Tensor scale = upstream / static_cast<double>(rows.size(0));
+    if (counted.defined()) begin_without_rows(head, x_gradient);
     return mean_loss(
         for_each_chunk(scale, [&](int64_t begin, const at::Tensor& chunk, const at::Tensor& logits_gradient) {
-          if (x_gradient.defined()) {
-            product_out(x_gradient.narrow(0, begin, chunk.size(0)), logits_gradient, weight, library);
-          }
+          if (x_gradient.defined()) put_product(x_gradient, begin, logits_gradient);
           if (head.is_trained()) accumulate_product(head, logits_gradient, chunk, library);
         }));
   }
 
  private:
+  // Where rows are masked, all of them may be.
+  void begin_without_rows(const Parameter& head, const at::Tensor& x_gradient) const {
+    if (x_gradient.defined()) x_gradient.zero_();
+    if (head.is_trained() && counted.numel() == 0 && !head.begin_contribution()) head.gradient().zero_();
+  }
+
+  // The rows of the chunk that begins with this one of those that count.
+  at::Tensor chunk_of(const at::Tensor& all, int64_t begin, int64_t count) const {
+    return counted.defined() ? all.index_select(0, counted.narrow(0, begin, count)) : all.narrow(0, begin, count);
+  }
+
+  // The gradients of a chunk's rows, where they belong in those of x (N, C).
+  void put_product(const at::Tensor& x_gradient, int64_t begin, const at::Tensor& logits_gradient) const {
+    const int64_t count = logits_gradient.size(0);
+    if (!counted.defined()) return product_out(x_gradient.narrow(0, begin, count), logits_gradient, weight, library);
+    const at::Tensor of_chunk = at::empty({count, x_gradient.size(1)}, x_gradient.options());
+    product_out(of_chunk, logits_gradient, weight, library);
+    x_gradient.index_copy_(0, counted.narrow(0, begin, count), of_chunk);
+  }
+
   // Calls work(first row, rows, logits) with what cross_entropy() made of the logits of each chunk, and returns the losses (N).
   template <class Work>
   at::Tensor for_each_chunk(const at::Tensor& scale, const Work& work) const {
-    const int64_t N = rows.size(0), Vp = weight.size(0),
+    const int64_t N = targets.size(0), Vp = weight.size(0),
                   size = classifier_chunk_rows(N, {Vp, weight.size(1)}, rows.scalar_type(), options.chunk_rows,
                                                multiprocessors_of(rows.device()));
     const at::Tensor buffer = at::empty({size, Vp}, rows.options());
@@ -73,12 +103,13 @@ struct Classifier {
     const at::Tensor losses = at::empty({N}, rows.options().dtype(at::kFloat));
     for (int64_t begin = 0; begin < N; begin += size) {
       const int64_t count = std::min(size, N - begin);
-      const at::Tensor chunk = rows.narrow(0, begin, count), logits = buffer.narrow(0, 0, count);
+      const at::Tensor chunk = chunk_of(rows, begin, count), logits = buffer.narrow(0, 0, count);
       product_out(logits, chunk, weight.t(), library);
       score(logits, begin, teacher_buffer, losses.narrow(0, begin, count), scale);
       work(begin, chunk, logits);
     }
-    return losses;
+    if (!counted.defined()) return losses;
+    return at::zeros({rows.size(0)}, losses.options()).index_copy_(0, counted, losses);
   }
 
   // The losses of the rows from `begin` on, and what becomes of their logits. The teacher's exist in `teacher_buffer` meanwhile.
@@ -88,7 +119,7 @@ struct Classifier {
     const at::Tensor of_rows = targets.narrow(0, begin, count);
     if (!teacher_buffer.defined()) return kernels_of(rows).cross_entropy(options, logits, of_rows, losses, scale);
     const at::Tensor of_teacher = teacher_buffer.narrow(0, 0, count);
-    product_out(of_teacher, teacher_rows.narrow(0, begin, count), teacher_weight.t(), library);
+    product_out(of_teacher, chunk_of(teacher_rows, begin, count), teacher_weight.t(), library);
     kernels_of(rows).distillation(options, logits, of_teacher, of_rows, losses, scale);
   }
 };
@@ -122,8 +153,8 @@ void check(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targ
   if (!x.is_cpu()) return;
   const at::Tensor tokens = targets.contiguous();
   const auto* token = tokens.const_data_ptr<int64_t>();
-  const auto* outside =
-      std::find_if(token, token + tokens.numel(), [&](int64_t t) { return t < 0 || t >= options.vocabulary; });
+  const auto* outside = std::find_if(token, token + tokens.numel(),
+                                     [&](int64_t t) { return t < kMaskedTarget || t >= options.vocabulary; });
   TORCH_CHECK(outside == token + tokens.numel(), "classifier: target ", *outside, " is outside the vocabulary of ",
               options.vocabulary);
 }

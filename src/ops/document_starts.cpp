@@ -14,4 +14,15 @@ at::Tensor document_starts(const at::Tensor& ids, int64_t separator) {
   return std::get<0>((positions * (ids == separator)).cummax(1));
 }
 
+at::Tensor positions_in_documents(const at::Tensor& starts) {
+  TORCH_CHECK(starts.dim() == 2, "positions_in_documents: starts must be (B, T), got ", starts.sizes());
+  return at::arange(starts.size(1), starts.options().dtype(at::kLong)) - starts;
+}
+
+at::Tensor position_rows(const at::Tensor& positions, const at::Tensor& starts, int64_t T) {
+  if (!starts.defined()) return positions.narrow(0, 0, T);
+  const at::Tensor places = positions_in_documents(starts);
+  return positions.index_select(0, places.flatten()).view({places.size(0), places.size(1), positions.size(1)});
+}
+
 }  // namespace gpt::ops

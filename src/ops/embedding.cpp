@@ -1,10 +1,14 @@
 #include "gpt/ops/embedding.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "dropout.h"
+#include "gpt/ops/document_starts.h"
 #include "kept.h"
 #include "kernels.h"
 
@@ -18,6 +22,7 @@ struct Lookup {
   Parameter table, positions;
   int64_t offset;
   Dropout dropout;
+  at::Tensor places;  // (B T) int64: the positions, where documents have their own; else undefined
 
   // The rows of the positions of a sequence; undefined without positions.
   at::Tensor rows_of(const at::Tensor& positions, int64_t T) const {
@@ -25,9 +30,24 @@ struct Lookup {
   }
 };
 
+// (B, T): each names the row of a table of B T rows, so that a lookup drops out what lies there.
+at::Tensor own_rows(const at::Tensor& ids) { return at::arange(ids.numel(), ids.options()).view(ids.sizes()); }
+
+at::Tensor compute_in_documents(const Lookup& lookup, const at::Tensor& ids, const at::Tensor& table,
+                                const at::Tensor& positions) {
+  const at::Tensor sum = at::empty({ids.size(0), ids.size(1), table.size(1)}, table.options());
+  kernels_of(table).embedding({}, ids, table, {}, sum);
+  sum.flatten(0, 1).add_(positions.index_select(0, lookup.places));
+  if (!lookup.dropout) return sum;
+  const at::Tensor y = at::empty_like(sum);
+  kernels_of(table).embedding(lookup.dropout, own_rows(ids), sum.flatten(0, 1), {}, y);
+  return y;
+}
+
 at::Tensor compute(const Lookup& lookup, const at::Tensor& ids) {
   const at::Tensor table = lookup.table.compute_value().detach(),
                    positions = lookup.positions.defined() ? lookup.positions.compute_value().detach() : at::Tensor();
+  if (lookup.places.defined()) return compute_in_documents(lookup, ids, table, positions);
   const at::Tensor y = at::empty({ids.size(0), ids.size(1), table.size(1)}, table.options());
   kernels_of(table).embedding(lookup.dropout, ids, table, lookup.rows_of(positions, ids.size(1)), y);
   return y;
@@ -41,6 +61,20 @@ at::Tensor begun_gradient(const Parameter& parameter) {
   return gradient;
 }
 
+// gradient (B, T, C), contiguous.
+void add_gradients_in_documents(const Lookup& lookup, const at::Tensor& ids, at::Tensor gradient) {
+  const Kernels& kernels = kernels_of(gradient);
+  if (lookup.dropout) {
+    const at::Tensor kept = at::zeros({ids.numel(), gradient.size(2)}, gradient.options().dtype(at::kFloat));
+    kernels.embedding_backward(lookup.dropout, own_rows(ids), gradient, kept, {});
+    gradient = kept.view(gradient.sizes()).to(gradient.scalar_type());
+  }
+  const at::Tensor of_table = begun_gradient(lookup.table), of_positions = begun_gradient(lookup.positions);
+  if (of_table.defined()) kernels.embedding_backward({}, ids, gradient, of_table, {});
+  if (of_positions.defined())
+    of_positions.index_add_(0, lookup.places, gradient.flatten(0, 1).to(of_positions.scalar_type()));
+}
+
 struct Embedding : torch::autograd::Function<Embedding> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& ids, const at::Tensor& /*of autograd*/,
                             const Lookup& lookup) {
@@ -52,6 +86,10 @@ struct Embedding : torch::autograd::Function<Embedding> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const at::Tensor ids = context->get_saved_variables()[0];
     const auto& lookup = kept<Lookup>(*context);
+    if (lookup.places.defined()) {
+      add_gradients_in_documents(lookup, ids, gradients[0].contiguous());
+      return variable_list(3);
+    }
     const at::Tensor of_table = begun_gradient(lookup.table),
                      of_positions = lookup.rows_of(begun_gradient(lookup.positions), ids.size(1));
     kernels_of(ids).embedding_backward(lookup.dropout, ids, gradients[0].contiguous(), of_table, of_positions);
@@ -78,9 +116,14 @@ void check(const at::Tensor& ids, const Parameter& table, const Parameter& posit
 }  // namespace
 
 at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions, int64_t offset,
-                     const DropoutSpec& dropout) {
+                     const DropoutSpec& dropout, const at::Tensor& starts) {
   check(ids, table, positions, offset);
-  const Lookup lookup{table, positions, offset, dropout_of(dropout, table.compute_value(), ids.size(1))};
+  Lookup lookup{table, positions, offset, dropout_of(dropout, table.compute_value(), ids.size(1)), {}};
+  if (starts.defined() && positions.defined()) {
+    TORCH_CHECK(starts.sizes() == ids.sizes() && starts.scalar_type() == at::kInt && offset == 0,
+                "embedding: starts must be int32 as ids ", ids.sizes(), " without an offset, got ", starts.sizes());
+    lookup.places = positions_in_documents(starts).flatten();
+  }
   if (!at::GradMode::is_enabled()) return compute(lookup, ids.contiguous());
   const Parameter& trained = table.is_trained() || !positions.defined() ? table : positions;
   return Embedding::apply(ids.contiguous(), trained.value(), lookup);

@@ -18,9 +18,9 @@ namespace {
 
 class FusedOperators : public Operators {
  public:
-  at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions, int64_t offset,
-                       const DropoutSpec& dropout) const override {
-    return ops::embedding(ids, table, positions, offset, dropout);
+  at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions,
+                       const at::Tensor& starts, const DropoutSpec& dropout) const override {
+    return ops::embedding(ids, table, positions, /*offset=*/0, dropout, starts);
   }
   Normalized add_norm(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch,
                       const DropoutSpec& dropout) const override {

@@ -58,7 +58,8 @@ at::Tensor activation_backward(Activation activation, const Dropout& dropout, co
                                const at::Tensor& in_gradient, bool sums_rows);
 
 // The cross entropy of each row of `logits` (rows, Vp) against `targets` (rows) into `losses` (rows) float32. With `scale`, a
-// float32 scalar, the logits become their gradients times it, and 0 in the padding; without, their content is of no more use.
+// float32 scalar, the logits become their gradients times it, and 0 in the padding; without, their content is of no more use. Of a
+// row whose target is kMaskedTarget all of that is 0.
 void cross_entropy(const ClassifierOptions& options, const at::Tensor& logits, const at::Tensor& targets,
                    const at::Tensor& losses, const at::Tensor& scale);
 // The same with a part of the loss and of the gradients that is the divergence from what the logits `teacher` (rows, the vocabulary or

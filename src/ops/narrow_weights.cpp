@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gpt/device/host.h"
+#include "gpt/ops/document_starts.h"
 #include "gpt/ops/fused.h"
 #include "gpt/products/row_product.h"
 #include "separate_products.h"
@@ -33,12 +34,12 @@ class NarrowWeightOperators : public SeparateProducts<WrappedOperators> {
     }
   }
 
-  at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions, int64_t offset,
-                       const DropoutSpec& /*dropout*/) const override {
+  at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions,
+                       const at::Tensor& starts, const DropoutSpec& /*dropout*/) const override {
     std::vector<int64_t> shape = ids.sizes().vec();
     shape.push_back(table.value().size(1));
     at::Tensor x = at::index_select(table.value(), 0, ids.flatten()).view(shape).to(at::kFloat);  // (B, T, C)
-    if (positions.defined()) x.add_(positions.value().narrow(0, offset, ids.size(1)));
+    if (positions.defined()) x.add_(position_rows(positions.value(), starts, ids.size(1)));
     return x;
   }
 

@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 
+#include "gpt/ops/document_starts.h"
 #include "gpt/ops/fused.h"
 #include "separate_products.h"
 
@@ -15,13 +16,13 @@ class QuantizedWeightOperators : public SeparateProducts<WrappedOperators> {
     for (const PackedWeight& weight : weights) weights_.emplace(weight.panels.const_data_ptr(), weight);
   }
 
-  at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions, int64_t offset,
-                       const DropoutSpec& /*dropout*/) const override {
+  at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions,
+                       const at::Tensor& starts, const DropoutSpec& /*dropout*/) const override {
     const PackedWeight& weight = weight_of(table);
     std::vector<int64_t> shape = ids.sizes().vec();
     shape.push_back(weight.columns);
     at::Tensor x = rows_of(weight, ids.flatten()).view(shape);  // (B, T, C)
-    if (positions.defined()) x.add_(positions.value().narrow(0, offset, ids.size(1)));
+    if (positions.defined()) x.add_(position_rows(positions.value(), starts, ids.size(1)));
     return x;
   }
 

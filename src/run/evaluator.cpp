@@ -27,18 +27,24 @@ constexpr uint64_t kOrderKey = 0;  // runs are compared on the same sequences
 
 const Evaluation kStopped{.loss = std::numeric_limits<double>::quiet_NaN()};
 
-// The losses of sequences of T tokens, drawn without replacement from `all`.
+// The losses of sequences of some tokens each, drawn without replacement from `all`.
 struct Sample {
-  // The sum over all tokens; the mean per token; the variance of the means of sequences.
+  // The sum over all tokens; the mean per token; the variance of what a sequence has more than that, over the tokens of one (Cochran's
+  // ratio estimator: where all have as many, that of their means).
   double sum = 0, mean = 0, variance = 0;
-  int64_t count = 0, all = 0;
+  int64_t count = 0, tokens = 0, all = 0;
 
-  Sample(const at::Tensor& sums, int64_t block_size, int64_t all) : count(sums.numel()), all(all) {
+  Sample(const at::Tensor& sums, const std::vector<int64_t>& counts, int64_t all)
+      : count(sums.numel()), tokens(std::accumulate(counts.begin(), counts.end(), int64_t{0})), all(all) {
+    TORCH_CHECK(count == std::ssize(counts), "Evaluator: ", count, " sums of ", counts.size(), " sequences");
     const auto* const first = sums.const_data_ptr<double>();
-    const auto T = static_cast<double>(block_size), n = static_cast<double>(count);
+    const auto n = static_cast<double>(count), T = static_cast<double>(tokens) / n;
     sum = std::accumulate(first, first + count, 0.0);
     mean = sum / n / T;
-    for (int64_t i = 0; i < count; ++i) variance += std::pow(first[i] / T - mean, 2) / (n - 1);
+    for (int64_t i = 0; i < count; ++i) {
+      const double share = static_cast<double>(counts[static_cast<size_t>(i)]) / T;
+      variance += std::pow(first[i] / T - mean * share, 2) / (n - 1);
+    }
   }
 
   double standard_error() const {
@@ -72,7 +78,7 @@ double evaluation_steps(const TrainingConfig& training, int64_t block_size, int6
 Evaluator::Evaluator(const Corpus& corpus, int64_t batch_size, int64_t block_size, const EvaluationRule& rule,
                      at::Device device, const Precision& precision, const distributed::Mesh& mesh)
     : corpus_(corpus),
-      windows_(corpus.validation, block_size, device),
+      windows_(corpus.validation, block_size, device, rule.packing),
       order_(static_cast<uint64_t>(windows_.size()), kOrderKey),
       batch_size_(batch_size),
       block_size_(block_size),
@@ -129,11 +135,17 @@ at::Tensor Evaluator::sums(GPT& model, const Batch& batch) const {
   Autocast autocast(device_, autocast_type_);
   std::optional<ops::OnlySdpBackends> kernels;
   if (batch.inputs.size(1) == 1) kernels.emplace(ops::without_cudnn());  // what is left of the validation tokens
-  return model.token_losses(batch.inputs, batch.targets).sum(1, /*keepdim=*/false, at::kDouble);
+  return model.token_losses(batch.inputs, batch.targets, batch.starts).sum(1, /*keepdim=*/false, at::kDouble);
+}
+
+std::vector<int64_t> Evaluator::counts() const {
+  std::vector<int64_t> counts;
+  for (const int64_t window : chosen_) counts.push_back(windows_.targets_in(window));
+  return counts;
 }
 
 bool Evaluator::settle(const at::Tensor& sums) {
-  const Sample sample(sums, block_size_, windows_.size());
+  const Sample sample(sums, counts(), windows_.size());
   if (is_settled_ || is_whole() || sample.is_exact_enough()) return true;
   // Not far beyond what is known, as so few may vary less or more than all do.
   draw(std::clamp(sample.wanted_count(), sample.count + 1, 2 * sample.count));
@@ -175,10 +187,10 @@ Evaluation Evaluator::run(GPT& model, const std::function<bool(double share)>& s
   if (has_rest && stop(1)) return kStopped;
   const double rest = has_rest ? sum_of_rest(model) : 0;
   map_faults::require_intact();
+  const Sample sample(all, counts(), windows_.size());
   read_in_order();
 
-  const Sample sample(all, block_size_, windows_.size());
-  Evaluation result{.sequences = sample.count, .tokens = sample.count * block_size_ + (has_rest ? windows_.rest() : 0)};
+  Evaluation result{.sequences = sample.count, .tokens = sample.tokens + (has_rest ? windows_.rest() : 0)};
   const double nats = sample.sum + rest;
   result.loss = nats / static_cast<double>(result.tokens);
   is_settled_ = is_settled_ || std::isfinite(result.loss);

@@ -202,7 +202,8 @@ Evaluator& Run::evaluator() {
     evaluator_.emplace(setup_.corpus, training.batch_size, config().model.block_size,
                        EvaluationRule{.eval_batches = training.cadence.eval_batches,
                                       .sequences = state_.eval_sequences.value_or(0),
-                                      .takes_neighbours = !state_.eval_sequences},
+                                      .takes_neighbours = !state_.eval_sequences,
+                                      .packing = config().data.packing},
                        setup_.device.device, setup_.precision, setup_.mesh);
   }
   return *evaluator_;

@@ -1,5 +1,6 @@
 #include "gpt/run/setup.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "gpt/config/rules.h"
@@ -17,6 +18,7 @@ config::Facts facts_of(const Setup& setup) {
   facts.has_validation = corpus.validation.size() > 0;
   facts.has_own_split = corpus.has_own_split;
   facts.has_json_lines = corpus.has_json_lines;
+  facts.has_conversations = std::ranges::any_of(corpus.sources, &Tokens::has_marks);
   return facts;
 }
 

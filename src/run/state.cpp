@@ -83,7 +83,10 @@ std::string in_one_line(std::string text) {
 ScheduleOptions schedule_options(const Config& config, const Corpus& corpus) {
   ScheduleOptions options{.stages = stage_batches(config.data, config.training, config.model.block_size),
                           .seed = stream_seed(config, kData),
-                          .order = config.data.order};
+                          .order = config.data.order,
+                          .packing = config.data.packing};
+  if (std::ranges::any_of(corpus.sources, &Tokens::has_marks))
+    options.document_separator = document_separator(config.data, corpus);
   if (corpus.tokenizer) options.end_of_text = corpus.tokenizer->end_of_text();
   return options;
 }

@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <system_error>
@@ -64,6 +65,13 @@ void require_fitting(const ModelOfFile& teacher, const Config& config, const Cor
                     "to {}, {}",
                     with_commas(teacher.model.block_size), with_commas(config.model.block_size),
                     teacher.model.block_size, kWithout));
+  }
+  if (teacher.model.top_blocks() > 0 && config.data.packing &&
+      std::ranges::any_of(corpus.sources, &Tokens::has_marks)) {
+    refuse_teacher(config,
+                   fmt::format("has attention in chosen blocks, which knows no conversations within a sequence; set "
+                               "data.packing: false, name another model, {}",
+                               kWithout));
   }
 }
 
@@ -152,12 +160,15 @@ Teacher::Teacher(const DistillationConfig& config, Loaded loaded)
       hash_(std::move(loaded.hash)),
       model_(std::move(loaded.model)) {}
 
-ops::Distillation Teacher::about(const at::Tensor& ids) const {
+ops::Distillation Teacher::about(const at::Tensor& ids, const at::Tensor& starts) const {
   const at::NoGradGuard no_gradients;
   const bool is_tied = model_.config().tie_weights;
   const Parameter head = is_tied ? model_.parameters().weight(ParameterRole::token_embedding, -1)
                                  : model_.parameters().weight(ParameterRole::head, model_.config().n_layer);
-  return {.rows = model_.hidden(ids), .head = head.compute_value(), .weight = weight_, .temperature = temperature_};
+  return {.rows = model_.hidden(ids, {.document_starts = starts}),
+          .head = head.compute_value(),
+          .weight = weight_,
+          .temperature = temperature_};
 }
 
 double Teacher::bytes() const {

@@ -85,12 +85,8 @@ void TrainStep::begin(double learning_rate, int64_t tokens, int64_t update) {
 const Batch& TrainStep::batch(const BatchShape& shape) {
   attention_window_ = shape.attention_window;
   if (passes_) batches_.clear();  // the ones before are on their way
-  Batch& batch = batches_[{shape.sequences, shape.length}];
-  if (!batch.inputs.defined()) {
-    const std::array sizes{shape.sequences, shape.length};
-    const auto options = at::TensorOptions(model_.device()).dtype(at::kLong);
-    batch = {at::empty(sizes, options), at::empty(sizes, options)};
-  }
+  Batch& batch = batches_[{shape.sequences, shape.length, shape.has_starts}];
+  if (!batch.inputs.defined()) batch = empty_batch(shape, model_.device());
   return batch_ = batch;
 }
 
@@ -134,7 +130,7 @@ at::Tensor TrainStep::forward(const PassingBatch& passing, const at::Tensor& in)
   if (!has_accumulated_[lane_]) model_.parameters().clear_gradients(), losses_[lane_].zero_();
   has_accumulated_[lane_] = true;
   const ops::TuneProducts tuning(tunes_products_);
-  LossOptions options = options_of(passing.dropout_place, passing.attention_window);
+  LossOptions options = options_of(passing.batch, passing.dropout_place, passing.attention_window);
   options.ids = passing.batch.inputs;
   if (divided_)
     options.layer_done = [this](int64_t layer) { divided_->layer_done(layer); };
@@ -159,11 +155,13 @@ void TrainStep::backward(const PassingBatch& passing, const at::Tensor& out, con
   if (divided_) divided_->end_round(/*has_gradients=*/true);
 }
 
-LossOptions TrainStep::options_of(const at::Tensor& dropout_place, std::optional<int64_t> attention_window) const {
+LossOptions TrainStep::options_of(const Batch& batch, const at::Tensor& dropout_place,
+                                  std::optional<int64_t> attention_window) const {
   return {.label_smoothing = label_smoothing_,
           .chunk_rows = loss_chunk_rows_,
           .dropout_place = dropout_place,
-          .attention_window = attention_window};
+          .attention_window = attention_window,
+          .document_starts = batch.starts};
 }
 
 void TrainStep::accumulate(bool is_last) {
@@ -179,8 +177,12 @@ void TrainStep::accumulate(bool is_last) {
     begin_sums();
     layer_done = [this](int64_t layer) { reducer_.layer_done(layer); };
   }
-  const Recorder::Key key{is_first ? first_micro_batch : later_micro_batch, batch_.inputs.size(0),
-                          batch_.inputs.size(1), lane_, attention_window_};
+  const Recorder::Key key{is_first ? first_micro_batch : later_micro_batch,
+                          batch_.inputs.size(0),
+                          batch_.inputs.size(1),
+                          lane_,
+                          attention_window_,
+                          batch_.starts.defined()};
   const bool was_replayed = recorder_.run(key, [this, is_first, layer_done] { add_micro_batch(is_first, layer_done); });
   if (was_replayed) model_.parameters().mark_gradients();
 }
@@ -204,8 +206,8 @@ void TrainStep::add_micro_batch(bool is_first, const std::function<void(int64_t 
   at::Tensor loss;
   {
     Autocast autocast(model_.device(), autocast_type_);
-    LossOptions options = options_of(dropout_place_, attention_window_);
-    if (teacher_) options.teacher = teacher_->about(batch_.inputs);
+    LossOptions options = options_of(batch_, dropout_place_, attention_window_);
+    if (teacher_) options.teacher = teacher_->about(batch_.inputs, batch_.starts);
     options.upstream = upstream, options.layer_done = layer_done;
     loss = model_.loss(batch_.inputs, batch_.targets, options);
   }
@@ -274,20 +276,20 @@ void TrainStep::update() {
 
 namespace {
 
-// The batch that comes next, into the step. `samples`: how many were before it in the update.
-void load_batch(TrainStep& step, DataLoader& loader, int64_t tokens, int64_t samples) {
+// The batch that comes next, into the step. `targets`: how many count in the update; `samples`: how many were before it there.
+void load_batch(TrainStep& step, DataLoader& loader, int64_t targets, int64_t samples) {
   const BatchShape shape = loader.next_shape();
   {
     const InPart part(part::kData);
     loader.next_into(step.batch(shape));
   }
   map_faults::require_intact();  // before anything is learned from it
-  step.set_micro_batch(static_cast<double>(shape.sequences * shape.length) / static_cast<double>(tokens), samples);
+  step.set_micro_batch(static_cast<double>(shape.sequences * shape.length) / static_cast<double>(targets), samples);
 }
 
 // Stages take the turns of their schedule; while one computes, what it needs for the next one arrives. Those that divide weights take turns
 // together: a process whose pipeline has no micro-batch in a turn takes part in what the others send.
-void take_turns(TrainStep& step, DataLoader& loader, int64_t micro_batches, int64_t tokens) {
+void take_turns(TrainStep& step, DataLoader& loader, int64_t micro_batches, int64_t targets) {
   const Division& division = step.division();
   const distributed::Communicator &ranks = *division.ranks, &stages = *division.pipeline.stages;
   const int64_t own = (micro_batches - ranks.rank() + ranks.size() - 1) / ranks.size();
@@ -304,7 +306,7 @@ void take_turns(TrainStep& step, DataLoader& loader, int64_t micro_batches, int6
     if (turn.pass == Pass::backward) return step.expect_gradient();
     skip_others();
     step.set_lane(division.lane_of(before));
-    load_batch(step, loader, tokens, count_next());
+    load_batch(step, loader, targets, count_next());
     step.come(/*is_last=*/turn.micro_batch == own - 1);
   };
   const int64_t of_busiest = at::divup(micro_batches, ranks.size());
@@ -319,7 +321,7 @@ void take_turns(TrainStep& step, DataLoader& loader, int64_t micro_batches, int6
 }
 
 // One after the other; false where it was stopped.
-bool accumulate(TrainStep& step, DataLoader& loader, int64_t micro_batches, int64_t tokens,
+bool accumulate(TrainStep& step, DataLoader& loader, int64_t micro_batches, int64_t targets,
                 const std::function<bool()>& stop) {
   const Division& division = step.division();
   int64_t samples = 0;  // of the micro-batches before, whichever process computes them
@@ -331,7 +333,7 @@ bool accumulate(TrainStep& step, DataLoader& loader, int64_t micro_batches, int6
       continue;
     }
     step.set_lane(division.lane_of(i));
-    load_batch(step, loader, tokens, first_sample);
+    load_batch(step, loader, targets, first_sample);
     // Not earlier, so that all processes begin to send at the same point of the update.
     const bool is_last = i / division.ranks->size() == (micro_batches - 1) / division.ranks->size();
     step.accumulate(is_last);
@@ -343,12 +345,12 @@ bool accumulate(TrainStep& step, DataLoader& loader, int64_t micro_batches, int6
 
 std::optional<int64_t> run_update(TrainStep& step, DataLoader& loader, int64_t micro_batches, double learning_rate,
                                   int64_t update, const std::function<bool()>& stop) {
-  const int64_t tokens = loader.tokens_ahead(micro_batches);
+  const int64_t tokens = loader.tokens_ahead(micro_batches), targets = loader.learned_ahead(micro_batches);
   const Division& division = step.division();
-  step.begin(learning_rate, tokens, update);
+  step.begin(learning_rate, targets, update);
   if (division.has_stages())
-    take_turns(step, loader, micro_batches, tokens);
-  else if (!accumulate(step, loader, micro_batches, tokens, stop))
+    take_turns(step, loader, micro_batches, targets);
+  else if (!accumulate(step, loader, micro_batches, targets, stop))
     return step.abandon(), std::nullopt;
   const int64_t of_last_round = (micro_batches - 1) % division.ranks->size() + 1;
   const bool has_joined = division.has_stages() && division.divides_weights;  // in its turn

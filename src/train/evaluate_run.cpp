@@ -85,7 +85,8 @@ ExitCode evaluate_run(Config config, const config::Origins& origins, bool json) 
   model.set_document_separator(document_separator(setup.config.data, corpus));
   run::Evaluator evaluator(corpus, training.batch_size, setup.config.model.block_size,
                            {.eval_batches = training.cadence.eval_batches.value_or(0),
-                            .takes_neighbours = !start.checkpoint.eval_sequences},
+                            .takes_neighbours = !start.checkpoint.eval_sequences,
+                            .packing = setup.config.data.packing},
                            choice.device, setup.precision);
   if (evaluator.empty())
     throw Error(ExitCode::data, fmt::format("{} has no validation split to evaluate on", corpus.source));

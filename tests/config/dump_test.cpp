@@ -142,6 +142,7 @@ TEST(Difference, WhatChangesTheDataOrTheShapeIsNotSafe) {
                                           "data.order",
                                           "data.document_mask",
                                           "data.document_separator",
+                                          "data.packing",
                                           "data.schedule",
                                           "training.amp_mode",
                                           "training.batch_size",

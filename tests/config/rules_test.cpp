@@ -174,6 +174,32 @@ TEST(Rules, FactsThatAreUnknownContradictNothing) {
             "document_mask is computed on a CPU alone so far; set document_mask to false, or device to cpu");
 }
 
+TEST(Rules, ConversationsAreKeptApartWherePositionsCanBe) {
+  Config config;
+  const Facts on_cpu{.is_cpu = true, .has_conversations = true}, on_gpu{.is_cpu = false, .has_conversations = true};
+  EXPECT_EQ(find_refusal(config, on_cpu), std::nullopt);
+  EXPECT_EQ(find_refusal(config, {.is_cpu = false, .has_conversations = false}), std::nullopt);
+  EXPECT_EQ(
+      find_refusal(config, on_gpu)->text(),
+      "packing keeps conversations apart by document masks, which are computed on a CPU alone so far; set packing to "
+      "false, or device to cpu");
+  config.model.attention = AttentionForm::blocks;
+  EXPECT_EQ(
+      find_refusal(config, on_cpu)->text(),
+      "model.attention blocks chooses by means over whole blocks, in which conversations end and begin, and packing "
+      "keeps them apart; set packing to false, or model.attention to full");
+  config.data.packing = false;
+  EXPECT_EQ(find_refusal(config, on_cpu), std::nullopt);
+  config.model.attention = AttentionForm::full;
+  EXPECT_EQ(find_refusal(config, on_gpu), std::nullopt);
+  config.data.document_mask = true;
+  EXPECT_EQ(find_refusal(config, {.is_cpu = true, .has_conversations = false}), std::nullopt);
+  EXPECT_EQ(
+      find_refusal(config, on_cpu)->text(),
+      "document_mask would cut a conversation where the end-of-text token ends a message, and without packing there "
+      "is none beside it; set document_mask to false, or packing to true");
+}
+
 TEST(Rules, FlashAttentionOfLibTorchHasNoDropoutOnACpu) {
   Config config;
   config.training.execution.attention = AttentionKernel::flash, config.training.execution.use_compile = false;

@@ -25,7 +25,7 @@ std::vector<Sample> take(const SampleSchedule& schedule, DataPosition at, int64_
   for (int64_t i = 0; i < batches; ++i) {
     const DataPosition here = schedule.advanced(at, i);
     const size_t before = samples.size();
-    for (const auto& [source, starts] : schedule.windows(here)) {
+    for (const auto& [source, starts, rows] : schedule.windows(here)) {
       for (const int64_t start : starts) samples.emplace_back(source, start);
     }
     EXPECT_EQ(samples.size() - before, schedule.batch_size(here));
@@ -184,7 +184,7 @@ TEST(StageSchedule, EveryCycleAndStageMixesInAnOrderOfItsOwn) {
     std::vector<size_t> sources;
     for (int64_t sample = cycle * 1000; sample < (cycle + 1) * 1000; sample += 10) {
       const DataPosition at{sample / 2000, sample % 2000};
-      for (const auto& [source, starts] : schedule.windows(at)) sources.insert(sources.end(), {source, starts.size()});
+      for (const auto& [source, starts, rows] : schedule.windows(at)) sources.insert(sources.end(), {source, starts.size()});
     }
     orders.insert(sources);
   }

@@ -66,7 +66,7 @@ void PrintTo(const Sequence& sequence, std::ostream* out) { *out << sequence.nam
 std::string describe(const SampleSchedule& schedule, const DataPosition& at) {
   const auto [round, sample] = at;
   std::string line = std::to_string(round) + "/" + std::to_string(sample) + ":";
-  for (const auto& [source, starts] : schedule.windows(at)) {
+  for (const auto& [source, starts, rows] : schedule.windows(at)) {
     for (const int64_t start : starts) line += " " + std::to_string(source) + "@" + std::to_string(start);
   }
   return line;

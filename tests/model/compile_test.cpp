@@ -42,7 +42,7 @@ class ThrowingEmbedding : public ops::WrappedOperators {
  public:
   explicit ThrowingEmbedding(std::string message)
       : WrappedOperators(ops::fused_operators()), message_(std::move(message)) {}
-  at::Tensor embedding(const at::Tensor&, const Parameter&, const Parameter&, int64_t,
+  at::Tensor embedding(const at::Tensor&, const Parameter&, const Parameter&, const at::Tensor&,
                        const ops::DropoutSpec&) const override {
     TORCH_CHECK(false, message_);
   }

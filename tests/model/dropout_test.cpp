@@ -86,10 +86,10 @@ class NotesDropout : public ops::WrappedOperators {
  public:
   explicit NotesDropout(std::vector<ops::DropoutSpec>& noted)
       : WrappedOperators(ops::fused_operators()), noted_(noted) {}
-  at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions, int64_t offset,
-                       const ops::DropoutSpec& dropout) const override {
+  at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions,
+                       const at::Tensor& starts, const ops::DropoutSpec& dropout) const override {
     noted_.push_back(dropout);
-    return inner_->embedding(ids, table, positions, offset, dropout);
+    return inner_->embedding(ids, table, positions, starts, dropout);
   }
   ops::Normalized add_norm(const ops::Normalization& norm, const at::Tensor& x, const at::Tensor& branch,
                            const ops::DropoutSpec& dropout) const override {

@@ -180,10 +180,10 @@ TEST_P(TensorParallelTest, WhatAllHaveWholeGetsTheSameGradientsInAll) {
 class NotesRows : public ops::WrappedOperators {
  public:
   explicit NotesRows(std::vector<int64_t>& noted) : WrappedOperators(ops::fused_operators()), noted_(noted) {}
-  at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions, int64_t offset,
-                       const ops::DropoutSpec& dropout) const override {
+  at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions,
+                       const at::Tensor& starts, const ops::DropoutSpec& dropout) const override {
     if (dropout.probability > 0) noted_.push_back(ids.numel());
-    return inner_->embedding(ids, table, positions, offset, dropout);
+    return inner_->embedding(ids, table, positions, starts, dropout);
   }
   ops::Normalized add_norm(const ops::Normalization& norm, const at::Tensor& x, const at::Tensor& branch,
                            const ops::DropoutSpec& dropout) const override {

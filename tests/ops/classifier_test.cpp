@@ -47,6 +47,7 @@ struct ClassifierCase {
   int64_t C, V, Vp;
   double smoothing;
   int64_t chunk_rows;
+  int64_t masked = 0;  // of every three rows
 
   ClassifierOptions options() const { return {V, smoothing, chunk_rows}; }
 };
@@ -60,7 +61,10 @@ const ClassifierCase kClassifierCases[] = {{"one_of_each", {1}, 1, 1, 1, 0, 0},
                                            {"smoothed_chunks_with_a_rest", {50}, 33, 65, 128, 0.1, 16},
                                            {"chunks_without_padding", {3, 20}, 24, 64, 64, 0, 20},
                                            {"odd_vocabulary", {23}, 16, 1003, 1024, 0.2, 1},
-                                           {"odd_rows_apart", {19}, 16, 77, 83, 0.05, 6}};
+                                           {"odd_rows_apart", {19}, 16, 77, 83, 0.05, 6},
+                                           {"masked_rows", {4, 12}, 33, 65, 128, 0.1, 10, 1},
+                                           {"mostly_masked", {40}, 16, 64, 64, 0, 0, 2},
+                                           {"nothing_but_masked_rows", {7}, 5, 3, 8, 0.1, 0, 3}};
 
 // Inputs whose logits are of order one, exact in `type`.
 struct Inputs {
@@ -72,6 +76,8 @@ struct Inputs {
     x = at::randn(sizes, generator).to(type).to(at::kFloat);
     weight = (at::randn({c.Vp, c.C}, generator) / std::sqrt(static_cast<double>(c.C))).to(type).to(at::kFloat);
     targets = at::randint(0, c.V, c.rows, generator, at::kLong);
+    for (int64_t i = 0; i < targets.numel(); ++i)
+      if (i % 3 < c.masked) targets.flatten()[i] = kMaskedTarget;
   }
 };
 
@@ -86,15 +92,16 @@ struct ClassifierReference {
     const int64_t N = x.size(0);
     const at::Tensor logits = x.matmul(weight.t()).narrow(1, 0, c.V), log_p = at::log_softmax(logits, 1);
     at::Tensor wanted = at::full_like(log_p, c.smoothing / static_cast<double>(c.V));
-    const at::Tensor index = in.targets.reshape({-1, 1});
+    const at::Tensor index = in.targets.reshape({-1, 1}).clamp_min(0),
+                     counted = (in.targets.reshape({-1, 1}) != kMaskedTarget).to(at::kDouble);
     wanted.scatter_add_(1, index, at::full({N, 1}, 1 - c.smoothing, at::kDouble));
     const double share = upstream / static_cast<double>(N);
-    const at::Tensor real = weight.narrow(0, 0, c.V), gradient = (log_p.exp() - wanted) * share;
-    loss = -(wanted * log_p).sum() / N;
+    const at::Tensor real = weight.narrow(0, 0, c.V), gradient = (log_p.exp() - wanted) * counted * share;
+    loss = -(wanted * log_p * counted).sum() / N;
     x_gradient = gradient.matmul(real);
     head_gradient = at::zeros_like(weight);
     head_gradient.narrow(0, 0, c.V).copy_(gradient.t().matmul(x));
-    set_bounds(c, x, real, (log_p.exp() + wanted) * share, logits.abs().max().item<double>(), type);
+    set_bounds(c, x, real, (log_p.exp() + wanted) * counted * share, logits.abs().max().item<double>(), type);
   }
 
  private:
@@ -404,7 +411,7 @@ TEST(ClassifierArguments, ThatDoNotFitAreRefused) {
     EXPECT_FALSE(head.has_gradient());
   };
   refused(x, {0, 1, 2, 10}, {10}, upstream);  // a target in the padding
-  refused(x, {0, 1, 2, -1}, {10}, upstream);
+  refused(x, {0, 1, 2, -2}, {10}, upstream);
   refused(x, {0, 1, 2}, {10}, upstream);
   refused(x, {0, 1, 2, 3}, {17}, upstream);
   refused(x, {0, 1, 2, 3}, {10, 1.0}, upstream);

@@ -42,6 +42,7 @@ struct DistillationCase {
   int64_t teacher_columns, teacher_rows;  // of its head
   double weight, temperature, smoothing;
   int64_t chunk_rows;
+  int64_t masked = 0;  // of every three rows
 };
 
 void PrintTo(const DistillationCase& c, std::ostream* out) { *out << c.name; }
@@ -55,7 +56,9 @@ const DistillationCase kDistillationCases[] = {{"one_of_each", 1, 1, 1, 1, 1, 1,
                                                {"the_teacher_alone", 20, 24, 64, 64, 48, 64, 1, 1, 0, 20},
                                                {"the_text_alone", 20, 24, 64, 64, 48, 64, 0, 1, 0.1, 0},
                                                {"odd_vocabulary", 23, 16, 1003, 1024, 31, 1003, 0.7, 1.5, 0.2, 5},
-                                               {"below_one_degree", 19, 16, 77, 83, 16, 91, 0.5, 0.5, 0.05, 6}};
+                                               {"below_one_degree", 19, 16, 77, 83, 16, 91, 0.5, 0.5, 0.05, 6},
+                                               {"masked_rows", 48, 33, 65, 128, 40, 128, 0.5, 2, 0.1, 10, 1},
+                                               {"nothing_but_masked_rows", 7, 5, 3, 8, 9, 8, 0.5, 1, 0, 0, 3}};
 
 // Inputs whose logits are of order one, exact in `type`.
 struct Lesson {
@@ -68,6 +71,8 @@ struct Lesson {
     x = of(c.rows, c.C, 1);
     weight = of(c.Vp, c.C, 1 / std::sqrt(static_cast<double>(c.C)));
     targets = at::randint(0, c.V, {c.rows}, generator, at::kLong);
+    for (int64_t i = 0; i < c.rows; ++i)
+      if (i % 3 < c.masked) targets[i] = kMaskedTarget;
     rows = of(c.rows, c.teacher_columns, 1);
     head = of(c.teacher_rows, c.teacher_columns, 1.5 / std::sqrt(static_cast<double>(c.teacher_columns)));
   }
@@ -87,9 +92,10 @@ struct LessonReference {
     const at::Tensor log_p = at::log_softmax(z, 1), soft_log = at::log_softmax(z / t, 1),
                      log_q = at::log_softmax(y / t, 1);
     at::Tensor wanted = at::full({c.rows, c.V}, c.smoothing / static_cast<double>(c.V), at::kDouble);
-    wanted.scatter_add_(1, in.targets.unsqueeze(1), at::full({c.rows, 1}, 1 - c.smoothing, at::kDouble));
+    wanted.scatter_add_(1, in.targets.clamp_min(0).unsqueeze(1), at::full({c.rows, 1}, 1 - c.smoothing, at::kDouble));
     const at::Tensor text = -(wanted * log_p).sum(1), divergence = (log_q.exp() * (log_q - soft_log)).sum(1);
-    loss = ((1 - w) * text + w * t * t * divergence).mean();
+    const at::Tensor counted = (in.targets != kMaskedTarget).to(at::kDouble);
+    loss = (((1 - w) * text + w * t * t * divergence) * counted).mean();
     loss.backward(at::full({}, upstream, at::kDouble));
     x_gradient = x.grad(), head_gradient = weight.grad();
 
@@ -110,7 +116,8 @@ struct LessonReference {
         (1 - w) * (2 * moved + in_sums * (1 + range + std::log(c.V))) +
         w * t * t * (2 * moved * cold + of_power * range * cold + in_sums * (1 + range * cold + 2 * std::log(c.V)));
     // A gradient of logits is the difference of parts, whose sum is `parts`, and is rounded to its type; so is a product.
-    const at::Tensor parts = ((1 - w) * (log_p.exp() + wanted) + w * t * (soft_log.exp() + log_q.exp())) * upstream /
+    const at::Tensor parts = counted.unsqueeze(1) *
+                             ((1 - w) * (log_p.exp() + wanted) + w * t * (soft_log.exp() + log_q.exp())) * upstream /
                              static_cast<double>(c.rows);
     const double each = of_power + 2 * last;
     x_bound = parts.matmul(weight.narrow(0, 0, c.V).abs()) * (each + test::tolerance(at::kFloat, c.V));

@@ -5,11 +5,13 @@
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
@@ -100,6 +102,37 @@ TEST_P(EmbeddingTest, EqualsFloat64) {
           if (has_positions) near(positions.gradient(), exact_positions.grad(), 2 * s.B);
         }
       }
+    }
+  }
+}
+
+TEST_P(EmbeddingTest, PositionsBeginAnewWithEachDocument) {
+  const EmbeddingShape s{20, 12, 2, 9};
+  const at::Tensor starts = at::tensor({0, 0, 0, 3, 3, 5, 5, 5, 5, 0, 1, 1, 1, 1, 1, 1, 7, 7}, at::kInt).view({2, 9}),
+                   places = (at::arange(9) - starts).to(at::kLong);
+  for (const auto type : kernel_types(GetParam())) {
+    for (const double probability : {0.0, 0.2}) {
+      SCOPED_TRACE(testing::Message() << c10::toString(type) << ", dropout " << probability);
+      const Parameter table = parameter({s.V, s.C}, type), positions = parameter({s.T, s.C}, type);
+      const at::Tensor exact_table = exact(table.compute_value()).requires_grad_(),
+                       exact_positions = exact(positions.compute_value()).requires_grad_();
+      const at::Tensor ids = draw_ids(s), upstream = draw({s.B, s.T, s.C}, type);
+      const DropoutSpec dropout = probability > 0 ? test::dropout_at(device(), probability, 3) : DropoutSpec();
+      const Parameter ones(at::ones({s.V, s.C}, device()).to(type));
+      const at::Tensor mask = exact(embedding(ids.to(device()), ones, {}, 0, dropout));
+      const at::Tensor x = embedding(ids.to(device()), table, positions, 0, dropout, starts.to(device())),
+                       expected = (at::embedding(exact_table, ids) + at::embedding(exact_positions, places)) * mask;
+      EXPECT_LE(largest(exact(x) - expected.detach()), 4 * test::unit_roundoff(type) * largest(expected.detach()));
+      x.backward(upstream);
+      expected.backward(exact(upstream));
+      const double rounded = probability > 0 && type != at::kFloat ? 2 * test::unit_roundoff(type) : 0;
+      const auto near = [&](const at::Tensor& gradient, const at::Tensor& expected) {
+        const double of_sums = test::tolerance(at::kFloat, s.B * s.T + 1, largest(expected));
+        const double of_types = test::tolerance(gradient.scalar_type(), s.B * s.T + 1, largest(expected));
+        EXPECT_LE(largest(exact(gradient) - expected), std::max(of_sums, of_types) + rounded * 4 * largest(expected));
+      };
+      near(table.gradient(), exact_table.grad());
+      near(positions.gradient(), exact_positions.grad());
     }
   }
 }

@@ -19,12 +19,19 @@ namespace gpt {
 struct BatchShape {
   int64_t sequences = 0, length = 0;
   std::optional<int64_t> attention_window = {};  // of windowed layers; none: the model's
+  bool has_starts = false;                       // rows may hold several conversations
 };
 
 struct Batch {
-  at::Tensor inputs;   // (B, T) int64 on the device
-  at::Tensor targets;  // (B, T) int64: inputs shifted by one
+  at::Tensor inputs;  // (B, T) int64 on the device
+  at::Tensor
+      targets;  // (B, T) int64: inputs shifted by one; of conversations ops::kMaskedTarget where nothing is learned
+  // (B, T) int32: where the document of each position begins, as ops::document_starts() has it. Undefined: rows are not made of several.
+  at::Tensor starts = {};
 };
+
+// For a batch of that shape on the device, not initialized.
+Batch empty_batch(const BatchShape& shape, at::Device device);
 
 // Whether tokens stay on a GPU with so much free memory: `setting`, or (auto) where they take at most an eighth of it.
 bool stays_resident(Resident setting, const std::vector<Tokens>& sources, double free_bytes);
@@ -46,8 +53,10 @@ class DataLoader {
   Batch next();                        // in memory of its own
   DataPosition position() const;       // the position of the batch that comes next
   void seek(const DataPosition& position);
-  int64_t tokens_ahead(int64_t batches) const;  // targets in the next `batches` batches
-  int64_t tokens_seen() const;                  // targets from the beginning of the run up to position()
+  int64_t tokens_ahead(int64_t batches) const;  // positions in the next `batches` batches
+  int64_t learned_ahead(
+      int64_t batches) const;   // their targets that count: of text all, of conversations one or more a row
+  int64_t tokens_seen() const;  // positions from the beginning of the run up to position()
 
   int64_t samples_per_epoch() const;  // samples; those of the whole run where it is in stages
   int64_t batches_per_epoch() const;
@@ -59,22 +68,29 @@ class DataLoader {
   std::unique_ptr<Impl> impl_;
 };
 
-// The sequences of a split, for validation: window w is tokens [wT, (w+1)T], and what is left behind the last is a shorter one.
+// The sequences of a split, for validation: window w is tokens [wT, (w+1)T], and what is left behind the last is a shorter one. Of
+// conversations they are packed rows, always the same ones, and nothing is left.
 class SplitWindows {
  public:
-  SplitWindows(Tokens tokens, int64_t block_size, at::Device device);
-  int64_t size() const { return targets() / block_size_; }  // how many whole windows
-  int64_t rest() const { return targets() % block_size_; }  // how many tokens the shorter one predicts
-  int64_t targets() const { return std::max<int64_t>(0, tokens_.size() - 1); }
+  // `packs`: conversations share rows. Throws gpt::Error(data) for some of which nothing is learned.
+  SplitWindows(Tokens tokens, int64_t block_size, at::Device device, bool packs = true);
+  int64_t size() const { return rows_ ? rows_->size() : targets() / block_size_; }  // how many whole windows
+  int64_t rest() const { return rows_ ? 0 : targets() % block_size_; }  // how many tokens the shorter one predicts
+  // That count: of all windows and the shorter one, or of one window.
+  int64_t targets() const { return rows_ ? rows_->learned() : std::max<int64_t>(0, tokens_.size() - 1); }
+  int64_t targets_in(int64_t window) const { return rows_ ? learned_in(rows_->row(window)) : block_size_; }
 
   Batch batch(const std::vector<int64_t>& windows) const;  // (B, T), in this order
   Batch rest_batch() const;                                // (1, rest())
-  Tokens targets_of(int64_t window) const;                 // those that it predicts; of size(): the shorter one's
+  Tokens targets_of(int64_t window) const;                 // those that count; of size(): the shorter one's
 
  private:
   Batch batch(const std::vector<int64_t>& starts, int64_t length) const;
+  Batch batch_of_rows(const std::vector<int64_t>& rows) const;
 
   Tokens tokens_;
+  std::shared_ptr<const PackedRows> rows_;  // of conversations
+  bool packs_;
   int64_t block_size_;
   at::Device device_;
 };

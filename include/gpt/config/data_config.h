@@ -34,6 +34,7 @@ struct DataConfig {
   DataSchedule schedule = DataSchedule::constant;
   DataOrder order = DataOrder::random;
   bool document_mask = false;  // attention stays within a document
+  bool packing = true;         // conversations share rows
   // Threads that build batches ahead; 0 = in the training thread. Nothing until the program has chosen it.
   std::optional<int64_t> num_workers = {};
   int64_t prefetch_factor = 2;  // batches ready ahead per worker

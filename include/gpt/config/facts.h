@@ -18,6 +18,7 @@ struct Facts {
   std::optional<bool> are_alike = {};
   // The data.
   std::optional<bool> has_validation = {}, has_own_split = {}, has_json_lines = {}, is_resident = {};
+  std::optional<bool> has_conversations = {};  // among what is trained on
 
   bool autocasts() const { return computes_in_16_bits == true && is_end_to_end == false; }
 };

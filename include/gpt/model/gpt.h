@@ -45,6 +45,9 @@ struct LossOptions {
   // Of a stage that takes what another one gives: what the first stage took, (B, T). Only needed where sequences hold several documents, or
   // processes divide the layers.
   at::Tensor ids = {};
+  // (B, T) int32, where batches say it: where the document of each position begins. Attention stays within it, and learned positions begin
+  // anew with it. Undefined: as set_document_separator() has it.
+  at::Tensor document_starts = {};
   // Called in the backward pass, with our own operators: the gradients of this layer, and of all that come after it, are complete, but
   // for a tied head's. The first one is n_layer, which stands for what follows the blocks. Nothing: nobody is told.
   std::function<void(int64_t layer)> layer_done = {};
@@ -85,14 +88,15 @@ class GPT {
   at::Tensor hidden(const at::Tensor& in, const LossOptions& options = {}) const;
   at::Tensor stage_input(int64_t B, int64_t T) const;  // what a stage takes for so many tokens, to be filled
 
-  // Mean cross entropy over all B*T targets, a float32 scalar on the device, with the part of a teacher, where there is one. Vocabulary
-  // padding takes no part in it. Of the last stage, which takes what the one before gives.
+  // Mean cross entropy over all B*T targets, of which masked ones count as 0, a float32 scalar on the device, with the part of a teacher,
+  // where there is one. Vocabulary padding takes no part in it. Of the last stage, which takes what the one before gives.
   at::Tensor loss(const at::Tensor& in, const at::Tensor& targets, const LossOptions& options = {}) const;
 
   // What follows is computed by all stages of a model together, each of which is called alike.
 
   // The cross entropy of each target, (B, T) float32, without gradients: to validate. Zeros at all stages but the last, so that none waits.
-  at::Tensor token_losses(const at::Tensor& ids, const at::Tensor& targets) const;
+  // `starts`: as LossOptions::document_starts.
+  at::Tensor token_losses(const at::Tensor& ids, const at::Tensor& targets, const at::Tensor& starts = {}) const;
 
   // Of single targets (N) int64: the one that follows position t of row b of ids (B, T) has b * T + t in `places` (N) int64. Only these
   // rows go through the head, and only some of their logits exist at a time. Inference only; float32 whatever the logits' type.
@@ -143,7 +147,8 @@ class GPT {
   bool divides_rows() const;                        // in a pass that is computed now
   ops::SharedOperators of_pass(const ops::SharedOperators& operators, at::IntArrayRef sizes) const;
   at::Tensor empty_stream(at::IntArrayRef sizes) const;
-  at::Tensor through_stages(const at::Tensor& ids) const;
+  at::Tensor through_stages(const at::Tensor& ids, const at::Tensor& starts = {}) const;
+  at::Tensor document_starts(const at::Tensor& in, const LossOptions& options) const;
   at::Tensor shared(const at::Tensor& found, at::IntArrayRef sizes) const;
 
   ModelConfig config_;

@@ -33,12 +33,14 @@ int64_t classifier_chunk_rows(int64_t rows, HeadShape head, at::ScalarType type,
 //     records; undefined: 1. The head's gradient, times this, is added to by the forward pass already; the backward pass returns
 //     that of x. On a CPU it throws when it is given something else; on a GPU nothing checks this.
 //
-// Differentiable once. Throws c10::Error for shapes or types that do not fit and, on a CPU, for a target outside the vocabulary;
+// Rows whose target is kMaskedTarget have no loss and no gradients; on a CPU they do not go through the head.
+//
+// Differentiable once. Throws c10::Error for shapes or types that do not fit and, on a CPU, for another target outside the vocabulary;
 // on a GPU that is a device assertion.
 at::Tensor classifier_loss(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
                            const ClassifierOptions& options, const at::Tensor& upstream = {});
 
-// The cross entropy of each target by itself, (N) float32, without gradients.
+// The cross entropy of each target by itself, (N) float32, without gradients; 0 where it is masked.
 at::Tensor classifier_losses(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
                              const ClassifierOptions& options);
 

@@ -11,4 +11,11 @@ namespace gpt::ops {
 // where there is none, since a sequence may begin within a document.
 at::Tensor document_starts(const at::Tensor& ids, int64_t separator);
 
+// starts (B, T) int32 of documents -> (B, T) int64: the position of each token within its own.
+at::Tensor positions_in_documents(const at::Tensor& starts);
+
+// The rows of `positions` (P, C) for a sequence of T tokens: the first ones, (T, C), or where `starts` (B, T) is defined, those of each
+// token's position within its document, (B, T, C).
+at::Tensor position_rows(const at::Tensor& positions, const at::Tensor& starts, int64_t T);
+
 }  // namespace gpt::ops

@@ -17,9 +17,11 @@ namespace gpt::ops {
 //
 //   positions: (positions, C), whose rows offset, offset + 1, ... are added to those of a sequence; empty: nothing is.
 //   dropout: of the result. The sample is the sequence.
+//   starts: (B, T) int32 as document_starts() has them, or undefined: positions begin anew with each document, and offset is 0. They are
+//     added by LibTorch's operators then.
 //
 // Throws c10::Error for shapes or types that do not fit and, on a CPU, for ids outside the table.
 at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions = {}, int64_t offset = 0,
-                     const DropoutSpec& dropout = {});
+                     const DropoutSpec& dropout = {}, const at::Tensor& starts = {});
 
 }  // namespace gpt::ops

@@ -58,6 +58,9 @@ struct Distillation {
       1;  // above 0: what the logits of both are divided by in the divergence, which is multiplied by its square
 };
 
+// The target of a row that is not learned from: its loss is 0 and counts in the mean, and it has no gradients.
+inline constexpr int64_t kMaskedTarget = -1;
+
 struct ClassifierOptions {
   int64_t vocabulary;          // the head's further rows are padding and take no part
   double label_smoothing = 0;  // in [0, 1): this share of each target is spread over the whole vocabulary
@@ -76,8 +79,9 @@ class Operators {
  public:
   virtual ~Operators() = default;
 
+  // starts: where the document of each id begins (gpt/ops/document_starts.h); undefined: where the sequence does.
   virtual at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions,
-                               int64_t offset, const DropoutSpec& dropout) const = 0;
+                               const at::Tensor& starts, const DropoutSpec& dropout) const = 0;
   virtual Normalized add_norm(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch,
                               const DropoutSpec& dropout) const = 0;
   virtual at::Tensor linear(const at::Tensor& x, const LinearLayer& layer, ProductInput input) const = 0;
@@ -113,9 +117,9 @@ class WrappedOperators : public Operators {
  public:
   explicit WrappedOperators(SharedOperators inner) : inner_(std::move(inner)) {}
 
-  at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions, int64_t offset,
-                       const DropoutSpec& dropout) const override {
-    return inner_->embedding(ids, table, positions, offset, dropout);
+  at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions,
+                       const at::Tensor& starts, const DropoutSpec& dropout) const override {
+    return inner_->embedding(ids, table, positions, starts, dropout);
   }
   Normalized add_norm(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch,
                       const DropoutSpec& dropout) const override {

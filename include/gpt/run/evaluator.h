@@ -1,4 +1,4 @@
-// Validation loss: the token-weighted mean over the split, or over single sequences drawn from all of it, without dropout, label
+// Validation loss: the mean over the targets that count of the split, or over single sequences drawn from all of it, without dropout, label
 // smoothing or gradients, in the precision of the training. Bits per byte make tokenizers comparable: the loss of these tokens
 // over the bytes of their text. End-of-text costs bits, as the model has to predict it, but has no bytes.
 #pragma once
@@ -28,7 +28,7 @@ struct Evaluation {
   // split's. Nothing where the whole split was read, or where neighbouring sequences were.
   std::optional<double> standard_error = {};
   std::optional<double> bits_per_byte = {};  // nothing where the bytes are not known
-  int64_t sequences = 0, tokens = 0;         // sequences and tokens that were predicted
+  int64_t sequences = 0, tokens = 0;         // sequences, and their targets that count
   double perplexity() const { return std::exp(loss); }
 };
 
@@ -39,6 +39,7 @@ struct EvaluationRule {
   std::optional<int64_t> eval_batches = {};  // training.eval_batches; 0: the whole split
   int64_t sequences = 0;                     // where it is auto, those of the first evaluation; 0: this is the first
   bool takes_neighbours = false;             // as older programs did: whole batches of consecutive sequences
+  bool packing = true;                       // data.packing
 };
 
 // About how many sequences of T tokens that is, before a run has found it out: their mean losses vary by a tenth of the loss, as
@@ -72,6 +73,7 @@ class Evaluator {
   at::Tensor sums(GPT& model, const Batch& batch) const;  // (B) float64: each sequence's sum of losses
   double sum_of_rest(GPT& model) const;
   bool is_own(int64_t batch) const { return batch % ranks_->size() == ranks_->rank(); }
+  std::vector<int64_t> counts() const;  // of each chosen sequence, in the order of its batches: targets that count
   bool settle(const at::Tensor& sums);  // false: more sequences have been drawn
   std::optional<double> bytes();        // bytes of the text of the tokens that are predicted
 

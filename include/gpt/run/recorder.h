@@ -25,6 +25,7 @@ class Recorder {
     int64_t sequences = 0, length = 0;
     size_t lane = 0;                               // whose gradients it adds to
     std::optional<int64_t> attention_window = {};  // of the batch
+    bool has_starts = false;                       // it says where documents begin
     auto operator<=>(const Key&) const = default;
   };
 

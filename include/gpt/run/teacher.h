@@ -39,8 +39,8 @@ class Teacher {
   // Reads it. Throws gpt::Error: as require_fitting_teacher(), and checkpoint where it cannot be read.
   Teacher(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision);
 
-  // What it says about the tokens that follow each of ids (B, T) int64. Within the autocast of the caller; nothing is dropped out.
-  ops::Distillation about(const at::Tensor& ids) const;
+  // What it says about the tokens that follow each of ids (B, T) int64, whose documents begin at `starts`, as LossOptions has them. Within the autocast of the caller; nothing is dropped out.
+  ops::Distillation about(const at::Tensor& ids, const at::Tensor& starts = {}) const;
 
   void set_operators(ops::SharedOperators operators) { model_.set_operators(std::move(operators)); }
   const std::string& hash() const { return hash_; }  // of its weights

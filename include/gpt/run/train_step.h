@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -40,11 +41,12 @@ class TrainStep {
             uint64_t dropout_seed = 0, Division division = {}, ops::SpikeWatch watch = {},
             const Teacher* teacher = nullptr);
 
-  // An update of so many tokens begins: nothing is accumulated yet. `update`: its number in the run.
+  // An update begins in which so many targets count: nothing is accumulated yet. `update`: its number in the run.
   void begin(double learning_rate, int64_t tokens, int64_t update);
   // The tensors (B, T) that the next accumulate() reads, or come() takes, for the caller to fill.
   const Batch& batch(const BatchShape& shape);
-  // Of the micro-batch: its share in the tokens of the update, and the number in the update of its first sample.
+  // Of the micro-batch: its positions over the targets of the update that count, which makes of the mean over its positions its part of
+  // the mean over those targets; and the number in the update of its first sample.
   void set_micro_batch(double share, int64_t first_sample);
   void set_lane(size_t lane);  // in which it is added up
   // Where this process has a stage of the model, micro-batches take turns instead of accumulate(). What is set above is this one's, which
@@ -73,14 +75,15 @@ class TrainStep {
   bool recording_failed() const { return recorder_.has_failed(); }
 
   // Results of the last update: float32 scalars on the device, overwritten by the next.
-  const at::Tensor& loss() const { return losses_[0]; }               // mean over all its tokens
+  const at::Tensor& loss() const { return losses_[0]; }               // mean over all its targets that count
   const at::Tensor& grad_norm() const { return verdict_.grad_norm; }  // before clipping
   // 1 when loss or gradients were not finite or a spike: nothing was changed.
   const at::Tensor& skipped() const { return verdict_.skipped; }
   std::optional<ops::Spike> spike() const { return ops::spike_of(verdict_); }  // sync: reads the device
 
  private:
-  LossOptions options_of(const at::Tensor& dropout_place, std::optional<int64_t> attention_window) const;
+  LossOptions options_of(const Batch& batch, const at::Tensor& dropout_place,
+                         std::optional<int64_t> attention_window) const;
   void add_micro_batch(bool is_first, const std::function<void(int64_t layer)>& layer_done);
   at::Tensor forward(const PassingBatch& passing, const at::Tensor& in);
   void backward(const PassingBatch& passing, const at::Tensor& out, const at::Tensor& gradient);
@@ -98,7 +101,7 @@ class TrainStep {
   bool tunes_products_;
   Recorder recorder_;
   // A batch for each shape so far, because what is recorded reads the same memory each time; and the one that comes next.
-  std::map<std::pair<int64_t, int64_t>, Batch> batches_;
+  std::map<std::tuple<int64_t, int64_t, bool>, Batch> batches_;
   Batch batch_;
   std::optional<int64_t> attention_window_;  // for this batch, where it is not the model's
   Division division_;
@@ -126,7 +129,7 @@ class TrainStep {
 };
 
 // The update of this number, of `micro_batches` batches from `loader`, of which this process computes its own, each weighted by its share
-// of the update's tokens, whose number is returned. `stop` is called between micro-batches, or where several processes compute them at the
+// of the update's targets that count. Returns how many positions it has. `stop` is called between micro-batches, or where several processes compute them at the
 // same time, between those; not where these are stages of the model, which are at different ones. It must answer the same in all processes.
 // When it returns true the gradients are dropped and there is no result: the caller puts loader and random state back to where the update
 // began. Throws gpt::Error(data) if the token file was truncated in the meantime.

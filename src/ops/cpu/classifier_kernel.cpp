@@ -92,6 +92,11 @@ void cross_entropy(const CrossEntropyRows<T>& arguments, int64_t begin, int64_t 
   const float smoothing = arguments.smoothing;
   for (int64_t i = begin; i < end; ++i) {
     T* logits = arguments.logits + i * arguments.stride;
+    if (arguments.targets[i] < 0) {  // masked
+      arguments.losses[i] = 0;
+      if (arguments.scale) std::fill(logits, logits + arguments.stride, static_cast<T>(0.0f));
+      continue;
+    }
     T& target = logits[arguments.targets[i]];
     Row<T> row(logits, V);
     const float maximum = row.maximum(), sum = row.sum_of_powers(maximum);

@@ -105,6 +105,11 @@ void distillation(const DistillationRows<T>& of, int64_t begin, int64_t end) {
               temperature = of.temperature, cold = 1 / temperature;
   for (int64_t i = begin; i < end; ++i) {
     T* const logits = student.logits + i * student.stride;
+    if (student.targets[i] < 0) {  // masked
+      student.losses[i] = 0;
+      if (student.scale) std::fill(logits, logits + student.stride, static_cast<T>(0.0f));
+      continue;
+    }
     const int64_t token = student.targets[i];
     Rows<T> rows(logits, of.teacher + i * of.stride, V);
     FloatPair powers, softened, teachers, distance;

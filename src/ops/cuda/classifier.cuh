@@ -74,12 +74,22 @@ class KeptRow {
   int groups_;
 };
 
+// What a block makes of a masked row.
+template <bool is_whole, class T>
+__device__ void clear_row(const CrossEntropyRows<T>& of, int64_t row) {
+  if (threadIdx.x == 0) of.losses[row] = 0;
+  if (!of.scale) return;
+  for (int64_t begin = int64_t{threadIdx.x} * kGroup; begin < of.stride; begin += int64_t{blockDim.x} * kGroup)
+    store<is_whole>(Group{}, of.logits + row * of.stride + begin, of.stride - begin);
+}
+
 // One block computes a row, which it needs twice: a row that is not kept comes the second time from the second-level cache, where that
 // holds the rows in flight. A kept row is whole.
 template <bool is_whole, bool keeps, class T>
 __global__ void __launch_bounds__(kMostLogitThreads, keeps ? 2 : 1) cross_entropy_kernel(CrossEntropyRows<T> of) {
   const int64_t row = blockIdx.x, V = of.vocabulary, target = of.targets[row];
-  CUDA_KERNEL_ASSERT(target >= 0 && target < V);
+  CUDA_KERNEL_ASSERT(target >= kMaskedTarget && target < V);
+  if (target == kMaskedTarget) return clear_row<is_whole>(of, row);
   T* const logits = of.logits + row * of.stride;
   const std::conditional_t<keeps, KeptRow<T>, RowInPlace<is_whole, T>> of_row(logits, of.stride);
   const auto target_logit = static_cast<float>(logits[target]);

@@ -31,7 +31,8 @@ template <bool is_whole, class T>
 __global__ void __launch_bounds__(kMostLogitThreads) distillation_kernel(DistillationRows<T> of) {
   const CrossEntropyRows<T>& student = of.student;
   const int64_t row = blockIdx.x, V = student.vocabulary, target = student.targets[row];
-  CUDA_KERNEL_ASSERT(target >= 0 && target < V);
+  CUDA_KERNEL_ASSERT(target >= kMaskedTarget && target < V);
+  if (target == kMaskedTarget) return clear_row<is_whole>(student, row);
   T* const logits = student.logits + row * student.stride;
   const T* const teacher = of.teacher + row * of.stride;
   const auto target_logit = static_cast<float>(logits[target]);
