@@ -49,4 +49,17 @@ std::optional<int32_t> sample_start(const Tokenizer& tokenizer, const std::vecto
   return most_frequent(tokenizer, sources);
 }
 
+Opening opening(const Tokenizer& tokenizer, const Tokens& tokens) {
+  Opening opening;
+  std::vector<int32_t> ids;
+  bool is_open = true;
+  for (int64_t i = 0; i < tokens.size() && !opening.end; ++i) {
+    is_open = is_open && (tokens.mark(i) & TokenMark::kLearned) == 0;
+    if (is_open) ids.push_back(tokens[i]);
+    if ((tokens.mark(i) & TokenMark::kEnds) != 0) opening.end = tokens[i];
+  }
+  opening.text = tokenizer.decode(ids);
+  return opening;
+}
+
 }  // namespace gpt

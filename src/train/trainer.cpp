@@ -17,6 +17,7 @@
 #include "gpt/core/map_faults.h"
 #include "gpt/core/process.h"
 #include "gpt/core/process_memory.h"
+#include "gpt/data/sample_start.h"
 #include "gpt/device/memory.h"
 #include "gpt/generate/generator.h"
 #include "gpt/run/measured_memory.h"
@@ -31,6 +32,18 @@ constexpr int64_t kWarmUpSteps = 10;
 
 // A run of weeks that logs every million steps writes its losses all the same.
 constexpr size_t kMostUnwrittenLosses = 1000;
+
+// What a sample continues, and how. Of conversations it is the answer to the first question that the model does not learn from.
+std::pair<std::string, SamplingConfig> sample_of(const Corpus& corpus, const CadenceConfig& cadence) {
+  SamplingConfig sampling;
+  sampling.max_new_tokens = cadence.sample_tokens;
+  sampling.start = corpus.sample_start;
+  sampling.ends = text_format_of(corpus.text_format, *corpus.tokenizer).ends;
+  if (!cadence.sample_prompt.empty() || !corpus.has_conversations) return {cadence.sample_prompt, sampling};
+  const Opening question = opening(*corpus.tokenizer, corpus.validation.size() > 0 ? corpus.validation : corpus.train);
+  if (question.end) sampling.ends.push_back(*question.end);
+  return {question.text, sampling};
+}
 
 }  // namespace
 
@@ -430,18 +443,15 @@ void Trainer::write_sample() {
   release_memory();
   const Stopwatch watch;
   show_activity("writing a sample");
-  SamplingConfig sampling;
-  sampling.max_new_tokens = cadence().sample_tokens;
-  sampling.start = setup_.corpus.sample_start;
-  sampling.ends = text_format_of(setup_.corpus.text_format, *setup_.corpus.tokenizer).ends;
-  const auto result = generate(state_.model, *setup_.corpus.tokenizer, cadence().sample_prompt, sampling,
+  const auto [prompt, sampling] = sample_of(setup_.corpus, cadence());
+  const auto result = generate(state_.model, *setup_.corpus.tokenizer, prompt, sampling,
                                generation_type(setup_.precision, device()), [this](std::string_view) {
                                  return !is_any(process::stop_signal() != 0 || memory_watch_.is_running_out());
                                });
   release_memory();
   forecast_.took(run::Forecast::kSample, watch.running_seconds());
   checkpoints_.require_folder(/*is_alone=*/true);
-  listeners_.sample({.step = state_.step, .text = cadence().sample_prompt + result.text});
+  listeners_.sample({.step = state_.step, .text = prompt + result.text});
 }
 
 }  // namespace gpt
