@@ -184,7 +184,8 @@ TEST(StageSchedule, EveryCycleAndStageMixesInAnOrderOfItsOwn) {
     std::vector<size_t> sources;
     for (int64_t sample = cycle * 1000; sample < (cycle + 1) * 1000; sample += 10) {
       const DataPosition at{sample / 2000, sample % 2000};
-      for (const auto& [source, starts, rows] : schedule.windows(at)) sources.insert(sources.end(), {source, starts.size()});
+      for (const auto& [source, starts, rows] : schedule.windows(at))
+        sources.insert(sources.end(), {source, starts.size()});
     }
     orders.insert(sources);
   }
