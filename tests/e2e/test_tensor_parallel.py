@@ -47,6 +47,7 @@ class TestTensorParallel(ranks.DividedRun):
                 self.assert_same_run(name, f"{name} {processes}")
                 self.assert_same_files(name, f"{name} {processes}")
 
+    @programs.long
     def test_a_run_goes_on_with_another_mesh(self):
         self.train("straight", training__max_steps=24)
         for step, of in ((8, mesh(4, 2, zero=3)), (16, mesh(1, 1)), (24, mesh(4, 2, zero=3))):
