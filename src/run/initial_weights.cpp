@@ -152,10 +152,11 @@ void adopt_vocabulary(InitialWeights& initial, ModelConfig model, const Corpus& 
 // The model's. Where the documents of the text are separated by another token than those at which its texts end, they end there, too.
 std::optional<TextFormat> format_for(const Corpus& corpus) {
   std::optional<TextFormat> format = corpus.text_format;
-  const std::optional<int32_t> separator = corpus.tokenizer ? corpus.tokenizer->end_of_text() : std::nullopt;
-  if (corpus.has_conversations || !format || !separator || corpus.sample_start != separator) return format;
-  std::vector<int32_t>& ends = format->ends;
-  if (std::find(ends.begin(), ends.end(), *separator) == ends.end()) ends.push_back(*separator);
+  if (!format || !corpus.tokenizer || corpus.has_conversations) return format;
+  const std::optional<int32_t> separator = corpus.tokenizer->end_of_text();
+  if (!separator || corpus.sample_start != separator) return format;
+  const int32_t end = separator.value();
+  if (std::ranges::find(format->ends, end) == format->ends.end()) format->ends.push_back(end);
   return format;
 }
 

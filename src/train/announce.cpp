@@ -11,6 +11,7 @@
 #include "gpt/core/host_name.h"
 #include "gpt/core/log.h"
 #include "gpt/data/document_mask.h"
+#include "gpt/data/packed_rows.h"
 #include "gpt/data/stages.h"
 #include "gpt/exchange/hugging_face.h"
 #include "gpt/layout/freeze.h"
@@ -84,6 +85,18 @@ std::string describe_division(const DistributedConfig& asked, int64_t processes)
   if (tensor > 1)
     return tensor == processes ? "; they divide the model" : fmt::format("; each {} of them divide the model", tensor);
   return "";
+}
+
+// How conversations lie in the sequences of a batch.
+void announce_rows(const Config& config, const Corpus& corpus) {
+  const int64_t length = config.model.block_size;
+  const PackedRows rows(corpus.train, length, config.data.packing, /*seed=*/0);
+  const double full = static_cast<double>(rows.positions()) / static_cast<double>(rows.size() * length);
+  std::string line = fmt::format("Conversations: {} in {} of {}, {:.0f} % full", with_commas(rows.conversations()),
+                                 plural(rows.size(), "sequence"), plural(length, "token"), 100 * full);
+  if (rows.cut() > 0) line += fmt::format("; {} longer than that and cut at a turn", with_commas(rows.cut()));
+  if (rows.left_out() > 0) line += fmt::format("; {} left out, whose answers come later", with_commas(rows.left_out()));
+  log::info(line);
 }
 
 }  // namespace
@@ -169,6 +182,7 @@ void announce_run(const run::Run& run) {
   log::info(fmt::format("Data: {}: {} training and {} validation tokens, {}", corpus.source,
                         with_commas(corpus.train.size()), with_commas(corpus.validation.size()),
                         run.state().loader.resident() ? "resident" : "streamed"));
+  if (corpus.has_conversations && config.data.stages.empty()) announce_rows(config, corpus);
   if (const auto separator = document_separator(config.data, corpus)) {
     const auto [description, idle] = find_documents(corpus, *separator);
     idle.empty() ? log::info("Documents: " + description) : log::warn(idle);
