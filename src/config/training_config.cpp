@@ -390,7 +390,8 @@ std::vector<Option> cadence(TrainingConfig& c) {
       {.name = "sample_tokens", .target = &c.cadence.sample_tokens, .help = "tokens per sample", .min = 1, .max = 1e6},
       {.name = "sample_prompt",
        .target = &c.cadence.sample_prompt,
-       .help = "text that a sample continues; empty = the tokenizer's start of a text, and of conversations the first question"},
+       .help =
+           "text that a sample continues; empty = the tokenizer's start of a text, and of conversations the first question"},
       {.name = "resume_from",
        .target = &c.resume_from,
        .help =

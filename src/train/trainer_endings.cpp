@@ -175,8 +175,7 @@ void Trainer::finish() {
                            format_short_duration(stopwatch_.seconds()), folder_.checkpoint_path()));
   const bool best_is_better = state_.evaluations_since_best > 0 && std::isfinite(state_.best_val_loss);
   if (setup_.corpus.tokenizer)
-    log::info(fmt::format("Next: gpt-generate --checkpoint {}{}",
-                          best_is_better ? folder_.best_path() : folder_.path(),
+    log::info(fmt::format("Next: gpt-generate --checkpoint {}{}", best_is_better ? folder_.best_path() : folder_.path(),
                           setup_.corpus.has_conversations ? " --chat" : ""));
 }
 

@@ -127,7 +127,7 @@ struct CadenceConfig {
   int64_t keep_last = 0;  // numbered checkpoints kept beside ckpt.pt and ckpt_best.pt
   Interval sample_interval{0, Interval::Unit::run};
   int64_t sample_tokens = 200;
-  std::string sample_prompt;       // empty: what the tokenizer starts a text with, or the first question of conversations
+  std::string sample_prompt;  // empty: what the tokenizer starts a text with, or the first question of conversations
   int64_t max_skipped_steps = 10;  // skipped updates in a row at which a log line stops the run
   DivergenceConfig divergence;
 };
