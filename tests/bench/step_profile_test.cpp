@@ -109,7 +109,7 @@ TEST_P(PartsOfAModel, AllHaveTimeForwardAndBackward) {
 INSTANTIATE_ON_DEVICES(PartsOfAModel);
 
 // A step of 100 ms on a GPU or on two threads, whose parts take these shares.
-StepProfile profile_of(at::Device device, const std::vector<std::pair<const char*, double>>& shares) {
+StepProfile profile_of(at::Device device, const std::vector<std::pair<std::string_view, double>>& shares) {
   StepProfile profile;
   profile.device.device = device;
   profile.threads = 2, profile.step_ms = profile.mean_ms = 100, profile.cpu_ms = 200, profile.speed = {1e12, 1e9};

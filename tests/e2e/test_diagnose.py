@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import unittest
 
-from programs import SOURCE, TINY, checks, flags, run, train, write_text
+from programs import SOURCE, TINY, checks, flags, long, run, train, write_text
 
 MACHINE_CHECKS = {"LibTorch", "CPU", "CPU instructions", "CPU attention", "memory", "CUDA"}
 CONFIG_CHECKS = {"configuration", "threads", "device", "precision", "dataset", "tokens", "overlap", "batch", "length", "learning rate",
@@ -248,7 +248,7 @@ class Diagnose(unittest.TestCase):
         self.assertRegex(table, r"\nDoes it fit\?  no: it needs about .* GB, and there is 4.03 GB; at most \d+ sequences? at a time would fit\n")
         self.assertRegex(table, r"\n\nSettings that would save memory, each on its own:\n  [\d.]+ GB  training.gradient_checkpointing: block ")
 
-    @programs.long
+    @long
     def test_several_processes_share_the_memory_and_the_cores_of_a_machine(self):
         options = ("--config", self.good_config(), "--threads", 1, "--memory", "8GB")
         one, two = (checks(*options, "--processes", count, check_code=0) for count in (1, 2))
@@ -298,7 +298,7 @@ class Diagnose(unittest.TestCase):
         self.assertEqual(half["bytes_sent_per_update"], values["bytes_sent_per_update"] / 2)
         self.assertIn("PCIe 4 x16", checks("--gpu", "RTX 3090", *words, check_code=0)["processes"]["detail"])
 
-    @programs.long
+    @long
     def test_a_faster_arrangement_of_as_many_processes_is_named(self):
         words = ("--gpu", "H100 SXM", "--preset", "gpt2_xl", "--vocab-size", 50257, "--n_head", 32, "--d_model", 4096, "--batch-size", 4,
                  "--gradient-accumulation-steps", 64, "--steps-per-epoch", 1000, "--processes", 16)
