@@ -141,6 +141,7 @@ TEST(Difference, WhatChangesTheDataOrTheShapeIsNotSafe) {
                                           "data.stages",
                                           "data.order",
                                           "data.document_mask",
+                                          "data.learn",
                                           "data.document_separator",
                                           "data.packing",
                                           "data.schedule",
