@@ -11,6 +11,7 @@
 
 #include "chat/chat_tokenizer.h"
 #include "gpt/chat/conversation_lines.h"
+#include "gpt/tokenizer/make_tokenizer.h"
 #include "support/expect_error.h"
 
 namespace gpt::chat {
@@ -131,6 +132,34 @@ TEST_F(LearnedConversationTest, DoesNotDependOnTheDay) {
   EXPECT_EQ(show({{kUser, "u"}, {kAssistant, "a"}},
                  "{{ strftime_now('%Y') }}{% for m in messages %}{{ m.content }}{% endfor %}"),
             "[2024u]a|");
+}
+
+// Some put a space before a text, or compose characters: what tokens spell is not the text then.
+TEST(LearnedConversation, IsFoundWithTokenizersThatChangeTexts) {
+  const std::string source =
+      "{% for m in messages %}{% if m.role == 'user' %}{{ '[INST] ' ~ m.content ~ ' [/INST]' }}{% else %}"
+      "{{ ' ' ~ m.content ~ '.\n' }}{% endif %}{% endfor %}";
+  const Dialogue dialogue = {{kUser, "cafe\u0301 the path"},
+                             {kAssistant, "the other e\u0301 path"},
+                             {kUser, "e\u0301"},
+                             {kAssistant, "and  a path"}};
+  for (const char* form : {"llama2", "llama2_legacy", "metaspace", "qwen2", "llama3", "gemma", "smollm"}) {
+    SCOPED_TRACE(form);
+    const auto tokenizer =
+        tokenizer_from_json(file_text("tokenizer/hugging_face/" + std::string(form) + ".json"), form);
+    const LearnedConversation conversation =
+        ConversationEncoder(ChatTemplate(source, {}, *tokenizer), *tokenizer, Learn::answers).encode(dialogue);
+    std::string learned, ends;
+    for (size_t i = 0; i < conversation.ids.size(); ++i) {
+      if (conversation.learned[i]) learned += tokenizer->piece(conversation.ids[i], false);
+      if (conversation.ends[i]) ends += tokenizer->piece(conversation.ids[i], false);
+    }
+    for (const std::string accent : {"e\u0301", "e<unk>"})
+      if (const size_t at = learned.find(accent); at != std::string::npos) learned.replace(at, accent.size(), "\u00e9");
+    EXPECT_EQ(learned, " the other \u00e9 path.\n and  a path.\n");
+    EXPECT_TRUE(ends == "\n\n" || ends == ".\n.\n") << ends;
+    EXPECT_FALSE(conversation.last_answer_only);
+  }
 }
 
 // Joins neighbours that are alike.
