@@ -46,8 +46,12 @@ class TwoMachines(ranks.DividedRun):
         with two_machines.joined_at("1gbit") as machines:
             processes = self.start(machines, **{"training.max_steps": 1_000_000, "training.eval_interval": 0,
                                                 "training.checkpoint_interval": 20, "distributed.timeout": 3})
-            while not (self.folder / "run" / "ckpt.pt").exists():
+            # The second file: a file is there a moment before the run counts it as saved.
+            files, checkpoint = set(), self.folder / "run" / "ckpt.pt"
+            while len(files) < 2:
                 self.assertEqual([process.poll() for process in processes], [None, None])
+                if checkpoint.exists():
+                    files.add(checkpoint.stat().st_mtime_ns)
                 time.sleep(0.05)
             machines[1].unplug()
             errors = self.errors_of(processes)
