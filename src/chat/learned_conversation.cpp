@@ -121,11 +121,14 @@ LearnedConversation ConversationEncoder::encode(const Dialogue& dialogue) const 
   const TokenPlaces tokens(words.without_marks(whole.text), tokenizer_);
   const size_t size = tokens.ids().size();
   LearnedConversation result{tokens.ids(), std::vector<bool>(size, learn_ == Learn::all), std::vector<bool>(size)};
-  const auto first_from = [&](size_t place) {
-    return tokens.first_from(words.without_marks(std::string_view(whole.text).substr(0, place)).text.size());
+  const auto offset_of = [&](size_t place) {
+    return words.without_marks(std::string_view(whole.text).substr(0, place)).text.size();
   };
-  for (const jinja::Span& span : answers.spans)
-    learn_answer(first_from(span.begin), first_from(span.end), answers.are_generated, result);
+  for (const jinja::Span& span : answers.spans) {
+    // A token at an edge is learned, though it may begin before the answer, as transformers marks it.
+    const size_t behind_first = tokens.first_from(offset_of(span.begin) + 1), end = tokens.first_from(offset_of(span.end));
+    learn_answer(std::min(std::max<size_t>(behind_first, 1) - 1, end), end, answers.are_generated, result);
+  }
   if (size > 0) result.learned[0] = false;
   if (std::find(result.learned.begin(), result.learned.end(), true) == result.learned.end()) return {};
   const auto is_turn = [](const Message& message) { return message.role != kSystem; };

@@ -97,13 +97,13 @@ TEST_F(LearnedConversationTest, EncodesWordsAsTextWhateverTheyReadLike) {
   EXPECT_EQ(std::count(answers.learned.begin(), answers.learned.end(), true), 10 + 1 + 12 + 1);
 }
 
-// A token that begins before an answer is not learned, although it reaches into it; one that begins in it is, although it reaches out of it.
+// A token that has some of an answer is learned, as transformers marks it, although it begins before it or reaches out of it.
 TEST_F(LearnedConversationTest, TakesATokenAtAnEdgeByItsBeginning) {
   tokenizer_ = byte_tokenizer({}, {"xa", "by", "ab"});
   const std::string edges =
       "{% for m in messages %}{% if m.role == 'user' %}{{ m.content ~ 'x' }}{% else %}{% generation %}{{ m.content }}"
       "{% endgeneration %}y{% endif %}{% endfor %}";
-  EXPECT_EQ(show({{kUser, "u"}, {kAssistant, "acb"}}, edges), "[uxa]cby|");
+  EXPECT_EQ(show({{kUser, "u"}, {kAssistant, "acb"}}, edges), "[u]xacby|");
   EXPECT_EQ(show({{kUser, "u"}, {kAssistant, "ca"}}, edges), "[ux]ca|[y]");
 }
 

@@ -87,8 +87,9 @@ __device__ void clear_row(const CrossEntropyRows<T>& of, int64_t row) {
 // holds the rows in flight. A kept row is whole.
 template <bool is_whole, bool keeps, class T>
 __global__ void __launch_bounds__(kMostLogitThreads, keeps ? 2 : 1) cross_entropy_kernel(CrossEntropyRows<T> of) {
-  const int64_t row = blockIdx.x, V = of.vocabulary, target = of.targets[row];
-  CUDA_KERNEL_ASSERT(target >= kMaskedTarget && target < V);
+  const int64_t row = blockIdx.x, V = of.vocabulary;
+  CUDA_KERNEL_ASSERT(of.targets[row] >= kMaskedTarget && of.targets[row] < V);
+  const auto target = static_cast<int32_t>(of.targets[row]);  // in one register, of which there are few
   if (target == kMaskedTarget) return clear_row<is_whole>(of, row);
   T* const logits = of.logits + row * of.stride;
   const std::conditional_t<keeps, KeptRow<T>, RowInPlace<is_whole, T>> of_row(logits, of.stride);
