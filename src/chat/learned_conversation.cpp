@@ -126,7 +126,8 @@ LearnedConversation ConversationEncoder::encode(const Dialogue& dialogue) const 
   };
   for (const jinja::Span& span : answers.spans) {
     // A token at an edge is learned, though it may begin before the answer, as transformers marks it.
-    const size_t behind_first = tokens.first_from(offset_of(span.begin) + 1), end = tokens.first_from(offset_of(span.end));
+    const size_t behind_first = tokens.first_from(offset_of(span.begin) + 1),
+                 end = tokens.first_from(offset_of(span.end));
     learn_answer(std::min(std::max<size_t>(behind_first, 1) - 1, end), end, answers.are_generated, result);
   }
   if (size > 0) result.learned[0] = false;

@@ -90,10 +90,11 @@ __global__ void __launch_bounds__(kMostLogitThreads, keeps ? 2 : 1) cross_entrop
   const int64_t row = blockIdx.x, V = of.vocabulary;
   CUDA_KERNEL_ASSERT(of.targets[row] >= kMaskedTarget && of.targets[row] < V);
   const auto target = static_cast<int32_t>(of.targets[row]);  // in one register, of which there are few
-  if (target == kMaskedTarget) return clear_row<is_whole>(of, row);
+  // A masked row goes the way of all others: leaving it early would cost registers that a kept row lacks.
+  const bool is_masked = target == kMaskedTarget;
   T* const logits = of.logits + row * of.stride;
   const std::conditional_t<keeps, KeptRow<T>, RowInPlace<is_whole, T>> of_row(logits, of.stride);
-  const auto target_logit = static_cast<float>(logits[target]);
+  const auto target_logit = static_cast<float>(logits[is_masked ? 0 : target]);
   PowerSum own;
   float total = 0;
   for (int64_t begin = int64_t{threadIdx.x} * kGroup; begin < V; begin += int64_t{blockDim.x} * kGroup) {
@@ -113,13 +114,13 @@ __global__ void __launch_bounds__(kMostLogitThreads, keeps ? 2 : 1) cross_entrop
   if (threadIdx.x == 0) {
     float loss = log_sum - (1 - of.smoothing) * (target_logit - maximum);
     if (of.smoothing > 0) loss -= of.smoothing * (sums.second / static_cast<float>(V) - maximum);
-    of.losses[row] = loss;
+    of.losses[row] = is_masked ? 0 : loss;
   }
   if (!of.scale) return;
   const float scale = *of.scale;
   for (int64_t begin = int64_t{threadIdx.x} * kGroup; begin < of.stride; begin += int64_t{blockDim.x} * kGroup) {
     Group z = of_row.group(begin, of.stride - begin);
-    for (float& value : z.values) value = (power<T>(value - maximum - log_sum) - uniform) * scale;
+    for (float& value : z.values) value = is_masked ? 0 : (power<T>(value - maximum - log_sum) - uniform) * scale;
     if (target >= begin && target - begin < kGroup) {
       for (int i = 0; i < kGroup; ++i) z.values[i] -= begin + i == target ? (1 - of.smoothing) * scale : 0.0f;
     }
