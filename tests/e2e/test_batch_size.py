@@ -63,6 +63,7 @@ class BatchSize(unittest.TestCase):
         self.assertEqual(programs.losses(self.folder / "total"), programs.losses(self.folder / "factors"))
         self.train({**factors, "output_dir": self.folder / "total", "training.max_steps": 26})  # and may be resumed as such
 
+    @programs.long
     def test_less_memory_means_a_smaller_divisor_and_the_same_update(self):
         roomy = self.chosen(self.train(self.options("roomy", **LARGE)))
         tight_log = self.train(self.options("tight", **LARGE), LIMIT)

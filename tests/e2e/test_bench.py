@@ -223,6 +223,7 @@ class Bench(unittest.TestCase):
         self.assertTrue(report["advice"])
         self.assertIn("What to change:", done.stdout)
 
+    @programs.long
     def test_ctrl_c_keeps_what_is_done(self):
         words = programs.command("gpt-bench", "ladder", "--minutes", 5, *self.options)
         process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)

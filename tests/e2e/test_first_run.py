@@ -55,6 +55,7 @@ class FirstRun(unittest.TestCase):
         self.assertEqual(found["output folder"]["status"], "warn")
         self.assertIn("is finished: 2 of 2", found["output folder"]["detail"])
 
+    @programs.long
     def test_on_a_small_text_the_last_loss_is_nearly_the_least(self):
         text, run = self.root / "small.txt", self.root / "small"
         text.write_bytes((programs.SOURCE / "data" / "shakespeare.txt").read_bytes()[:20_000])

@@ -79,6 +79,7 @@ class MeasureGpu(Rehearsal):
         summary = self.parts_that_are_done(("gpt2-max-autotune", "gpt2-pytorch-eager"), ("losses-start", "losses-full"))
         self.assertRegex(summary, r"(?m)^float32 .*: the losses of 100 updates \(wanted: 100\) differ by at most [\d.e-]+ % \(wanted: 1\): good$")
 
+    @programs.long
     def test_a_part_that_fails_is_named_with_its_reason_and_the_others_go_on(self):
         (self.root / "scripts/pytorch_baseline.py").write_text("raise SystemExit('no GPU to be found')\n")
         found, summary = self.summary_of("sizes", "gpt2_medium-pytorch-blocks|gpt2_large-max-autotune")

@@ -44,6 +44,7 @@ class OutOfMemory(unittest.TestCase):
         line = next(line for line in done.stderr.splitlines() if line.startswith("What would fit: "))
         return dict(re.findall(r"(training\.\w+): (\w+)", line.split("), or ")[index]))
 
+    @programs.long
     def test_nothing_is_saved_yet_and_the_smaller_batch_fits(self):
         for kind in (resource.RLIMIT_DATA, resource.RLIMIT_AS):
             with self.subTest(kind):

@@ -45,6 +45,7 @@ class TestPipelineParallel(ranks.DividedRun):
                 scores = lambda folder: [m["metrics"] for m in programs.metrics(self.folder / folder) if "task" in m]
                 self.assertEqual(scores(name), scores(f"{name} {processes}"))
 
+    @programs.long
     def test_groups_of_stages_compute_the_run_of_as_many_processes(self):
         options = {**mesh(2, 1), "distributed.zero": 2, "training.freeze": "wte, h.0-1, h.2.attn", "training.optimizer": "muon",
                    "training.learning_rate": 1e-3}

@@ -75,6 +75,7 @@ class TestProcesses(ranks.DividedRun):
             self.assertIn("Resuming from", again.stderr)
             self.assert_same_weights("straight", changed)
 
+    @programs.long
     def test_divided_weights_are_validated_and_sampled(self):
         """Of three processes the first one alone writes samples, for which all bring the weights together."""
         options = {"training.sample_interval": 8, "training.eval_interval": 8, "training.sample_tokens": 20,

@@ -37,6 +37,7 @@ class QuantizedForward(programs.WithText):
             said = programs.run("gpt-train", *words, *more, check_code=0).stdout
             self.assertAlmostEqual(float(said.split("val loss ")[1].split()[0]), losses["val", 24], delta=1e-4)
 
+    @programs.long
     def test_recomputation_and_processes_compute_the_same_run(self):
         lanes = {"distributed__lanes": 2}
         log = self.train("one", **lanes)

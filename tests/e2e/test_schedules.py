@@ -100,6 +100,7 @@ class Schedules(unittest.TestCase):
         stable.unlink()
         self.train("run", **{**WSD, "training.max_steps": 32})
 
+    @programs.long
     def test_several_processes_go_back_together(self):
         lanes = {**WSD, "distributed.lanes": 2}
         for name, processes in (("one", 1), ("two", 2)):
