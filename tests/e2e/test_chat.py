@@ -18,6 +18,15 @@ TEMPLATE = """{% for message in messages -%}
 """
 
 
+def write_talker(folder, **options):
+    """A model of Hugging Face's form with this template, trained for some steps on bytes; its path."""
+    programs.train(folder / "run", programs.write_text(folder), data__tokenizer="byte", **options)
+    model = folder / "talker"
+    programs.run("gpt-export", "--checkpoint", folder / "run", "--output", model, check_code=0)
+    (model / "chat_template.jinja").write_text(TEMPLATE)
+    return model
+
+
 class Chat(unittest.TestCase):
     """cls.model is a folder of Hugging Face's form, whose model has a context of 128."""
 
@@ -26,11 +35,7 @@ class Chat(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(folder.cleanup)
         cls.folder = pathlib.Path(folder.name)
-        text = programs.write_text(cls.folder)
-        programs.train(cls.folder / "run", text, model__block_size=128, training__max_steps=30, data__tokenizer="byte")
-        programs.run("gpt-export", "--checkpoint", cls.folder / "run", "--output", cls.folder / "talker", check_code=0)
-        cls.model = cls.folder / "talker"
-        (cls.model / "chat_template.jinja").write_text(TEMPLATE)
+        cls.model = write_talker(cls.folder, model__block_size=128, training__max_steps=30)
         cls.server = serving.Server("--checkpoint", cls.model, "--device", "cpu", "--threads", 1, "--slots", 2)
         cls.addClassCleanup(cls.server.close)
 

@@ -7,7 +7,7 @@ import unittest
 
 import programs
 from checkpoints import load, same
-from test_chat import TEMPLATE
+from test_chat import TEMPLATE, write_talker
 
 ANSWER = "yes."
 WORDS = "fox dog lazy quick brown".split()
@@ -29,11 +29,7 @@ class Conversations(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(folder.cleanup)
         cls.folder = pathlib.Path(folder.name)
-        text = programs.write_text(cls.folder)
-        programs.train(cls.folder / "run", text, model__block_size=64, training__max_steps=10, data__tokenizer="byte")
-        cls.base = cls.folder / "base"
-        programs.run("gpt-export", "--checkpoint", cls.folder / "run", "--output", cls.base, check_code=0)
-        (cls.base / "chat_template.jinja").write_text(TEMPLATE)
+        cls.base = write_talker(cls.folder, model__block_size=64, training__max_steps=10)
         cls.chats = write_lines(cls.folder / "chats.jsonl", [{"messages": dialogue} for dialogue in DIALOGUES])
         cls.tuned = cls.folder / "tuned"
         cls.log = cls.tune(cls.tuned, cls.chats, training__sample_interval=60, training__sample_tokens=20)

@@ -24,8 +24,8 @@ struct BatchShape {
 
 struct Batch {
   at::Tensor inputs;  // (B, T) int64 on the device
-  at::Tensor
-      targets;  // (B, T) int64: inputs shifted by one; of conversations ops::kMaskedTarget where nothing is learned
+  // (B, T) int64: inputs shifted by one; of conversations ops::kMaskedTarget where nothing is learned.
+  at::Tensor targets;
   // (B, T) int32: where the document of each position begins, as ops::document_starts() has it. Undefined: rows are not made of several.
   at::Tensor starts = {};
 };
@@ -54,8 +54,8 @@ class DataLoader {
   DataPosition position() const;       // the position of the batch that comes next
   void seek(const DataPosition& position);
   int64_t tokens_ahead(int64_t batches) const;  // positions in the next `batches` batches
-  int64_t learned_ahead(
-      int64_t batches) const;   // their targets that count: of text all, of conversations one or more a row
+  // Of these the targets that count: of text all, of conversations one or more a row.
+  int64_t learned_ahead(int64_t batches) const;
   int64_t tokens_seen() const;  // positions from the beginning of the run up to position()
 
   int64_t samples_per_epoch() const;  // samples; those of the whole run where it is in stages

@@ -34,8 +34,8 @@ struct Corpus {
 // gpt::Error: config when the configured one is too small for the data, data when that has a single token.
 int64_t vocabulary_for(const Corpus& corpus, std::optional<int64_t> configured);
 
-// Bytes of text that those of these ids which are learned stand for, special tokens none: what bits per byte divide by. Nothing where the corpus has no
-// tokenizer to ask and no metadata that tells the average.
+// Bytes of text that those of these ids which are learned stand for, special tokens none: what bits per byte divide by. Nothing where the
+// corpus has no tokenizer to ask and no metadata that tells the average.
 std::optional<double> text_bytes(const Corpus& corpus, const std::vector<Tokens>& parts);
 std::optional<double> text_bytes(const Corpus& corpus, const Tokens& ids);
 
