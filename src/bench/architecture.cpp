@@ -133,10 +133,10 @@ Plan plan_of(const Config& base, const Pace& pace, double seconds) {
 
 }  // namespace
 
-ArchitectureComparison compare_architectures(const Config& wanted, double seconds, const Measure& measure,
+ArchitectureComparison compare_architectures(const Wanted& wanted, double seconds, const Measure& measure,
                                              const Learn& learn, const Progress& progress) {
-  ArchitectureComparison result{.variants = {}, .length = {}, .batch_size = wanted.training.batch_size};
-  const Config base = measurable(wanted);
+  ArchitectureComparison result{.variants = {}, .length = {}, .batch_size = wanted.config.training.batch_size};
+  const Config base = measurable(wanted.config);
   progress(0, "as configured");
   const auto pace = find_pace(base, measure);
   if (!pace) return result;
@@ -152,7 +152,7 @@ ArchitectureComparison compare_architectures(const Config& wanted, double second
   };
   for (const NamedChange& change : changes) {
     progress(static_cast<double>(result.variants.size()) / static_cast<double>(changes.size()), change.name);
-    auto [config, also] = applied(change.apply, base);
+    auto [config, also] = applied(change.apply, base, wanted.written);
     config.training.cadence.eval_batches = result.eval_batches;
     Variant variant{.name = with_changes(change.name, also), .learning = {}, .verdict = ""};
     try {

@@ -107,17 +107,18 @@ int show(const BenchResults& results, const Options& options) {
 using Found = std::optional<Findings>;
 
 struct Context {
-  const Config& config;
+  const Wanted& wanted;
   const DeviceInfo& device;
   const Options& options;
   double seconds;  // time that it may take
+  const Config& config = wanted.config;
 
   Progress progress() const { return show_status(seconds); }
 };
 
 Found climb_as_planned(LadderPlan plan, const Context& context) {
   plan.speed_of = machine_speed_apart;
-  const Ladder ladder = climb(context.config, plan, measure_apart, context.progress());
+  const Ladder ladder = climb(context.wanted, plan, measure_apart, context.progress());
   return ladder.rows.empty() ? Found() : findings(ladder);
 }
 
@@ -140,13 +141,13 @@ Found compare_modes(const Context& context) {
   const ModesEffort effort{.epochs = context.options.epochs,
                            .iterations = context.options.iterations,
                            .seconds = context.seconds};
-  const Modes modes = measure_modes(context.config, context.device, effort, measure_apart, context.progress());
+  const Modes modes = measure_modes(context.wanted, context.device, effort, measure_apart, context.progress());
   return !modes.rows.front().measurement ? Found() : findings(modes);
 }
 
 Found compare_variants(const Context& context) {
   const ArchitectureComparison comparison =
-      compare_architectures(context.config, context.seconds, measure_apart, learn_apart, context.progress());
+      compare_architectures(context.wanted, context.seconds, measure_apart, learn_apart, context.progress());
   return comparison.variants.empty() ? Found() : findings(comparison);
 }
 
@@ -159,13 +160,13 @@ Found compare_techniques(const Context& context) {
   ExperimentLog log(context.options.results, context.config, context.seconds, host::cpu_name());
   if (!log.is_new()) log::info(fmt::format("Going on with {}", log.path()));
   const ExperimentComparison comparison =
-      compare_experiments(context.config, experiments(context.config), context.seconds, log, measure_apart, learn_apart,
+      compare_experiments(context.wanted, experiments(context.config), context.seconds, log, measure_apart, learn_apart,
                           context.progress());
   return comparison.rows.empty() ? Found() : findings(comparison);
 }
 
 Found compare_savers(const Context& context) {
-  const Savings savings = measure_savers(context.config, savers(context.config, context.device), context.seconds,
+  const Savings savings = measure_savers(context.wanted, savers(context.config, context.device), context.seconds,
                                          measure_apart, context.progress());
   return savings.rows.empty() ? Found() : findings(savings);
 }
@@ -241,12 +242,13 @@ const Verb kVerbs[] = {
 };
 
 // Runs the verb and leaves its results behind.
-int run_verb(const Verb& verb, const Config& config, const Options& options) {
+int run_verb(const Verb& verb, const Wanted& wanted, const Options& options) {
+  const Config& config = wanted.config;
   if (verb.run_one) return put_result(verb.run_one(config, options), options);
   BenchResults results = results_for(config, verb.name, options);
   if (const std::string& card = options.scaling.gpu; !card.empty())
     results.device = require_card("--gpu", card).describe();
-  const Found found = verb.find({config, results.device, options, 60 * options.minutes});
+  const Found found = verb.find({wanted, results.device, options, 60 * options.minutes});
   if (!found) return static_cast<int>(process::stop_code());
   results.findings = *found;
   return show(results, options);
@@ -460,7 +462,7 @@ int run_command(int argc, char** argv) {
     use_cpu_allocator();
   }
   // The batch of many devices follows from their memory.
-  return run_verb(verb, simulates ? command.config : with_batch_size(command.config), options);
+  return run_verb(verb, {simulates ? command.config : with_batch_size(command.config), command.origins}, options);
 }
 
 }  // namespace gpt::bench

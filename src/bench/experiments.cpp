@@ -135,27 +135,27 @@ void judge_technique(const ExperimentRow& plain, ExperimentRow& row) {
 // Runs and timings, from the log where it has them.
 class ExperimentRuns {
  public:
-  ExperimentRuns(ExperimentLog& log, const Measure& measure, const Learn& learn, const Config& wanted)
+  ExperimentRuns(ExperimentLog& log, const Measure& measure, const Learn& learn, const Wanted& wanted)
       : log_(log), measure_(measure), learn_(learn), wanted_(wanted) {}
 
   // Nothing where a signal stopped it.
   std::optional<ExperimentPlan> plan(int64_t count, double seconds) {
     if (const auto known = log_.find("plan")) return plan_ = plan_from_json(*known);
-    const auto pace = find_pace(plain_run(wanted_, /*updates=*/1000), measure_);
+    const auto pace = find_pace(plain_run(wanted_.config, /*updates=*/1000), measure_);
     if (!pace) return std::nullopt;
-    plan_ = plan_of_experiments(wanted_, *pace, count, seconds);
+    plan_ = plan_of_experiments(wanted_.config, *pace, count, seconds);
     log_.add("plan", to_json(plan_));
     return plan_;
   }
 
   Config plain() const {
-    Config config = plain_run(wanted_, plan_.length.updates);
+    Config config = plain_run(wanted_.config, plan_.length.updates);
     config.training.cadence.eval_batches = plan_.eval_batches;
     return config;
   }
 
   Adapted with(const Experiment& experiment) const {
-    return applied([&](Config& config) { experiment.apply(config, plan_.length.updates); }, plain());
+    return applied([&](Config& config) { experiment.apply(config, plan_.length.updates); }, plain(), wanted_.written);
   }
 
   std::optional<Learning> learn(const std::string& name, Config config, int64_t seed) {
@@ -180,7 +180,7 @@ class ExperimentRuns {
   }
 
   bool is_known(const std::string& name) const {
-    return log_.find(fmt::format("{}, seed {}", name, wanted_.seed + kSeeds - 1)).has_value();
+    return log_.find(fmt::format("{}, seed {}", name, wanted_.config.seed + kSeeds - 1)).has_value();
   }
 
  private:
@@ -213,7 +213,7 @@ class ExperimentRuns {
   ExperimentLog& log_;
   const Measure& measure_;
   const Learn& learn_;
-  const Config& wanted_;
+  const Wanted& wanted_;
   ExperimentPlan plan_;
 };
 
@@ -304,10 +304,13 @@ Difference difference_of(const std::vector<double>& differences) {
   return {mean, student_t(differences.size() - 1) * std::sqrt(squares / (n - 1) / n)};
 }
 
-ExperimentComparison compare_experiments(const Config& wanted, const std::vector<Experiment>& list, double seconds,
+ExperimentComparison compare_experiments(const Wanted& wanted, const std::vector<Experiment>& list, double seconds,
                                          ExperimentLog& log, const Measure& measure, const Learn& learn,
                                          const Progress& progress) {
-  ExperimentComparison result{.rows = {}, .length = {}, .batch_size = wanted.training.batch_size, .left_out = {}};
+  ExperimentComparison result{.rows = {},
+                              .length = {},
+                              .batch_size = wanted.config.training.batch_size,
+                              .left_out = {}};
   ExperimentRuns runs(log, measure, learn, wanted);
   progress(0, kPlain);
   const TimeLeft time(seconds);

@@ -14,8 +14,12 @@ namespace {
 // Climbs, and knows how far it is.
 class Climb {
  public:
-  Climb(const Config& wanted, const LadderPlan& plan, const Measure& measure, const Progress& progress)
-      : plan_(plan), measure_(measure), progress_(progress), adapted_start_(without_rungs(wanted)) {
+  Climb(const Wanted& wanted, const LadderPlan& plan, const Measure& measure, const Progress& progress)
+      : plan_(plan),
+        measure_(measure),
+        progress_(progress),
+        written_(wanted.written),
+        adapted_start_(without_rungs(wanted)) {
     for (const Rung& rung : plan_.rungs) count_ += rung.obstacle.empty() ? 2 : 0;  // on the way up, and in the full set
     count_ += 1 + count_of_variants();                                             // and the start beside the full set
   }
@@ -69,7 +73,7 @@ class Climb {
       row.verdict = fmt::format("does nothing without {}", in_words(missing));
       return true;
     }
-    const auto [above, also] = applied(rung.apply, full_);
+    const auto [above, also] = applied(rung.apply, full_, written_);
     row.settings = with_changes(row.settings, also);
     const auto pair = try_compare(full_, above, row, row.name);
     if (!pair) return !stopped_;
@@ -129,7 +133,7 @@ class Climb {
   }
 
   Switched with(const Rung& rung) const {
-    const auto [config, also] = applied(rung.apply, full_);
+    const auto [config, also] = applied(rung.apply, full_, written_);
     return {
         {.name = "with " + rung.name, .settings = with_changes(rung.settings, also), .measurement = {}, .verdict = ""},
         config,
@@ -161,7 +165,7 @@ class Climb {
 
   Config config_of(const Set& set) const {
     Config config = start_;
-    for (const Rung* rung : set) config = applied(rung->apply, config).config;
+    for (const Rung* rung : set) config = applied(rung->apply, config, written_).config;
     return config;
   }
 
@@ -193,7 +197,7 @@ class Climb {
     for (const Rung& variant : plan_.variants) {
       LadderRow row{.name = variant.name, .settings = variant.settings, .measurement = {}, .verdict = variant.obstacle};
       if (variant.obstacle.empty()) {
-        const auto [other, also] = applied(variant.apply, full_);
+        const auto [other, also] = applied(variant.apply, full_, written_);
         row.settings = with_changes(row.settings, also);
         (void)try_compare(full_, other, row, variant.settings);
         if (stopped_) return false;
@@ -244,6 +248,7 @@ class Climb {
   const Measure& measure_;
   const Progress& progress_;
   const TimeLeft time_left_{plan_.seconds};
+  const config::Origins& written_;
   const Adapted adapted_start_;
   const Config& start_ = adapted_start_.config;
   Config full_;
@@ -256,7 +261,7 @@ class Climb {
 
 }  // namespace
 
-Ladder climb(const Config& wanted, const LadderPlan& plan, const Measure& measure, const Progress& progress) {
+Ladder climb(const Wanted& wanted, const LadderPlan& plan, const Measure& measure, const Progress& progress) {
   return Climb(wanted, plan, measure, progress).run();
 }
 

@@ -26,8 +26,8 @@ std::string obstacle_of(const Config& config, const DeviceInfo& device) {
   return is.mode == config.training.execution.compile_mode ? "" : is.difference;
 }
 
-std::vector<Mode> modes_of(const Config& wanted, const DeviceInfo& device) {
-  const Config base = measurable(wanted);
+std::vector<Mode> modes_of(const Wanted& wanted, const DeviceInfo& device) {
+  const Config base = measurable(wanted.config);
   const auto mode = [&](const char* name, CompileMode compile_mode) {
     Mode result{name, fmt::format("use_compile: true, compile_mode: {}", name), base};
     result.config.training.execution.use_compile = true;
@@ -35,7 +35,7 @@ std::vector<Mode> modes_of(const Config& wanted, const DeviceInfo& device) {
     if (compile_mode != CompileMode::standard) result.obstacle = obstacle_of(result.config, device);
     return result;
   };
-  const auto [plain, also] = with_libtorchs_operators(base);
+  const auto [plain, also] = with_libtorchs_operators(base, wanted.written);
   Mode eager{"eager", with_changes("use_compile: false", also), plain};
   return {eager, mode("default", CompileMode::standard), mode("reduce-overhead", CompileMode::reduce_overhead),
           mode("max-autotune", CompileMode::max_autotune)};
@@ -125,7 +125,7 @@ class Comparisons {
 
 }  // namespace
 
-Modes measure_modes(const Config& wanted, const DeviceInfo& device, const ModesEffort& effort, const Measure& measure,
+Modes measure_modes(const Wanted& wanted, const DeviceInfo& device, const ModesEffort& effort, const Measure& measure,
                     const Progress& progress) {
   return Comparisons(modes_of(wanted, device), measure, progress).run(effort);
 }

@@ -119,13 +119,10 @@ std::vector<Rung> memory_rungs(const Config& wanted, const DeviceInfo& device) {
 }
 
 // Switches off, or on, what contradicts the keys that were changed.
-void adapt(Adapted& adapted, const Config& before) {
+void adapt(Adapted& adapted, const Config& before, const config::Origins& written) {
   std::vector<std::string> changed;
   for (const config::Change& change : config::difference(before, adapted.config)) changed.push_back(change.key);
-  const auto is_kept = [&](const std::string& key) {
-    return std::find(changed.begin(), changed.end(), key) != changed.end();
-  };
-  if (auto changes = config::cure(adapted.config, is_kept)) adapted.also = std::move(*changes);
+  if (auto changes = config::cure_unwritten(adapted.config, written, changed)) adapted.also = std::move(*changes);
 }
 
 std::vector<std::string> split(const std::string& names) {
@@ -279,22 +276,23 @@ std::string with_changes(const std::string& settings, const std::vector<std::str
   return also.empty() ? settings : fmt::format("{}; and therefore {}", settings, fmt::join(also, ", "));
 }
 
-Adapted applied(const std::function<void(Config& config)>& change, const Config& config) {
+Adapted applied(const std::function<void(Config& config)>& change, const Config& config,
+                const config::Origins& written) {
   Adapted result{config, {}};
   change(result.config);
-  adapt(result, config);
+  adapt(result, config, written);
   return result;
 }
 
-Adapted with_libtorchs_operators(const Config& config) {
+Adapted with_libtorchs_operators(const Config& config, const config::Origins& written) {
   Adapted result{config, {}};
   result.config.training.execution.use_compile = false;
-  adapt(result, config);
+  adapt(result, config, written);
   return result;
 }
 
-Adapted without_rungs(const Config& wanted) {
-  const Config before = measurable(wanted);
+Adapted without_rungs(const Wanted& wanted) {
+  const Config before = measurable(wanted.config);
   Adapted result{before, {}};
   Config& config = result.config;
   config.training.execution.use_compile = false;
@@ -306,7 +304,7 @@ Adapted without_rungs(const Config& wanted) {
   config.training.optimizer.fused_adamw = false;
   config.training.execution.compile_mode = CompileMode::standard;
   config.training.execution.attention = AttentionKernel::math;
-  adapt(result, before);
+  adapt(result, before, wanted.written);
   return result;
 }
 

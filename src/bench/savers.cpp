@@ -12,10 +12,10 @@
 namespace gpt::bench {
 namespace {
 
-Config baseline(const Config& wanted) {
+Config baseline(const Wanted& wanted) {
   Config config = without_rungs(wanted).config;
-  config.data = measurable(wanted).data;
-  config.model.vocab_multiple = wanted.model.vocab_multiple;  // its rows are part of the model
+  config.data = measurable(wanted.config).data;
+  config.model.vocab_multiple = wanted.config.model.vocab_multiple;  // its rows are part of the model
   config.training.execution.attention = AttentionKernel::automatic;
   config.training.execution.gradient_checkpointing = GradientCheckpointing::none;
   config.training.optimizer.fused_adamw = true;
@@ -45,7 +45,7 @@ std::vector<Rung> savers(const Config& wanted, const DeviceInfo& device) {
   return result;
 }
 
-Savings measure_savers(const Config& wanted, const std::vector<Rung>& savers, double seconds, const Measure& measure,
+Savings measure_savers(const Wanted& wanted, const std::vector<Rung>& savers, double seconds, const Measure& measure,
                        const Progress& progress) {
   const TimeLeft time_left(seconds);
   const Config base = baseline(wanted);
@@ -67,7 +67,7 @@ Savings measure_savers(const Config& wanted, const std::vector<Rung>& savers, do
     LadderRow row{.name = saver.name, .settings = saver.settings, .measurement = {}, .verdict = saver.obstacle};
     if (saver.obstacle.empty()) {
       progress(static_cast<double>(done) / static_cast<double>(count), saver.name);
-      const auto [config, also] = applied(saver.apply, base);
+      const auto [config, also] = applied(saver.apply, base, wanted.written);
       row.settings = with_changes(row.settings, also);
       try {
         const Pairs pairs{time_left.share(count - done)};

@@ -10,7 +10,7 @@
 #include "gpt/bench/effort.h"
 #include "gpt/bench/findings.h"
 #include "gpt/bench/learning.h"
-#include "gpt/config/config.h"
+#include "gpt/bench/rung.h"
 
 namespace gpt::bench {
 
@@ -27,7 +27,7 @@ struct ArchitectureComparison {
   bool complete = false;
 };
 
-ArchitectureComparison compare_architectures(const Config& wanted, double seconds, const Measure& measure,
+ArchitectureComparison compare_architectures(const Wanted& wanted, double seconds, const Measure& measure,
                                              const Learn& learn, const Progress& progress);
 
 Findings findings(const ArchitectureComparison& comparison);

@@ -13,6 +13,7 @@
 #include "gpt/bench/effort.h"
 #include "gpt/bench/findings.h"
 #include "gpt/bench/learning.h"
+#include "gpt/bench/rung.h"
 #include "gpt/config/config.h"
 #include "gpt/core/file.h"
 
@@ -71,7 +72,7 @@ struct ExperimentComparison {
 
 // As many as fit into the time, in the order of `list`; what the log has is not measured again. Throws gpt::Error where the plain run
 // cannot be measured.
-ExperimentComparison compare_experiments(const Config& wanted, const std::vector<Experiment>& list, double seconds,
+ExperimentComparison compare_experiments(const Wanted& wanted, const std::vector<Experiment>& list, double seconds,
                                          ExperimentLog& log, const Measure& measure, const Learn& learn,
                                          const Progress& progress);
 

@@ -57,7 +57,7 @@ struct Ladder {
   bool complete = false;  // not stopped by a signal
 };
 
-Ladder climb(const Config& wanted, const LadderPlan& plan, const Measure& measure, const Progress& progress);
+Ladder climb(const Wanted& wanted, const LadderPlan& plan, const Measure& measure, const Progress& progress);
 
 Findings findings(const Ladder& ladder);
 

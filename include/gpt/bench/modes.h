@@ -6,7 +6,7 @@
 
 #include "gpt/bench/findings.h"
 #include "gpt/bench/ladder.h"
-#include "gpt/config/config.h"
+#include "gpt/bench/rung.h"
 #include "gpt/device/device.h"
 
 namespace gpt::bench {
@@ -24,7 +24,7 @@ struct Modes {
   bool complete = false;
 };
 
-Modes measure_modes(const Config& wanted, const DeviceInfo& device, const ModesEffort& effort, const Measure& measure,
+Modes measure_modes(const Wanted& wanted, const DeviceInfo& device, const ModesEffort& effort, const Measure& measure,
                     const Progress& progress);
 
 Findings findings(const Modes& modes);

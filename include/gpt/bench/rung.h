@@ -3,12 +3,23 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gpt/config/config.h"
+#include "gpt/config/origins.h"
 #include "gpt/device/device.h"
 
 namespace gpt::bench {
+
+// What a user asked for.
+struct Wanted {
+  // NOLINTNEXTLINE(google-explicit-constructor): a configuration of which nothing is known to be written out
+  Wanted(Config asked, config::Origins origins = {}) : config(std::move(asked)), written(std::move(origins)) {}
+  Config config;
+  config::Origins
+      written;  // keys that stay as they are, unless all that contradict each other were written or are what is measured
+};
 
 struct Rung {
   std::string name;      // as `gpt-bench combo` takes it
@@ -57,12 +68,13 @@ struct Adapted {
 // "X" and what else was changed for it.
 std::string with_changes(const std::string& settings, const std::vector<std::string>& also);
 
-Adapted applied(const std::function<void(Config& config)>& change, const Config& config);
+Adapted applied(const std::function<void(Config& config)>& change, const Config& config,
+                const config::Origins& written = {});
 
 // LibTorch's operators instead of ours.
-Adapted with_libtorchs_operators(const Config& config);
+Adapted with_libtorchs_operators(const Config& config, const config::Origins& written = {});
 
-// `measurable(wanted)` with every rung taken away.
-Adapted without_rungs(const Config& wanted);
+// `measurable(wanted.config)` with every rung taken away.
+Adapted without_rungs(const Wanted& wanted);
 
 }  // namespace gpt::bench

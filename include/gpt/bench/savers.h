@@ -7,6 +7,7 @@
 #include "gpt/bench/effort.h"
 #include "gpt/bench/findings.h"
 #include "gpt/bench/ladder.h"
+#include "gpt/bench/rung.h"
 #include "gpt/config/config.h"
 #include "gpt/device/device.h"
 
@@ -23,7 +24,7 @@ struct Savings {
 // Those that are measured; `gpt-bench combo` takes their names.
 std::vector<Rung> savers(const Config& wanted, const DeviceInfo& device);
 
-Savings measure_savers(const Config& wanted, const std::vector<Rung>& savers, double seconds, const Measure& measure,
+Savings measure_savers(const Wanted& wanted, const std::vector<Rung>& savers, double seconds, const Measure& measure,
                        const Progress& progress);
 
 Findings findings(const Savings& savings);
