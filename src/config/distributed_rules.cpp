@@ -16,9 +16,10 @@ constexpr const char *kTensor = "distributed.tensor_parallel", *kPipeline = "dis
 bool divides_model(const Config& config) { return config.distributed.tensor_parallel > 1; }
 bool has_stages(const Config& config) { return config.distributed.pipeline_parallel > 1; }
 
-// Whether so many processes are asked for that groups of `parts` leave some over. One may be more in truth, where a launcher starts them.
-bool leaves_some(const Config& config, int64_t parts) {
-  return config.distributed.processes > 1 && config.distributed.processes % parts != 0;
+// Whether groups of `parts` processes leave some over. Where one is asked for a launcher may start more.
+bool leaves_some(const Config& config, const Facts& facts, int64_t parts) {
+  const int64_t processes = config.distributed.processes;
+  return (processes > 1 || facts.all_are_started == true) && processes % parts != 0;
 }
 
 struct Size {
@@ -38,12 +39,14 @@ std::optional<Size> uneven_size(const Config& config) {
 std::vector<RefusalRule> tensor_rules() {
   return {
       {.keys = {kTensor, kProcesses},
-       .when = [](const Config& c,
-                  const Facts&) { return divides_model(c) && leaves_some(c, c.distributed.tensor_parallel); },
+       .when =
+           [](const Config& c, const Facts& facts) {
+             return divides_model(c) && leaves_some(c, facts, c.distributed.tensor_parallel);
+           },
        .why =
            [](const Config& c) {
-             return fmt::format("tensor_parallel {} does not divide {} processes", c.distributed.tensor_parallel,
-                                c.distributed.processes);
+             return fmt::format("tensor_parallel {} does not divide {}", c.distributed.tensor_parallel,
+                                plural(c.distributed.processes, "process"));
            },
        .cures =
            [](const Config& c) {
@@ -96,14 +99,16 @@ std::vector<RefusalRule> tensor_rules() {
 std::vector<RefusalRule> pipeline_rules() {
   return {
       {.keys = {kPipeline, kTensor, kProcesses},
-       .when = [](const Config& c,
-                  const Facts&) { return has_stages(c) && leaves_some(c, c.distributed.model_processes()); },
+       .when =
+           [](const Config& c, const Facts& facts) {
+             return has_stages(c) && leaves_some(c, facts, c.distributed.model_processes());
+           },
        .why =
            [](const Config& c) {
              const DistributedConfig& d = c.distributed;
              if (d.tensor_parallel == 1)
-               return fmt::format("pipeline_parallel {} does not divide {} processes", d.pipeline_parallel,
-                                  d.processes);
+               return fmt::format("pipeline_parallel {} does not divide {}", d.pipeline_parallel,
+                                  plural(d.processes, "process"));
              return fmt::format(
                  "pipeline_parallel {} and tensor_parallel {} give each model {} processes, which do not divide {}",
                  d.pipeline_parallel, d.tensor_parallel, d.model_processes(), d.processes);

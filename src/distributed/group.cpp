@@ -127,25 +127,6 @@ struct Group::Impl {
   }
 };
 
-void require_mesh(int64_t processes, const DistributedConfig& config) {
-  for (const auto& [key, parts] : {std::pair{"tensor_parallel", config.tensor_parallel},
-                                   std::pair{"pipeline_parallel", config.pipeline_parallel}}) {
-    if (processes % parts == 0) continue;
-    throw Error(ExitCode::config,
-                fmt::format("distributed.{}: {} does not divide {}; start {}, or set {} to 1", key, parts,
-                            processes == 1 ? "one process" : fmt::format("{} processes", processes),
-                            nearest_multiples(processes, parts) + " processes", key));
-  }
-  if (const int64_t of_model = config.model_processes(); processes % of_model != 0)
-    throw Error(
-        ExitCode::config,
-        fmt::format(
-            "distributed.pipeline_parallel: {} and tensor_parallel {} give each model {} processes, which do not divide "
-            "{}; start {} processes",
-            config.pipeline_parallel, config.tensor_parallel, of_model, processes,
-            nearest_multiples(processes, of_model)));
-}
-
 Group::Group(const Ranks& ranks, at::Device device, const std::string& folder, double timeout)
     : impl_(new Impl{.ranks = ranks, .device = device}) {
   if (ranks.size == 1) return;

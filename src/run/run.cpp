@@ -147,16 +147,12 @@ bool Run::check_operators(bool is_told) {
     reset_memory_peak(setup_.device.device);  // LibTorch's operators took more than a step does
     return true;
   }
-  if (division.speaks_within_passes())
-    throw Error(ExitCode::config,
-                fmt::format("distributed.{} needs the operators of use_compile, which failed here or in another "
-                            "process; set it to 1",
-                            divided_by(division, setup_.config.distributed)));
-  if (training.quantized.is_on())
-    throw Error(
-        ExitCode::config,
-        "training.quantized_forward needs the operators of use_compile, which failed here or in another process; "
-        "set it to none");
+  Config without = setup_.config;
+  without.training.execution.use_compile = false;
+  const auto refusal = config::find_refusal(without, facts_of(setup_));
+  if (refusal && (division.speaks_within_passes() || training.quantized.is_on()))  // all else can do without
+    throw Error(ExitCode::config, fmt::format("{}: {}, which failed here or in another process; change this key",
+                                              refusal->keys.front(), refusal->why));
   if (works) state_.model.set_operators(ops::aten_operators());
   if (teacher_) teacher_->set_operators(ops::aten_operators());
   training.execution.use_compile = false;  // and nothing is recorded
@@ -199,7 +195,7 @@ void Run::try_update(int64_t micro_batches) {
 Evaluator& Run::evaluator() {
   const TrainingConfig& training = config().training;
   if (!evaluator_) {
-    evaluator_.emplace(setup_.corpus, training.batch_size, config().model.block_size,
+    evaluator_.emplace(setup_.corpus, training.batch_size, config().sequence_length(),
                        EvaluationRule{.eval_batches = training.cadence.eval_batches,
                                       .sequences = state_.eval_sequences.value_or(0),
                                       .takes_neighbours = !state_.eval_sequences,

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "gpt/config/rules.h"
 #include "gpt/core/child_process.h"
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
@@ -253,6 +254,12 @@ std::unique_ptr<distributed::Group> meet_others(const distributed::Ranks& ranks,
   }
 }
 
+// So many processes and no more can be divided into groups that have a model between them.
+void require_mesh(Config config, int64_t processes) {
+  config.distributed.processes = processes;
+  config::require_agreement(config, {.all_are_started = true});
+}
+
 // As one of the processes of a run, which may be the only one.
 ExitCode train_as(const distributed::Ranks& ranks, const config::CommandLine& command, const TrainOptions& options) {
   const Config& asked = command.config;
@@ -263,7 +270,7 @@ ExitCode train_as(const distributed::Ranks& ranks, const config::CommandLine& co
   DeviceChoice choice =
       select_device_of(ranks, asked.device);  // so that a missing one is reported before a text is prepared
   choice.is_wished = command.origins.count("use_gpu") > 0;
-  distributed::require_mesh(ranks.size, asked.distributed);
+  require_mesh(asked, ranks.size);
   const std::unique_ptr<distributed::Group> met = meet_others(ranks, choice.device, asked);
   if (!met) return process::stop_code();
   distributed::Group& group = *met;
@@ -323,7 +330,7 @@ ExitCode train(const config::CommandLine& command, const TrainOptions& options) 
   }
   DistributedConfig distributed = asked.distributed;
   distributed.processes = plan::count_processes(asked);
-  if (ranks.size == 1) distributed::require_mesh(distributed.processes, distributed);
+  if (ranks.size == 1) require_mesh(asked, distributed.processes);
   if (ranks.size == 1 && distributed.processes > 1) {
     require_memory_to_start(distributed.processes);
     std::vector<std::string> command{path_of_this_program()};

@@ -260,6 +260,8 @@ TEST(RulesOfTensorParallel, AreKeptWhereEverySizeCanBeDivided) {
   EXPECT_EQ(find_refusal(divided(4, 2)), std::nullopt);
   EXPECT_EQ(find_refusal(divided(4, 4)), std::nullopt);
   EXPECT_EQ(find_refusal(divided(1, 4)), std::nullopt) << "a launcher may start more";
+  EXPECT_EQ(find_refusal(divided(1, 4), {.all_are_started = true})->text(),
+            "tensor_parallel 4 does not divide 1 process; set processes to 4");
 }
 
 TEST(RulesOfTensorParallel, NameTheNearestSizesThatFit) {

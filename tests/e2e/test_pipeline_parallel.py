@@ -96,7 +96,7 @@ class TestPipelineParallel(ranks.DividedRun):
         self.train("teacher", training__max_steps=3)
         for options, words in (
                 ({**mesh(3, 2)}, "pipeline_parallel 2 does not divide 3 processes; set processes to 2 or 4"),
-                ({**mesh(1, 2)}, "distributed.pipeline_parallel: 2 does not divide one process; start 2 processes"),
+                ({**mesh(1, 2)}, "distributed.pipeline_parallel: pipeline_parallel 2 does not divide 1 process; set processes to 2"),
                 ({**mesh(5, 5)}, "pipeline_parallel 5 is more than the 4 layers of the model, and each stage needs one; set it to 4 or less"),
                 ({**mesh(6, 2), "distributed.tensor_parallel": 2},
                  "pipeline_parallel 2 and tensor_parallel 2 give each model 4 processes, which do not divide 6; set processes to 4 or 8"),

@@ -88,7 +88,7 @@ class TestTensorParallel(ranks.DividedRun):
     def test_what_cannot_be_divided_is_refused_by_name(self):
         for options, words in (
                 ({**mesh(3, 2)}, "tensor_parallel 2 does not divide 3 processes; set processes to 2 or 4"),
-                ({**mesh(1, 2)}, "distributed.tensor_parallel: 2 does not divide one process; start 2 processes"),
+                ({**mesh(1, 2)}, "distributed.tensor_parallel: tensor_parallel 2 does not divide 1 process; set processes to 2"),
                 ({**mesh(3, 3)}, "model.n_head is 4, which tensor_parallel 3 cannot divide evenly; set n_head to 3 or 6, or tensor_parallel to 1"),
                 ({**mesh(4, 4)}, "model.n_kv_head is 2, which tensor_parallel 4 cannot divide evenly; set n_kv_head to 4, or tensor_parallel to 1"),
                 ({**mesh(2, 2), "model.n_hidden": 71}, "model.n_hidden is 71, which tensor_parallel 2 cannot divide evenly; set "

@@ -16,6 +16,7 @@ struct Facts {
   // threads and builds.
   std::optional<int64_t> processes = {}, data_processes = {};
   std::optional<bool> are_alike = {};
+  bool all_are_started = false;  // as many as the configuration says, and no launcher adds to them
   // The data.
   std::optional<bool> has_validation = {}, has_own_split = {}, has_json_lines = {}, is_resident = {};
   std::optional<bool> has_conversations = {};  // among what is trained on

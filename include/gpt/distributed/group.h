@@ -13,10 +13,6 @@
 
 namespace gpt::distributed {
 
-// Throws gpt::Error(config), which names the nearest numbers that fit, where so many processes cannot be divided into groups that have a model
-// between them.
-void require_mesh(int64_t processes, const DistributedConfig& config);
-
 class Group {
  public:
   // Waits until all have come. `device`: that of this process's part of the run. `folder`: the run's, in which the processes meet where
