@@ -253,6 +253,7 @@ int64_t DataLoader::samples_per_epoch() const {
 int64_t DataLoader::batches_per_epoch() const {
   return impl_->batches_of_stages > 0 ? impl_->batches_of_stages : impl_->schedule.batches_left({});
 }
+const PackedRows* DataLoader::packed_rows() const { return impl_->schedule.packed_rows(0); }
 bool DataLoader::resident() const { return impl_->resident; }
 
 int64_t DataLoader::device_bytes() const {

@@ -146,6 +146,11 @@ int64_t SampleSchedule::batch_size(const DataPosition& at) const {
   return std::min(stage.batch_size, stage.samples - at.sample);
 }
 
+const PackedRows* SampleSchedule::packed_rows(size_t source) const {
+  const auto& entry = impl_->stage(0).entries.at(source);
+  return entry ? entry->rows.get() : nullptr;
+}
+
 std::optional<int64_t> SampleSchedule::attention_window(const DataPosition& at) const {
   return impl_->stage(at.round).attention_window;
 }

@@ -60,6 +60,7 @@ class DataLoader {
 
   int64_t samples_per_epoch() const;  // samples; those of the whole run where it is in stages
   int64_t batches_per_epoch() const;
+  const PackedRows* packed_rows() const;  // of conversations of the main text; null for other data
   bool resident() const;
   int64_t device_bytes() const;  // bytes that the tokens take in a GPU's memory
 

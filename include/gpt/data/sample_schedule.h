@@ -75,6 +75,7 @@ class SampleSchedule {
   int64_t tokens_before(const DataPosition& at) const;  // positions, from the beginning of the run
   int64_t learned(const DataPosition& at) const;        // targets of that batch that count
   std::vector<Windows> windows(const DataPosition& at) const;
+  const PackedRows* packed_rows(size_t source) const;  // at the beginning; null where the source is no conversations
 
  private:
   struct Impl;
