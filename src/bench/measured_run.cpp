@@ -15,7 +15,7 @@ bool is_stopped() { return process::stop_signal() != 0; }
 
 MeasuredRun::MeasuredRun(const Config& config) : setup_(plan::resolve(config)), run_(setup_) {
   // The same sequences for every run that is compared.
-  run_.state().eval_sequences = run::automatic_eval_sequences(setup_.config.model.block_size);
+  run_.state().eval_sequences = run::automatic_eval_sequences(setup_.config.sequence_length());
   run_.check_operators(/*is_told=*/false);  // as gpt-train does
   is_to_be_recorded_ = run_.step().is_recorded();
 }

@@ -88,7 +88,7 @@ struct Case {
 class Cases {
  public:
   Cases(const Config& config, at::Device device, at::ScalarType type)
-      : model_(one_layer(config.model)),
+      : model_(one_layer(in_training(config.model, config.training))),
         training_(config.training),
         options_(at::TensorOptions(device).dtype(type)),
         gradient_type_(gradient_type(training_, /*end_to_end=*/type == at::kBFloat16)),

@@ -65,7 +65,7 @@ std::string machine_of(const BenchResults& results) {
 std::string model_of(const BenchResults& results) {
   const ModelConfig& m = results.config.model;
   return fmt::format("{}, {}, width {}, {} x {} tokens", plural(m.n_layer, "layer"), plural(m.heads(), "head"),
-                     m.n_embd, results.config.training.batch_size, m.block_size);
+                     m.n_embd, results.config.training.batch_size, results.config.sequence_length());
 }
 
 // The facts, and what was found out.

@@ -50,7 +50,7 @@ void imagine_card(Scaling& scaling, const ScalingOptions& options) {
   plan::Scenario& scenario = scaling.scenario;
   Config& config = scenario.config;
   const Card& card = require_card("--gpu", options.gpu);
-  if (!config.model.vocab_size) config.model.vocab_size = load_corpus(config.data, config.model.block_size).vocab_size;
+  if (!config.model.vocab_size) config.model.vocab_size = load_corpus(config.data, config.sequence_length()).vocab_size;
   scenario.device = card.describe();
   scenario.precision = resolve_precision(config.training.precision, scenario.device);
   scenario.attention = plan::expected_attention(config.model, config.training.execution, scenario.device,

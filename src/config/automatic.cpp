@@ -38,13 +38,21 @@ constexpr const char* kSizeKeys[] = {"model.n_layer",  "model.n_head",   "model.
 
 // Everything that the table sets, and use_amp, which an earlier version of it turned off on a CPU: a run that was started so
 // continues in float32.
-constexpr const char* kChosenKeys[] = {"model.n_layer",          "model.n_head",
-                                       "model.n_embd",           "model.block_size",
-                                       "model.dropout",          "data.validation_fraction",
-                                       "training.batch_size",    "training.max_steps",
-                                       "training.min_lr",        "training.warmup_steps",
-                                       "training.beta2",         "training.use_amp",
-                                       "training.eval_interval", "training.sample_interval",
+constexpr const char* kChosenKeys[] = {"model.n_layer",
+                                       "model.n_head",
+                                       "model.n_embd",
+                                       "model.block_size",
+                                       "model.dropout",
+                                       "data.validation_fraction",
+                                       "training.sequence_length",
+                                       "training.batch_size",
+                                       "training.max_steps",
+                                       "training.min_lr",
+                                       "training.warmup_steps",
+                                       "training.beta2",
+                                       "training.use_amp",
+                                       "training.eval_interval",
+                                       "training.sample_interval",
                                        "training.patience"};
 
 bool is_chosen(const std::string& key) {
@@ -80,8 +88,8 @@ Sizes row_for(const Surroundings& surroundings) {
 
 // What the table must leave as it is.
 struct Given {
-  bool model = false, context = false,
-       batch = false;  // sizes of the model, length of its sequences, how many at a time
+  bool model = false, length = false,
+       batch = false;  // sizes of the model, length of the sequences, how many at a time
   std::optional<int64_t> total_batch_size = {};
 };
 
@@ -102,17 +110,17 @@ void fit_to_model(Sizes& sizes, Config config, const Given& given, const Surroun
   constexpr int64_t kShortest = 128;
   const int64_t tokens = sizes.batch_size * sizes.block_size;
   sizes.n_layer = config.model.n_layer, sizes.n_embd = config.model.n_embd;
-  sizes.block_size = given.context ? config.model.block_size : std::min(config.model.block_size, tokens);
-  if (!given.context) fit_sequences_to_text(sizes, surroundings, validation_fraction);
+  sizes.block_size = given.length ? config.sequence_length() : std::min(config.sequence_length(), tokens);
+  if (!given.length) fit_sequences_to_text(sizes, surroundings, validation_fraction);
   sizes.batch_size = std::clamp<int64_t>(tokens / sizes.block_size, 1, sizes.batch_size);
   if (!surroundings.fits) return;
   const auto fits = [&] {
-    config.model.block_size = sizes.block_size;
+    config.training.sequence_length = sizes.block_size;
     if (!given.batch) config.training.batch_size = sizes.batch_size;
     return surroundings.fits(config);
   };
   while (!given.batch && sizes.batch_size > 1 && !fits()) sizes.batch_size /= 2;
-  while (!given.context && sizes.block_size > kShortest && !fits()) sizes.block_size /= 2;
+  while (!given.length && sizes.block_size > kShortest && !fits()) sizes.block_size /= 2;
 }
 
 // A short text is learned by a quarter of the model, in sequences of which validation has a few, and in batches of which an epoch
@@ -168,6 +176,12 @@ double useful_epochs(double weights_per_token, double dropout) {
   return std::clamp(40 * (1 + 8 * dropout) / std::sqrt(weights_per_token), kFewest, kMost);
 }
 
+void choose_sequence_length(Config& config, const Origins& origins, const Surroundings& surroundings) {
+  constexpr int64_t kOfConversations = 512;
+  if (!surroundings.has_conversations || origins.count("training.sequence_length")) return;
+  config.training.sequence_length = std::min(kOfConversations, config.model.block_size);
+}
+
 void choose_sizes(Config& config, const Origins& origins, const Surroundings& surroundings) {
   if (!chooses_sizes(config, origins)) {
     if (config.model.preset == Preset::automatic) config.model.preset = Preset::none;
@@ -181,7 +195,9 @@ void choose_sizes(Config& config, const Origins& origins, const Surroundings& su
   Sizes sizes = row_for(surroundings);
   const bool has_model = !config.training.init_from.empty();
   const std::optional<int64_t> total_batch_size = config.training.total_batch_size;
-  const Given given{has_model, origins.count("model.block_size") > 0, origins.count("training.batch_size") > 0,
+  const bool is_length_of_sequences_given =
+      origins.count("model.block_size") > 0 || origins.count("training.sequence_length") > 0;
+  const Given given{has_model, is_length_of_sequences_given, origins.count("training.batch_size") > 0,
                     total_batch_size};
   if (has_model) fit_to_model(sizes, config, given, surroundings, fraction);
   if (total_batch_size) sizes.batch_size = largest_divisor(*total_batch_size, sizes.batch_size);
@@ -191,8 +207,10 @@ void choose_sizes(Config& config, const Origins& origins, const Surroundings& su
   if (is_length_given) sizes.steps = config.training.schedule.max_steps.value_or(sizes.steps);
   if (!has_model) {
     chosen.model.n_layer = sizes.n_layer, chosen.model.n_head = sizes.n_head, chosen.model.n_embd = sizes.n_embd;
+    chosen.model.block_size = sizes.block_size;
+  } else if (sizes.block_size < config.model.block_size) {
+    chosen.training.sequence_length = sizes.block_size;
   }
-  chosen.model.block_size = sizes.block_size;
   chosen.model.dropout = sizes.dropout;
   TrainingConfig& training = chosen.training;
   training.batch_size = sizes.batch_size, training.schedule.max_steps = sizes.steps;

@@ -12,7 +12,7 @@ bool has_total(const Config& config) { return !chooses_batch(config) && config.t
 
 // A stage of shorter sequences has more of them in a micro-batch: rounded, their number would depend on the choice.
 const Stage* uneven_stage(const Config& config) {
-  const int64_t length = config.model.block_size;
+  const int64_t length = config.sequence_length();
   for (const Stage& stage : config.data.stages)
     if (length % stage.block_size.value_or(length) != 0) return &stage;
   return nullptr;
@@ -22,6 +22,15 @@ const Stage* uneven_stage(const Config& config) {
 
 std::vector<RefusalRule> batch_rules() {
   return {
+      {.keys = {"training.sequence_length", "model.block_size"},
+       .when = [](const Config& c, const Facts&) { return c.sequence_length() > c.model.block_size; },
+       .why =
+           [](const Config& c) {
+             return fmt::format("sequence_length {} is more than the model sees at once (block_size {})",
+                                c.sequence_length(), c.model.block_size);
+           },
+       .cures = {leave_out("training.sequence_length")},
+       .advice = "lower sequence_length or leave it out"},
       {.keys = {"training.gradient_accumulation_steps", "training.batch_size"},
        .when = [](const Config& c,
                   const Facts&) { return chooses_batch(c) && c.training.gradient_accumulation_steps != 1; },
@@ -45,9 +54,9 @@ std::vector<RefusalRule> batch_rules() {
            [](const Config& c) {
              const Stage& stage = *uneven_stage(c);
              return fmt::format(
-                 "with batch_size auto the sequences of a stage must divide the model's block_size {}, but the stage "
-                 "from step {} has {} tokens",
-                 c.model.block_size, stage.from, *stage.block_size);
+                 "with batch_size auto the sequences of a stage must divide those of the run, of {} tokens, but the stage "
+                 "from step {} has {}",
+                 c.sequence_length(), stage.from, *stage.block_size);
            },
        .cures = {leave_out("training.batch_size"), leave_out("data.stages")},
        .advice = "set batch_size to a number"},

@@ -22,12 +22,13 @@ bool counts_epochs(const TrainingConfig& training) {
          in_epochs(cadence.sample_interval);
 }
 
-// The first stage that the model is too small for.
-const Stage* longer_stage(const Config& config) {
+// The first stage whose sequences are longer than that.
+const Stage* longer_stage(const Config& config, int64_t length) {
   for (const Stage& stage : config.data.stages)
-    if (stage.block_size.value_or(0) > config.model.block_size) return &stage;
+    if (stage.block_size.value_or(0) > length) return &stage;
   return nullptr;
 }
+const Stage* longer_stage(const Config& config) { return longer_stage(config, config.model.block_size); }
 
 const Stage* wider_stage(const Config& config) {
   for (const Stage& stage : config.data.stages)
@@ -138,6 +139,19 @@ std::vector<RefusalRule> stage_rules() {
                  *stage.block_size, c.model.block_size);
            },
        .cures = [](const Config& c) { return set_to_each("model.block_size", {*longer_stage(c)->block_size}); }},
+      {.keys = {"data.stages", "training.sequence_length"},
+       .when = [](const Config& c, const Facts&) { return longer_stage(c, c.sequence_length()) != nullptr; },
+       .why =
+           [](const Config& c) {
+             const Stage& stage = *longer_stage(c, c.sequence_length());
+             return fmt::format("the stage from step {} has sequences of {} tokens, more than sequence_length {}",
+                                stage.from, *stage.block_size, c.sequence_length());
+           },
+       .cures =
+           [](const Config& c) {
+             return either(set_to_each("training.sequence_length", {*longer_stage(c, c.sequence_length())->block_size}),
+                           {set_to("data.stages", "[]")});
+           }},
       {.keys = {"data.stages", "model.attention_window"},
        .when = [](const Config& c, const Facts&) { return wider_stage(c) != nullptr; },
        .why =

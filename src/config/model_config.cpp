@@ -171,7 +171,6 @@ std::vector<Option> options(ModelConfig& c) {
        .max = 1e6,
        .aliases = {{"seq_length"},
                    {"seq_len"},
-                   {"sequence_length"},
                    {"max_seq_length"},
                    {"context_length"},
                    {"context"},

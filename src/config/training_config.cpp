@@ -1,5 +1,6 @@
 #include "gpt/config/training_config.h"
 
+#include "gpt/config/model_config.h"
 #include "gpt/config/option.h"
 #include "gpt/config/word_list.h"
 
@@ -23,6 +24,15 @@ std::vector<Option> batch_and_precision(TrainingConfig& c) {
        .max = 1e6,
        .aliases = {{"accumulate_grad_batches"}, {"grad_accum"}, {"grad_accum_steps"}, {"accumulation_steps"}},
        .tried = {"1", "2"}},
+      {.name = "sequence_length",
+       .target = &c.sequence_length,
+       .help =
+           "tokens of a sequence to learn from; auto = model.block_size, at most 512 for conversations, and for a model of init_from "
+           "what suits memory and text",
+       .min = 1,
+       .max = 1e6,
+       .aliases = {{"max_length"}, {"sequence_len"}},
+       .tried = {"auto", "8"}},
       {.name = "total_batch_size",
        .target = &c.total_batch_size,
        .help = "sequences per update; auto = batch_size times gradient_accumulation_steps",
@@ -473,3 +483,16 @@ std::vector<Option> options(TrainingConfig& c) {
 }
 
 }  // namespace gpt::config
+
+namespace gpt {
+
+int64_t TrainingConfig::sequence_length_for(const ModelConfig& model) const {
+  return sequence_length.value_or(model.block_size);
+}
+
+ModelConfig in_training(ModelConfig model, const TrainingConfig& training) {
+  model.block_size = training.sequence_length_for(model);
+  return model;
+}
+
+}  // namespace gpt

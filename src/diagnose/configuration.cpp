@@ -340,7 +340,7 @@ class Examination {
     plan_ = run::plan_run(config_.training, loader.batches_per_epoch());
     training_ = plan::with_real_batch(config_.training, facts);
     undivided_ = plan::with_real_batch(undivided_, facts);
-    add(plan::check_dataset(config_.data, config_.model.block_size, facts));
+    add(plan::check_dataset(config_.data, config_.sequence_length(), facts));
     add(plan::check_batch(config_.training, facts));
     if (config_.data.stages.empty()) add(plan::check_length(config_, facts, *plan_));
     for (const std::string& stage : describe_stages(config_, corpus)) add(plan::passed("stage", stage));

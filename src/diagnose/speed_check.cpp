@@ -23,7 +23,7 @@ Cause likely_cause(const Config& config, const DeviceInfo& device, const Precisi
   const bool cuda = device.device.is_cuda();
   const ModelConfig& model = config.model;
   const ExecutionConfig& execution = config.training.execution;
-  const int64_t tokens = config.training.batch_size * model.block_size;
+  const int64_t tokens = config.training.batch_size * config.sequence_length();
   constexpr int64_t kNarrow = 256, kFewTokens = 512, kFewOnAGpu = 4096;
   if (const auto cores = static_cast<double>(facts.cores); !cuda && facts.load > 0.5 * cores)
     return {fmt::format("other programs take {:.1f} of the {}", std::min(facts.load, cores),

@@ -63,10 +63,9 @@ void announce_sizes(const Config& config, const config::Origins& origins) {
   if (!has_model) {
     chosen = {plural(m.n_layer, "layer"), plural(m.heads(), "head"), fmt::format("width {}", m.n_embd),
               "sequences of " + plural(m.block_size, "token")};
-  } else if (const int64_t most = run::read_model(config.training.init_from).model.block_size;
-             m.block_size < most && !origins.count("model.block_size")) {
+  } else if (config.sequence_length() < m.block_size && !origins.count("training.sequence_length")) {
     chosen = {fmt::format("sequences of {} (the model of training.init_from takes up to {})",
-                          plural(m.block_size, "token"), with_commas(most))};
+                          plural(config.sequence_length(), "token"), with_commas(m.block_size))};
   }
   if (!origins.count("training.batch_size"))
     chosen.push_back(fmt::format("{}{} at a time", config.training.batch_size, has_model ? " sequences" : ""));
@@ -123,10 +122,12 @@ void choose_for_this_machine(Config& config, const config::Origins& origins) {
   if (chooses) here = surroundings_of(config);
   here.characters_per_token = characters_per_token;
   config::choose_tuning(config, origins);
+  here.has_conversations = holds_conversations(config.data);
+  config::choose_sequence_length(config, origins, here);
   config::choose_sizes(config, origins, here);
   if (config.data.schedule == DataSchedule::grow && config.data.stages.empty())
     config.data.stages =
-        growing_stages(config.model.block_size, config.training.schedule.max_steps.value_or(kDefaultMaxSteps));
+        growing_stages(config.sequence_length(), config.training.schedule.max_steps.value_or(kDefaultMaxSteps));
   require_freezable(config.model, config.training.freeze);
 }
 

@@ -74,7 +74,7 @@ std::string expected_attention(const ModelConfig& model, const ExecutionConfig& 
 StepEstimate estimate_step(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form,
                            const Card& card, Dtype dtype) {
   const double micro_steps = static_cast<double>(training.gradient_accumulation_steps),
-               tokens = static_cast<double>(training.batch_size * model.block_size),
+               tokens = static_cast<double>(training.batch_size * training.sequence_length_for(model)),
                parameters = static_cast<double>(parameter_count(model)),
                bytes = static_cast<double>(c10::elementSize(form.compute_type));
   TrainingConfig keeping = training;
@@ -89,7 +89,8 @@ StepEstimate estimate_step(const ModelConfig& model, const TrainingConfig& train
                peak_of_muon = card.bfloat16 > 0 ? card.bfloat16 * 1e12 : peak;
   const MuonWork muon = muon_work(rows, training.optimizer);
   const int64_t offloaded = state_bytes(rows, flat_layout(rows), training.optimizer).host;
-  const double per_token = repeated * flops_per_token(model, rows) + run::teacher_flops_per_token(model, training);
+  const double per_token =
+      repeated * flops_per_token(in_training(model, training), rows) + run::teacher_flops_per_token(model, training);
   estimate.products = micro_steps * per_token * tokens / (share * peak) + muon.flops / (share * peak_of_muon);
   const double passes = form.own_operators ? kOwnPasses : kAtenPasses,
                activations = repeated * passes * kept.activations,

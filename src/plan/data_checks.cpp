@@ -122,7 +122,7 @@ Check check_batch(const TrainingConfig& training, const DatasetFacts& facts) {
   const bool has_total = training.total_batch_size.has_value();
   if (samples < training.batch_size) {
     return warned("batch", detail + ": the text is smaller than one batch, which is never full",
-                  fmt::format("set {}training.batch_size: {}, or lower model.block_size, or use more text",
+                  fmt::format("set {}training.batch_size: {}, or lower training.sequence_length, or use more text",
                               has_total ? fmt::format("training.total_batch_size: {} and ", samples) : "", samples));
   }
   if (samples < effective) {
@@ -153,7 +153,7 @@ Check check_validation(const Config& config, const DatasetFacts& facts, const ru
                   fmt::format("set training.eval_interval: {} {}", interval, interval == 1 ? "step" : "steps"));
   }
   const int64_t all = facts.validation_tokens - 1;
-  const int64_t read = run::evaluation_tokens(config.training, config.model.block_size, facts.validation_tokens);
+  const int64_t read = run::evaluation_tokens(config.training, config.sequence_length(), facts.validation_tokens);
   return passed("validation",
                 fmt::format("every {} over {}{} of {} tokens ({:.0f} %)", plural(plan.eval_every, "step"),
                             config.training.cadence.eval_batches || read == all ? "" : "about ", count(read),
@@ -185,7 +185,7 @@ Check check_workers(const DataConfig& data, bool resident, bool cuda, int64_t co
 
 Check check_length(const Config& config, const DatasetFacts& facts, const run::Plan& plan) {
   constexpr double kFarBeyond = 1.5, kDropout = 0.2;  // what model.preset: auto takes at most
-  const int64_t block_size = config.model.block_size;
+  const int64_t block_size = config.sequence_length();
   const int64_t tokens_per_step = config.training.batch_size * config.training.gradient_accumulation_steps * block_size;
   const double epochs = static_cast<double>(plan.total_steps) / static_cast<double>(plan.steps_per_epoch);
   const std::string detail =

@@ -365,13 +365,14 @@ double bytes_of_rounded_moments(const std::vector<ParameterRow>& rows, const Opt
 
 MemoryUse estimate_part(const ModelConfig& whole, const TrainingConfig& training, const ActivationForm& form,
                         const ModelPart& part) {
-  const ModelConfig model = largest_part(whole, form.model_parts);
+  ModelConfig model = largest_part(whole, form.model_parts);
   const std::vector<ParameterRow> rows = cut(parameter_table(model, training.freeze), model, part);
   const FlatLayout layout = flat_layout(rows);
   const auto trained = static_cast<double>(layout.trained_size),
              frozen = static_cast<double>(layout.size - layout.trained_size);
-  const double tokens = static_cast<double>(training.batch_size * model.block_size);
   Kept kept = kept_in(model, part, first_trained_layer(parameter_table(model, training.freeze)), form.micro_batches);
+  model = in_training(model, training);  // whose passes are meant from here on
+  const double tokens = static_cast<double>(training.batch_size * model.block_size);
   kept.swapped = swapped_layers(model, training, kept.layers);
   const bool is_narrow = form.compute_type != at::kFloat;
   const ActivationBytes bytes(model, form);

@@ -193,11 +193,12 @@ void add_forward(std::vector<PartWork>& parts, const ModelConfig& model, const O
 
 }  // namespace
 
-std::vector<PartWork> work_of_step(const ModelConfig& model, const TrainingConfig& training, const Precision& precision,
+std::vector<PartWork> work_of_step(const ModelConfig& whole, const TrainingConfig& training, const Precision& precision,
                                    double tokens) {
   using enum GradientCheckpointing;
+  const ModelConfig model = in_training(whole, training);
   const GradientCheckpointing level = training.execution.gradient_checkpointing;
-  const std::vector<ParameterRow> rows = parameter_table(model, training.freeze);
+  const std::vector<ParameterRow> rows = parameter_table(whole, training.freeze);
   const int64_t first = first_trained_layer(rows);
   const auto micro_steps = static_cast<double>(training.gradient_accumulation_steps),
              layers = static_cast<double>(model.n_layer), parameters = static_cast<double>(trained_count(rows)),

@@ -225,8 +225,10 @@ Check check_memory(const ModelConfig& model, const TrainingConfig& training, con
 
 StepFlops flops_per_step(const ModelConfig& model, const TrainingConfig& training) {
   const std::vector<ParameterRow> rows = parameter_table(model, training.freeze);
-  const int64_t tokens = training.batch_size * training.gradient_accumulation_steps * model.block_size;
-  const double per_token = flops_per_token(model, rows) + run::teacher_flops_per_token(model, training);
+  const int64_t tokens =
+      training.batch_size * training.gradient_accumulation_steps * training.sequence_length_for(model);
+  const double per_token =
+      flops_per_token(in_training(model, training), rows) + run::teacher_flops_per_token(model, training);
   return {.model = per_token * static_cast<double>(tokens), .muon = muon_work(rows, training.optimizer).flops};
 }
 
@@ -262,10 +264,10 @@ Check check_compute(const ModelConfig& model, const TrainingConfig& training, co
   // Tokens per parameter that make the best model for the FLOPs (Hoffmann et al., 2022, "Training Compute-Optimal Large
   // Language Models").
   constexpr double kChinchilla = 20;
-  const double per_token =
-      flops_per_token(model, parameter_table(model, training.freeze)) + run::teacher_flops_per_token(model, training);
-  const auto tokens =
-      static_cast<double>(training.batch_size * training.gradient_accumulation_steps * model.block_size);
+  const double per_token = flops_per_token(in_training(model, training), parameter_table(model, training.freeze)) +
+                           run::teacher_flops_per_token(model, training);
+  const auto tokens = static_cast<double>(training.batch_size * training.gradient_accumulation_steps *
+                                          training.sequence_length_for(model));
   const double per_step = flops_per_step(model, training).all(),
                total = per_step * static_cast<double>(plan.total_steps);
   const double seconds = product_speed ? total / (kUsualShare * *product_speed) : 0;

@@ -64,7 +64,7 @@ run::Setup resolve_like_first(Config resolved, Corpus corpus, at::Device device,
 }
 
 run::Setup resolve(const Config& asked) {
-  Corpus corpus = load_corpus(asked.data, asked.model.block_size, "", asked.model.vocab_size);
+  Corpus corpus = load_corpus(asked.data, asked.sequence_length(), "", asked.model.vocab_size);
   run::Setup setup =
       run::set_up(asked, std::move(corpus), select_device(asked.device).device, asked.training.precision);
   setup.config.distributed.tensor_parallel = setup.config.distributed.pipeline_parallel = 1;

@@ -64,7 +64,7 @@ std::vector<Candidate> candidates(const Config& config, const DeviceInfo& device
     all.push_back(
         {"training.use_compile: true", "less time too", [](TrainingConfig& t) { t.execution.use_compile = true; }});
   } else {
-    const int64_t tokens = training.batch_size * model.block_size, kLeast = 256,
+    const int64_t tokens = training.batch_size * training.sequence_length_for(model), kLeast = 256,
                   rows =
                       ops::classifier_chunk_rows(tokens, {model.padded_vocab(), model.n_embd}, precision.compute_type(),
                                                  execution.loss_chunk_rows, device.multiprocessors),

@@ -120,7 +120,7 @@ int64_t Scenario::sequences() const {
 }
 
 int64_t MeshPlan::tokens() const {
-  return config.training.batch_size * config.training.gradient_accumulation_steps * config.model.block_size;
+  return config.training.batch_size * config.training.gradient_accumulation_steps * config.sequence_length();
 }
 
 MeshPlan plan_mesh(const Scenario& scenario, const Config& config) {

@@ -28,7 +28,7 @@ std::vector<ParameterRow> rows_of_process(const Config& config) {
   return largest;
 }
 
-int64_t tokens_at_once(const Config& config) { return config.training.batch_size * config.model.block_size; }
+int64_t tokens_at_once(const Config& config) { return config.training.batch_size * config.sequence_length(); }
 
 StreamBytes bytes_of_stream(const Config& config, bool end_to_end) {
   const PrecisionConfig& precision = config.training.precision;

@@ -43,7 +43,7 @@ struct LayerTimes {
 
 LayerTimes layer_times(const Config& config, double micro_batch) {
   constexpr double kPasses = 3;  // forward, and two products for each of them backward
-  const ModelConfig& model = config.model;
+  const ModelConfig model = in_training(config.model, config.training);
   const GradientCheckpointing level = config.training.execution.gradient_checkpointing;
   const double passes =
                    kPasses * weights_multiplied(model, level) / weights_multiplied(model, GradientCheckpointing::none),

@@ -50,7 +50,7 @@ double rounded_up(double value) { return value < 10 ? std::ceil(100 * value) / 1
 }  // namespace
 
 int64_t tokens_per_step(const Config& config) {
-  return config.training.batch_size * config.training.gradient_accumulation_steps * config.model.block_size;
+  return config.training.batch_size * config.training.gradient_accumulation_steps * config.sequence_length();
 }
 
 StepTime step_time(const Trial& trial, const Config& config) {
@@ -63,7 +63,7 @@ StepTime step_time(const Trial& trial, const Config& config) {
 TimeLeft time_left(const Config& config, const run::Plan& plan, int64_t steps_done, double step_seconds,
                    int64_t validation_tokens) {
   const TrainingConfig& training = config.training;
-  const int64_t block_size = config.model.block_size;
+  const int64_t block_size = config.sequence_length();
   run::Forecast forecast(plan, run::evaluation_steps(training, block_size,
                                                      run::evaluation_tokens(training, block_size, validation_tokens)));
   forecast.took(run::Forecast::kStep, step_seconds);

@@ -21,9 +21,9 @@ int64_t batch_size_for(const Config& config, double product_speed, int64_t large
                        int64_t warm_up) {
   const std::vector<ParameterRow> rows = parameter_table(config.model, config.training.freeze);
   const double speed = kUsualShare * product_speed, of_muon = muon_work(rows, config.training.optimizer).flops / speed,
-               per_token =
-                   flops_per_token(config.model, rows) + run::teacher_flops_per_token(config.model, config.training),
-               per_sequence = per_token * static_cast<double>(config.model.block_size) / speed;
+               per_token = flops_per_token(in_training(config.model, config.training), rows) +
+                           run::teacher_flops_per_token(config.model, config.training),
+               per_sequence = per_token * static_cast<double>(config.sequence_length()) / speed;
   const auto updates = static_cast<double>(2 * warm_up + 2);  // that should fit into the time
   const double sequences = std::max(0.0, seconds / updates - of_muon) / per_sequence;
   return std::min<int64_t>(largest_batch, static_cast<int64_t>(sequences));

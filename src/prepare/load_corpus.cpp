@@ -9,9 +9,11 @@
 #include <system_error>
 
 #include "content.h"
+#include "conversation_input.h"
 #include "conversation_report.h"
 #include "gpt/chat/chat_template.h"
 #include "gpt/core/error.h"
+#include "gpt/core/format.h"
 #include "gpt/core/hash.h"
 #include "gpt/core/installed_data.h"
 #include "gpt/core/map_faults.h"
@@ -162,15 +164,16 @@ void check_lengths(const Corpus& corpus, const Bin& bin, const DataConfig& confi
   const bool separate_files = !bin.validation_path.empty();
   const bool cut_here = !separate_files && (!bin.is_split() || config.bin.empty());
   const std::string arithmetic =
-      cut_here ? fmt::format(
-                     " ({} tokens, validation_fraction {}); use a longer text, a smaller model.block_size or another "
-                     "data.validation_fraction",
-                     corpus.train.size() + corpus.validation.size(), fraction)
-               : "; use a longer text or a smaller model.block_size";
+      cut_here
+          ? fmt::format(
+                " ({} tokens, validation_fraction {}); use a longer text, a smaller training.sequence_length or another "
+                "data.validation_fraction",
+                corpus.train.size() + corpus.validation.size(), fraction)
+          : "; use a longer text or a smaller training.sequence_length";
   const auto check = [&](const char* split, int64_t size) {
     if (size >= block_size + 1) return;
-    fail(corpus.source, fmt::format("the {} split has {} tokens, but block_size {} needs at least {}{}", split, size,
-                                    block_size, block_size + 1, arithmetic));
+    fail(corpus.source, fmt::format("the {} split has {}, but a sequence of {} needs at least {}{}", split,
+                                    plural(size, "token"), block_size, block_size + 1, arithmetic));
   };
   check("training", corpus.train.size());
   const bool wants_validation = cut_here ? fraction > 0 : separate_files || corpus.validation.size() > 0;
@@ -295,6 +298,15 @@ int64_t estimate_characters(const DataConfig& config) {
     characters += characters_in(source, /*only_utf8=*/config.tokenizer == "char");
   }
   return config.max_chars > 0 ? std::min(characters, config.max_chars) : characters;
+}
+
+bool holds_conversations(const DataConfig& config) {
+  std::error_code ignored;
+  if (!config.bin.empty()) return std::filesystem::is_regular_file(marks_beside(config.bin), ignored);
+  if (config.text.empty()) return false;
+  try {
+    return conversations_in(find_sources({config.text}, "", config.cache_dir).sources, config.text_field).has_value();
+  } catch (const Error&) { return false; }  // what is wrong is about to be refused
 }
 
 }  // namespace gpt

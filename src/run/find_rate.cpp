@@ -117,9 +117,10 @@ int64_t search_updates(const Setup& setup, int64_t run_steps) {
                                : kCoreSpeed * static_cast<double>(at::get_num_threads());
   const auto micro_batches =
       static_cast<double>(training.gradient_accumulation_steps) / static_cast<double>(setup.mesh.data->size());
-  const double per_token = flops_per_token(config.model, parameter_table(config.model, training.freeze)) +
-                           teacher_flops_per_token(config.model, training);
-  const double micro_batch = per_token * static_cast<double>(training.batch_size * config.model.block_size) / speed;
+  const double per_token =
+      flops_per_token(in_training(config.model, training), parameter_table(config.model, training.freeze)) +
+      teacher_flops_per_token(config.model, training);
+  const double micro_batch = per_token * static_cast<double>(training.batch_size * config.sequence_length()) / speed;
   constexpr double kOverhead = 2e-3;  // seconds of a micro-batch, whatever its size
   const double fitting = kSeconds / (micro_batches * (micro_batch + kOverhead));
   return std::min({kMost, static_cast<int64_t>(std::min(fitting, 1e9)), kMostRuns * run_steps});

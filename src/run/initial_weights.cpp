@@ -237,7 +237,7 @@ InitialWeights initial_weights(Checkpoint checkpoint, const Config& config, cons
 
 Corpus load_corpus_for(InitialWeights& initial, const Config& config) {
   if (initial.changes_tokenizer) {
-    Corpus corpus = load_corpus(data_with_cache(config), config.model.block_size, "", std::nullopt);
+    Corpus corpus = load_corpus(data_with_cache(config), config.sequence_length(), "", std::nullopt);
     adopt_vocabulary(initial, config.model, corpus);
     return corpus;
   }
@@ -250,8 +250,8 @@ Corpus load_corpus_for(InitialWeights& initial, const Config& config) {
                     initial.step ? ", because its run was given token ids alone" : ": there is no tokenizer.json"));
   }
   const int64_t vocab_size = *config.model.vocab_size;
-  Corpus corpus =
-      load_corpus(data_with_cache(config), config.model.block_size, initial.tokenizer, vocab_size, initial.text_format);
+  Corpus corpus = load_corpus(data_with_cache(config), config.sequence_length(), initial.tokenizer, vocab_size,
+                              initial.text_format);
   corpus.text_format = format_for(corpus);
   if (corpus.vocab_size <= vocab_size) return corpus;
   throw Error(ExitCode::data,

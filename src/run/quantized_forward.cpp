@@ -102,7 +102,7 @@ QuantizedSpeed measure_quantized_forward(const ModelConfig& model, const Trainin
                                          at::ScalarType type) {
   constexpr int64_t kMostRows = 1024, kMostRowsOfGpu = 16384, kRounds = 3;
   constexpr double kSeconds = 0.5;
-  const int64_t tokens = std::max<int64_t>(1, training.batch_size) * model.block_size,
+  const int64_t tokens = std::max<int64_t>(1, training.batch_size) * training.sequence_length_for(model),
                 rows = std::min(tokens, device.is_cpu() ? kMostRows : kMostRowsOfGpu);
   const auto weight_uses =
       static_cast<double>(tokens * training.gradient_accumulation_steps) / static_cast<double>(rows);

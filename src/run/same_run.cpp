@@ -105,7 +105,7 @@ DataConfig data_with_cache(const Config& config) {
 
 Corpus load_run_corpus(const Config& config, const std::optional<StartingPoint>& start) {
   const DataConfig data = data_with_cache(config);
-  if (!start) return load_corpus(data, config.model.block_size, "", config.model.vocab_size);
+  if (!start) return load_corpus(data, config.sequence_length(), "", config.model.vocab_size);
   const DataConfig& saved = start->checkpoint.config.data;
   const auto refuse_data = [&](const std::string& why) {
     const std::string then = data_name(saved), now = data_name(config.data);
@@ -119,7 +119,7 @@ Corpus load_run_corpus(const Config& config, const std::optional<StartingPoint>&
   require_same_split(*start, config);
   Corpus corpus;
   try {
-    corpus = load_corpus(data, config.model.block_size, start->checkpoint.tokenizer, config.model.vocab_size,
+    corpus = load_corpus(data, config.sequence_length(), start->checkpoint.tokenizer, config.model.vocab_size,
                          start->checkpoint.text_format);
   } catch (const UnencodableText& error) { refuse_data(error.what()); } catch (const Error& error) {
     if (error.code() != ExitCode::data || data_name(saved) == data_name(config.data)) throw;

@@ -81,7 +81,7 @@ std::string in_one_line(std::string text) {
 }  // namespace
 
 ScheduleOptions schedule_options(const Config& config, const Corpus& corpus) {
-  ScheduleOptions options{.stages = stage_batches(config.data, config.training, config.model.block_size),
+  ScheduleOptions options{.stages = stage_batches(config.data, config.training, config.sequence_length()),
                           .seed = stream_seed(config, kData),
                           .order = config.data.order,
                           .packing = config.data.packing};

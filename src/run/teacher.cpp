@@ -58,13 +58,11 @@ void require_fitting(const ModelOfFile& teacher, const Config& config, const Cor
                    fmt::format("has a vocabulary of {}, and the run has one of {}; name a model with the same, {}",
                                with_commas(of_teacher), with_commas(vocabulary), kWithout));
   }
-  if (teacher.model.block_size < config.model.block_size) {
-    refuse_teacher(
-        config,
-        fmt::format("reads sequences of at most {} tokens, and those of the run have {}; lower model.block_size "
-                    "to {}, {}",
-                    with_commas(teacher.model.block_size), with_commas(config.model.block_size),
-                    teacher.model.block_size, kWithout));
+  if (teacher.model.block_size < config.sequence_length()) {
+    refuse_teacher(config, fmt::format("reads sequences of at most {} tokens, and those of the run have {}; set "
+                                       "training.sequence_length: {}, {}",
+                                       with_commas(teacher.model.block_size), with_commas(config.sequence_length()),
+                                       teacher.model.block_size, kWithout));
   }
   if (teacher.model.top_blocks() > 0 && config.data.packing &&
       std::ranges::any_of(corpus.sources, &Tokens::has_marks)) {
@@ -107,7 +105,7 @@ std::optional<ModelConfig> teacher_in(const ModelConfig& model, const TrainingCo
   const std::shared_ptr<const ModelConfig>& teacher = training.distillation.teacher;
   if (!teacher) return std::nullopt;
   ModelConfig reads = *teacher;
-  reads.block_size = model.block_size;
+  reads.block_size = training.sequence_length_for(model);
   return reads;
 }
 

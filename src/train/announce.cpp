@@ -88,9 +88,7 @@ std::string describe_division(const DistributedConfig& asked, int64_t processes)
 }
 
 // How conversations lie in the sequences of a batch.
-void announce_rows(const Config& config, const Corpus& corpus) {
-  const int64_t length = config.model.block_size;
-  const PackedRows rows(corpus.train, length, config.data.packing, /*seed=*/0);
+void announce_rows(const PackedRows& rows, int64_t length) {
   const double full = static_cast<double>(rows.positions()) / static_cast<double>(rows.size() * length);
   std::string line = fmt::format("Conversations: {} in {} of {}, {:.0f} % full", with_commas(rows.conversations()),
                                  plural(rows.size(), "sequence"), plural(length, "token"), 100 * full);
@@ -182,7 +180,8 @@ void announce_run(const run::Run& run) {
   log::info(fmt::format("Data: {}: {} training and {} validation tokens, {}", corpus.source,
                         with_commas(corpus.train.size()), with_commas(corpus.validation.size()),
                         run.state().loader.resident() ? "resident" : "streamed"));
-  if (corpus.has_conversations && config.data.stages.empty()) announce_rows(config, corpus);
+  if (const PackedRows* rows = run.state().loader.packed_rows(); rows && config.data.stages.empty())
+    announce_rows(*rows, config.sequence_length());
   if (const auto separator = document_separator(config.data, corpus)) {
     const auto [description, idle] = find_documents(corpus, *separator);
     idle.empty() ? log::info("Documents: " + description) : log::warn(idle);
@@ -190,13 +189,15 @@ void announce_run(const run::Run& run) {
   if (run.teacher()) log::info(run::describe_teacher(*run.teacher(), config.training.distillation));
   const TrainingConfig& t = config.training;
   const int64_t sequences = t.batch_size * t.gradient_accumulation_steps;
+  const std::string length =
+      config.sequence_length() < m.block_size ? fmt::format(" of {}", plural(config.sequence_length(), "token")) : "";
   const std::string epochs =
       config.data.stages.empty()
           ? fmt::format("{} an epoch, {} {}", plural(plan.steps_per_epoch, "step"), format_number(plan.epochs()),
                         plan.total_steps == plan.steps_per_epoch ? "epoch" : "epochs")
           : "in " + plural(std::ssize(config.data.stages), "stage");
-  log::info(fmt::format("Run: {} ({}), {} = {} a step, warm-up {}", plural(plan.total_steps, "step"), epochs,
-                        plural(sequences, "sequence"), plural(sequences * m.block_size, "token"),
+  log::info(fmt::format("Run: {} ({}), {}{} = {} a step, warm-up {}", plural(plan.total_steps, "step"), epochs,
+                        plural(sequences, "sequence"), length, plural(sequences * config.sequence_length(), "token"),
                         plural(warmup_steps(run.schedule(), plan.total_steps), "step")));
   log::info("Learning rate: " + describe_schedule(run.schedule(), plan.total_steps));
   for (const std::string& stage : describe_stages(config, corpus)) log::info("Stage " + stage);
@@ -205,7 +206,7 @@ void announce_run(const run::Run& run) {
 std::vector<std::string> describe_stages(const Config& config, const Corpus& corpus) {
   if (config.data.stages.empty()) return {};
   const std::vector<std::string> names = stage_sources(config.data);
-  const std::vector<StageBatches> stages = stage_batches(config.data, config.training, config.model.block_size);
+  const std::vector<StageBatches> stages = stage_batches(config.data, config.training, config.sequence_length());
   std::vector<std::string> result;
   for (size_t i = 0; i < stages.size(); ++i) {
     const StageBatches& stage = stages[i];

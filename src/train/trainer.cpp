@@ -53,8 +53,8 @@ Trainer::Trainer(run::Run& run, const run::Folder& folder, Listeners& listeners,
       folder_(folder),
       listeners_(listeners),
       tasks_(setup_.config, setup_.corpus),
-      forecast_(plan_, run::evaluation_steps(training(), run.model().config().block_size,
-                                             run::evaluation_tokens(training(), run.model().config().block_size,
+      forecast_(plan_, run::evaluation_steps(training(), setup_.config.sequence_length(),
+                                             run::evaluation_tokens(training(), setup_.config.sequence_length(),
                                                                     setup_.corpus.validation.size()))),
       checkpoints_(state_, folder, plan_, cadence(), listeners, forecast_, is_saved, setup_.mesh.all->is_first()),
       decisions_(state_, folder, std::move(decisions), setup_.mesh.all),
@@ -200,11 +200,12 @@ void Trainer::close_log_interval() {
     m.remaining_seconds = forecast_.remaining_seconds(state_.step);
     m.step_ms = 1e3 * seconds / static_cast<double>(steps);
     m.tokens_per_second = static_cast<double>(tokens) / seconds;
-    m.sequences_per_second = m.tokens_per_second / static_cast<double>(state_.model.config().block_size);
+    m.sequences_per_second = m.tokens_per_second / static_cast<double>(setup_.config.sequence_length());
     if (const auto peak = setup_.device.peak_flops(setup_.precision.dtype)) {
       const auto devices = static_cast<double>(setup_.mesh.all->size());
-      const double flops =
-          state_.model.flops_per_token() + run::teacher_flops_per_token(run_.config().model, run_.config().training);
+      const ModelConfig& model = setup_.config.model;
+      const double flops = flops_per_token(in_training(model, training()), parameter_table(model, training().freeze)) +
+                           run::teacher_flops_per_token(model, training());
       m.mfu = m.tokens_per_second * flops / (*peak * devices);
     }
     m.peak_memory_mb = peak_allocated_bytes(device()) / 1e6;
@@ -242,7 +243,8 @@ void Trainer::close_epoch() {
   const double mean =  // sync: once an epoch
       state_.counts().loss_sum.item<double>() / state_.counts().token_sum.item<double>();
   const double seconds = now.seconds - epoch_.seconds;
-  const double samples = static_cast<double>(now.tokens - epoch_.tokens) / state_.model.config().block_size;
+  const double samples =
+      static_cast<double>(now.tokens - epoch_.tokens) / static_cast<double>(setup_.config.sequence_length());
   const int64_t epoch = state_.step / plan_.steps_per_epoch;
   const bool is_whole = epoch_.step <= (epoch - 1) * plan_.steps_per_epoch;  // the run did not resume within it
   listeners_.epoch({.epoch = epoch,

@@ -146,7 +146,7 @@ void Trainer::tell_speed() {
   write_efficiency(efficiency);
   const auto seconds = settled_.seconds, tokens = static_cast<double>(settled_.tokens);
   log::info(fmt::format("Speed so far: {} tokens/s, {} sequences/s; {}{}", format_count(tokens / seconds),
-                        format_count(tokens / static_cast<double>(state_.model.config().block_size) / seconds),
+                        format_count(tokens / static_cast<double>(setup_.config.sequence_length()) / seconds),
                         efficiency_text(*efficiency),
                         efficiency->share() < kLow ? "; gpt-bench profile shows what takes the rest" : ""));
 }

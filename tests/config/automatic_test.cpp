@@ -199,20 +199,48 @@ TEST(AutomaticSizes, AModelThatIsGivenReadsAsMuchAsTextMemoryAndTheTableAllow) {
   config.model.block_size = 8192;
   const Surroundings diary{.cores = 2, .characters = 60'000, .characters_per_token = 4};
   Surroundings book{.cores = 2, .characters = 10 * kMegabyte, .characters_per_token = 4};
-  EXPECT_EQ(chosen(diary, config).model.block_size, 256) << "validation has four of 1,500 tokens";
-  EXPECT_EQ(chosen(book, config).model.block_size, 2048) << "as many tokens at a time as without a model";
+  EXPECT_EQ(chosen(diary, config).sequence_length(), 256) << "validation has four of 1,500 tokens";
+  EXPECT_EQ(chosen(diary, config).model.block_size, 8192) << "the model keeps its context";
+  EXPECT_EQ(chosen(book, config).sequence_length(), 2048) << "as many tokens at a time as without a model";
   EXPECT_EQ(chosen(book, config).training.batch_size, 1);
-  book.fits = [](const Config& c) { return c.training.batch_size * c.model.block_size <= 600; };
-  EXPECT_EQ(chosen(book, config).model.block_size, 512);
+  book.fits = [](const Config& c) { return c.training.batch_size * c.sequence_length() <= 600; };
+  EXPECT_EQ(chosen(book, config).sequence_length(), 512);
   config.model.block_size = 1000;
   const Origins written{{"model.block_size", "--block_size"}};
-  EXPECT_EQ(chosen(diary, config, written).model.block_size, 1000);
+  EXPECT_EQ(chosen(diary, config, written).sequence_length(), 1000);
+  EXPECT_EQ(chosen(diary, config, written).training.sequence_length, std::nullopt);
   EXPECT_EQ(chosen(diary, config, written).training.batch_size, 2);
   EXPECT_EQ(chosen(book, config, written).training.batch_size, 1);
   Config saved = chosen(diary, config), now = config;
   saved.training.batch_size = 7;
   keep_choices(now, written, saved);
   EXPECT_EQ(now.training.batch_size, 7) << "a run goes on with what was chosen, though one length was written out";
+}
+
+TEST(AutomaticSizes, ConversationsAreLearnedInShortSequences) {
+  const auto length = [](Config config, const Surroundings& here, const Origins& origins = {}) {
+    choose_sequence_length(config, origins, here);
+    return config.sequence_length();
+  };
+  const Surroundings chats{.cores = 2, .characters = 10 * kMegabyte, .has_conversations = true};
+  Config config;
+  config.model.block_size = 2048;
+  EXPECT_EQ(length(config, chats), 512);
+  EXPECT_EQ(length(config, {.cores = 2}), 2048) << "texts are learned in sequences of all that the model sees";
+  config.training.sequence_length = 1024;
+  EXPECT_EQ(length(config, chats, {{"training.sequence_length", "--sequence_length"}}), 1024);
+  config.training.sequence_length.reset();
+  config.model.block_size = 64;
+  EXPECT_EQ(length(config, chats), 64);
+  config.model.block_size = 2048, config.training.init_from = "a/model";
+  choose_sequence_length(config, {}, chats);
+  config = chosen(chats, config);
+  EXPECT_EQ(config.sequence_length(), 512);
+  EXPECT_EQ(config.training.batch_size, 4) << "as many tokens at a time as without a model";
+  Config now;
+  now.training.init_from = "a/model", now.model.block_size = 2048, now.training.sequence_length = 300;
+  keep_choices(now, {}, config);
+  EXPECT_EQ(now.sequence_length(), 512) << "a run goes on with what was chosen";
 }
 
 TEST(AutomaticSizes, ATrainedModelIsTunedGently) {

@@ -156,6 +156,7 @@ TEST(Difference, WhatChangesTheDataOrTheShapeIsNotSafe) {
                                           "training.quantized_forward",
                                           "training.quantized_forward_skip",
                                           "training.quantized_products",
+                                          "training.sequence_length",
                                           "training.total_batch_size",
                                           "training.use_amp",
                                           "training.dtype"};

@@ -122,8 +122,8 @@ TEST(Validate, RefusesContradictionsWhereTheyWereWritten) {
       {"model: {attention_window: 64}\ndata:\n  stages: [{from: 0, attention_window: 65}]\n",
        "c.yaml:3:3: the stage from step 0 has a window of 65 positions, more than the model's attention_window 64; a stage may only narrow it; set attention_window to 65"},
       {"training: {batch_size: auto, total_batch_size: 32}\ndata:\n  stages: [{from: 0, block_size: 100}]\n",
-       "c.yaml:3:3: with batch_size auto the sequences of a stage must divide the model's block_size 256, but the stage "
-       "from step 0 has 100 tokens; set batch_size to a number"},
+       "c.yaml:3:3: with batch_size auto the sequences of a stage must divide those of the run, of 256 tokens, but the stage "
+       "from step 0 has 100; set batch_size to a number"},
       {"training:\n  batch_size: 0\n",
        "c.yaml:2:15: 'training.batch_size' must be auto or a whole number from 1 to 1e6, got '0'"},
       {"training: {batch_size: 8}\ndistributed: {processes: 12, pipeline_parallel: 2, lanes: 4}\n",

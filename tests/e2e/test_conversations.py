@@ -88,6 +88,20 @@ class Conversations(unittest.TestCase):
                 self.tune(self.folder / name, self.chats, training__lr_schedule="constant", training__max_steps=end)
         self.assertTrue(same(*(load(self.folder / name / "ckpt.pt")["model"] for name in ("straight", "in two"))))
 
+    def test_a_teacher_that_is_the_model_itself_has_nothing_to_teach(self):
+        """It reads the same rows, in which conversations do not see each other: the distributions are equal."""
+        run = self.folder / "taught"
+        self.tune(run, self.chats, training__init_from=self.tuned, training__distill_from=self.tuned, training__distill_weight=1,
+                  training__max_steps=1, training__log_interval=1)
+        self.assertLess(programs.metrics(run)[0]["grad_norm"], 1e-4)
+
+    def test_sequences_may_be_shorter_than_what_the_model_sees(self):
+        run = self.folder / "short"
+        log = self.tune(run, self.chats, training__sequence_length=32)
+        self.assertRegex(log, r"Conversations: \d+ in \d+ sequences of 32 tokens")
+        self.assertEqual(load(run / "ckpt.pt")["config"]["model"]["block_size"], 64)
+        self.assertEqual(self.answer(run, "lazy fox"), ANSWER + "\n")
+
     def test_a_line_of_another_kind_is_named(self):
         lines = [{"messages": dialogue} for dialogue in DIALOGUES[:5]] + [{"text": "no dialogue"}]
         error = self.tune(self.folder / "mixed", write_lines(self.folder / "mixed.jsonl", lines), check_code=3)

@@ -91,7 +91,7 @@ class Distillation(programs.WithText):
         shorter = self.root / "shorter"
         programs.train(shorter, self.text, training__max_steps=1, model__block_size=8)
         line = self.distill("refused", 2, training__distill_from=shorter).stderr
-        self.assertIn("reads sequences of at most 8 tokens, and those of the run have 16; lower model.block_size to 8", line)
+        self.assertIn("reads sequences of at most 8 tokens, and those of the run have 16; set training.sequence_length: 8", line)
         line = self.distill("refused", 4, training__distill_from=self.root / "nothing").stderr
         self.assertIn(f"training.distill_from: cannot read {self.root}/nothing/ckpt.pt: No such file", line)
         self.assertFalse((self.root / "refused/ckpt.pt").exists())

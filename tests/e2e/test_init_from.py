@@ -68,7 +68,8 @@ class InitFrom(unittest.TestCase):
         self.assertIn("sequences of 8 tokens (the model of training.init_from takes up to 16)", done.stderr)
         self.assertIn("a trained model is tuned with a learning rate of 0.0001, no dropout; --learning_rate auto looks", done.stderr)
         begun = torch.load(self.root / "short/ckpt.pt", weights_only=True)["config"]
-        self.assertEqual(begun["model"]["block_size"], 8)
+        self.assertEqual(begun["training"]["sequence_length"], 8)
+        self.assertEqual(begun["model"]["block_size"], 16, "the model sees as much as before")
         self.assertEqual(begun["training"]["learning_rate"], 1e-4)
         self.assertIn("after step 2", programs.run("gpt-train", *programs.flags({**words, "training.max_steps": 3}), check_code=0).stderr)
 

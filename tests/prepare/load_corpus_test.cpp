@@ -62,7 +62,7 @@ TEST_F(CorpusTest, SamplesStartFromWhatTrainingSees) {
 
 TEST_F(CorpusTest, ATextOfOneCharacterIsTooShort) {
   EXPECT_ERROR(load_corpus(text(file("a.txt", "a")), 8), ExitCode::data,
-               "a.txt: the training split has 1 tokens, but block_size 8 needs at least 9");
+               "a.txt: the training split has 1 token, but a sequence of 8 needs at least 9");
 }
 
 TEST_F(CorpusTest, MetadataThatContradictItsBinIsRefused) {
@@ -98,9 +98,9 @@ TEST_F(CorpusTest, ExplainsASplitThatIsTooShort) {
   DataConfig config = text(file("a.txt", std::string(400, 'x')));
   EXPECT_ERROR(
       load_corpus(config, 64), ExitCode::data,
-      "the validation split has 40 tokens, but block_size 64 needs at least 65 (400 tokens, validation_fraction 0.1)");
+      "the validation split has 40 tokens, but a sequence of 64 needs at least 65 (400 tokens, validation_fraction 0.1)");
   EXPECT_ERROR(load_corpus(config, 360), ExitCode::data,
-               "the training split has 360 tokens, but block_size 360 needs at least 361");
+               "the training split has 360 tokens, but a sequence of 360 needs at least 361");
   EXPECT_NO_THROW(load_corpus(config, 39));
   config.validation_fraction = 0;
   EXPECT_NO_THROW(load_corpus(config, 399));
@@ -276,7 +276,7 @@ TEST_F(CorpusTest, APreparedBinHasItsOwnSplit) {
   config.validation_fraction = 0;                                   // is of text, not of this
   EXPECT_EQ(load_corpus(config, 3).validation.size(), 7);
   EXPECT_ERROR(load_corpus(config, 7), ExitCode::data,
-               "the validation split has 7 tokens, but block_size 7 needs at least 8;");
+               "the validation split has 7 tokens, but a sequence of 7 needs at least 8;");
 }
 
 TEST_F(CorpusTest, MetadataBesideABinIsFound) {
@@ -344,7 +344,7 @@ TEST_F(CorpusTest, ValidationInAFileOfItsOwn) {
                "val3.bin: token 100 has id 5000, outside the vocabulary of 5000");
   config.validation_bin = file("val4.bin", uint16_ids(0, 64));
   EXPECT_ERROR(load_corpus(config, 64), ExitCode::data,
-               "the validation split has 64 tokens, but block_size 64 needs at least 65;");
+               "the validation split has 64 tokens, but a sequence of 64 needs at least 65;");
   config.validation_bin = file("val5.bin", "");
   EXPECT_ERROR(load_corpus(config, 64), ExitCode::data, "the validation split has 0 tokens");
 }

@@ -125,6 +125,8 @@ const MeshCase kMeshCases[] = {
     {"zero_3", {2, 1}, [](Config& config) { config.distributed.zero = 3; }},
     {"tensor", {2, 2}},
     {"tensor_of_gpt2", {2, 2}, make_gpt2},
+    {"tensor_with_smoothing", {2, 2}, [](Config& config) { config.training.label_smoothing = 0.1; }},
+    {"lanes", {1, 1}, [](Config& config) { config.distributed.lanes = 2; }},
     {"stages", {2, 1, 2}},
     {"stages_of_gpt2", {2, 1, 2}, make_gpt2},
     {"stages_and_data", {4, 1, 2}, recompute},
@@ -138,7 +140,7 @@ TEST_P(MeshOfConversations, LearnsWhatOneProcessLearns) {
   Config config = run_config(corpus);
   GetParam().set(config);
   Config alone = config;
-  alone.distributed.zero = 0;
+  alone.distributed.zero = 0, alone.distributed.lanes = 1;
   expect_close(outcome_on(GetParam().shape, config, corpus, 5), outcome_on({1, 1}, alone, corpus, 5), config,
                at::kFloat);
 }

@@ -38,7 +38,7 @@ inline Corpus corpus_with_validation() {
 inline constexpr double kUpdateRate = 1;
 
 // Enough for a loss that has fallen; more of them take the processes, of which there are more than cores, some seconds for each case.
-inline int64_t compared_updates() { return test::runs_long_tests() ? 20 : 10; }
+inline int64_t compared_updates() { return test::runs_long_tests() ? 20 : 6; }
 
 inline Config divided_run(const Corpus& corpus) {
   Config config = tiny_config(corpus);

@@ -60,6 +60,33 @@ TEST_P(RunTest, AnUpdateFollowsTheScheduleOfThePlan) {
   expect_same_weights_and_moments(run.state().capture(), expected);
 }
 
+// Where positions are rotated, what a model could see beside a sequence changes nothing, and learned positions behind it stay as they are.
+TEST_P(RunTest, SequencesMayBeShorterThanTheContext) {
+  const auto after_two = [this](Position position, int64_t block_size, std::optional<int64_t> length) {
+    Config config = config_;
+    config.model.position = position, config.model.block_size = block_size;
+    config.training.sequence_length = length;
+    config.training.optimizer.weight_decay = 0;
+    const run::Setup setup{config, corpus_, describe_device(device()), Precision{}};
+    run::Run run(setup);
+    const int64_t tokens = run.update(never_stops).value();
+    EXPECT_EQ(tokens, config.training.batch_size * config.training.gradient_accumulation_steps * 8);
+    run.update(never_stops);
+    return run.state().capture();
+  };
+  expect_same_weights_and_moments(after_two(Position::rope, 32, 8), after_two(Position::rope, 8, std::nullopt));
+  const auto positions = [](const Checkpoint& checkpoint) {
+    return std::ranges::find(checkpoint.model, "transformer.wpe.weight", &NamedTensors::value_type::first)->second;
+  };
+  const at::Tensor learned = positions(after_two(Position::learned, 32, 8));
+  config_.model.position = Position::learned, config_.model.block_size = 32;
+  const run::Setup untrained = setup();
+  const at::Tensor before = positions(run::Run(untrained).state().capture());
+  ASSERT_EQ(learned.size(0), 32);
+  EXPECT_TRUE(at::equal(learned.narrow(0, 8, 24), before.narrow(0, 8, 24)));
+  EXPECT_FALSE(at::equal(learned.narrow(0, 0, 8), before.narrow(0, 0, 8)));
+}
+
 // However an update is cut into micro-batches, its samples have the same masks. On a GPU attention's are LibTorch's.
 TEST_P(RunTest, MicroBatchesOfHalfTheSizeGiveTheSameLossesWithDropout) {
   if (!device().is_cpu()) config_.model.dropout = 0;

@@ -16,11 +16,12 @@ struct Surroundings {
   int64_t cores = 1;
   int64_t characters = 0;  // how many the text has; 0 = not known
   double characters_per_token = 1;
+  bool has_conversations = false;
   std::function<bool(const Config&)> fits = {};  // into the memory of the machine; not asked where it is empty
 };
 
 // Whether the table is to choose: the preset is auto, and no size of the model was written out. Where training.init_from gives the
-// sizes, it chooses the rest, and sequences that may be shorter than the model's, unless their length was written out.
+// sizes, it chooses the rest, and sequences that may be shorter than the model's context, unless their length was written out.
 bool chooses_sizes(const Config& config, const Origins& origins);
 
 // Sets what was not written out; nothing unless chooses_sizes(). Where it does not choose, auto becomes none.
@@ -29,6 +30,9 @@ void choose_sizes(Config& config, const Origins& origins, const Surroundings& su
 // Settings of a run that begins with the weights of training.init_from, where they were not written out: a learning rate and a warm-up that
 // leave what the model knows, and no dropout. Nothing where it begins with none.
 void choose_tuning(Config& config, const Origins& origins);
+
+// training.sequence_length of conversations, which are short, unless it was written out.
+void choose_sequence_length(Config& config, const Origins& origins, const Surroundings& surroundings);
 
 // How many epochs a model with so many weights for each token of its text gains from: seeing it more often, it memorizes it, and
 // the validation loss rises.

@@ -29,6 +29,8 @@ struct Config {
   TrainingConfig training;
   DistributedConfig distributed;
   ReportConfig report;
+
+  int64_t sequence_length() const { return training.sequence_length_for(model); }
 };
 
 namespace config {

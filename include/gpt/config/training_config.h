@@ -134,6 +134,8 @@ struct CadenceConfig {
 
 struct TrainingConfig {
   int64_t batch_size = 64;  // sequences in a micro-step; 0 = auto, until it is chosen
+  // Tokens of a sequence that is learned from. Nothing: as many as the model sees at once, unless the program has chosen.
+  std::optional<int64_t> sequence_length;
   int64_t gradient_accumulation_steps = 1;
   std::optional<int64_t> total_batch_size;  // sequences per update, from which the number of micro-steps follows
   double label_smoothing = 0.0;
@@ -148,7 +150,13 @@ struct TrainingConfig {
   ExecutionConfig execution;
   AllocatorConfig allocator;
   CadenceConfig cadence;
+
+  int64_t sequence_length_for(const ModelConfig& model) const;
 };
+
+// The model with a block_size of training.sequence_length, for what counts operations and memory of the passes. Its parameters are those of
+// another one: learned positions are fewer, and stages may be divided otherwise.
+ModelConfig in_training(ModelConfig model, const TrainingConfig& training);
 
 namespace config {
 struct Option;

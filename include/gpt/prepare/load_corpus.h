@@ -26,4 +26,7 @@ Corpus load_corpus(const DataConfig& config, int64_t block_size, const std::stri
 // Throws gpt::Error(data) when the files are not there.
 int64_t estimate_characters(const DataConfig& config);
 
+// Whether they are conversations, as far as their beginning shows; false where the files are not there.
+bool holds_conversations(const DataConfig& config);
+
 }  // namespace gpt
