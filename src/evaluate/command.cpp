@@ -18,6 +18,7 @@
 #include "gpt/core/process.h"
 #include "gpt/device/cpu_threads.h"
 #include "gpt/device/precision.h"
+#include "gpt/evaluate/conversation_source.h"
 #include "gpt/evaluate/evaluate.h"
 #include "gpt/evaluate/report.h"
 #include "gpt/evaluate/results_file.h"
@@ -49,6 +50,10 @@ Windows windows_of(const EvalOptions& options, int64_t block_size) {
   return {window, stride};
 }
 
+const char* name_of_example(Form form) {
+  return form == Form::text ? "window" : form == Form::answers ? "conversation" : "example";
+}
+
 // How far one input is: as a status line at a terminal, and every half a minute elsewhere.
 class Progress {
  public:
@@ -63,8 +68,7 @@ class Progress {
     if (begin_share_ < 0) begin_share_ = share, begin_ = now;  // what was known already took no time
     if (now < next_) return;
     next_ = now + std::chrono::milliseconds(log::is_terminal() ? 100 : 30'000);
-    std::string line =
-        fmt::format("{}: {}", name_, plural(outcomes, source_.form() == Form::text ? "window" : "example"));
+    std::string line = fmt::format("{}: {}", name_, plural(outcomes, name_of_example(source_.form())));
     if (share > 0) line += fmt::format(", {:.0f}%", 100 * share);
     const double seconds = std::chrono::duration<double>(now - begin_).count();
     if (seconds > 2 && share > begin_share_)
@@ -84,6 +88,7 @@ class Evaluations {
  public:
   Evaluations(const EvalOptions& options, LoadedModel& loaded)
       : options_(options),
+        loaded_(loaded),
         windows_(windows_of(options, loaded.model->config().block_size)),
         encoding_(*loaded.tokenizer, windows_.window),
         scorer_(*loaded.model, loaded.compute_type, options.batch_size),
@@ -120,13 +125,21 @@ class Evaluations {
 
   std::vector<Input> open_inputs() const {
     std::vector<Input> inputs;
-    if (!options_.data.empty()) {
-      inputs.push_back(
-          {kText, options_.data, open_text(options_.data, options_.text_field, encoding_, windows_.stride)});
-    }
+    if (!options_.data.empty()) { inputs.push_back({kText, options_.data, open_data()}); }
     for (const Task& task : options_.tasks)
       inputs.push_back({task.name, {task.file}, open_task(task, encoding_, windows_.stride)});
     return inputs;
+  }
+
+  std::unique_ptr<ExampleSource> open_data() const {
+    if (!hold_conversations(options_.data, options_.text_field)) {
+      if (options_.learn != Learn::answers)
+        throw Error(ExitCode::config, fmt::format("--learn is for conversations, and {} holds none", options_.data[0]));
+      return open_text(options_.data, options_.text_field, encoding_, windows_.stride);
+    }
+    if (options_.stride > 0)
+      throw Error(ExitCode::config, "--stride is for texts: a conversation is measured within a single window");
+    return open_conversations(options_.data, loaded_, {options_.text_field, options_.learn, windows_.window});
   }
 
   // False where a signal has stopped it.
@@ -164,6 +177,7 @@ class Evaluations {
   }
 
   const EvalOptions& options_;
+  const LoadedModel& loaded_;
   const Windows windows_;
   const Encoding encoding_;
   const Scorer scorer_;

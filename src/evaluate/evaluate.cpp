@@ -50,7 +50,7 @@ class Run {
       if (std::ssize(evaluation_.outcomes) < std::ssize(options_.known)) refuse_known();
       return example;
     }
-    const int64_t index = source_.form() == Form::text ? example->document : count_++;
+    const int64_t index = has_loss(source_.form()) ? example->document : count_++;
     return options_.limit > 0 && index >= options_.limit ? std::nullopt : std::move(example);
   }
 

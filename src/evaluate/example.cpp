@@ -42,6 +42,7 @@ std::string Example::hash() const {
     const int64_t sizes[] = {std::ssize(request.ids), request.scored};
     add_to<int64_t>(hash, sizes);
     add_to<int32_t>(hash, request.ids);
+    add_to<int64_t>(hash, request.places);
   }
   std::vector<int64_t> rest{label, document, bytes, words};
   for (const AnswerLength& length : lengths) rest.insert(rest.end(), {length.characters, length.bytes});
@@ -56,7 +57,7 @@ Outcome outcome_of(Form form, const Example& example, std::span<const Score> sco
       std::count_if(example.requests.begin(), example.requests.end(), [](const Request& r) { return r.is_cut; });
   if (form == Form::choices) judge_answers(outcome, example);
   if (form == Form::cloze) outcome.acc = scores[0].is_greedy ? 1 : 0;
-  if (form == Form::text) outcome.tokens = example.requests[0].scored;
+  if (has_loss(form)) outcome.tokens = example.requests[0].scored;
   return outcome;
 }
 

@@ -56,8 +56,9 @@ std::vector<double> values_of(const std::vector<Outcome>& outcomes,
 struct Units {
   std::vector<double> losses, tokens;
 
-  Units(const std::vector<Outcome>& outcomes, int64_t window) {
-    const bool by_document = outcomes.back().document - outcomes.front().document + 1 >= kEnoughDocuments;
+  Units(Form form, const std::vector<Outcome>& outcomes, int64_t window) {
+    const bool by_document =
+        form == Form::answers || outcomes.back().document - outcomes.front().document + 1 >= kEnoughDocuments;
     const Outcome* last = nullptr;
     for (const Outcome& outcome : outcomes) {
       const bool goes_on =
@@ -70,8 +71,8 @@ struct Units {
   }
 };
 
-std::vector<Metric> of_text(const std::vector<Outcome>& outcomes, int64_t window) {
-  const Units units(outcomes, window);
+std::vector<Metric> of_text(Form form, const std::vector<Outcome>& outcomes, int64_t window) {
+  const Units units(form, outcomes, window);
   const Mean loss = ratio_of(units.losses, units.tokens);
   double tokens = 0, bytes = 0, words = 0;
   for (const Outcome& outcome : outcomes) {
@@ -80,9 +81,13 @@ std::vector<Metric> of_text(const std::vector<Outcome>& outcomes, int64_t window
     words += static_cast<double>(outcome.words);
   }
   const Mean per_byte = scaled(loss, tokens / bytes);
-  return {plain("loss", loss), exponential("perplexity", loss),
-          plain("bits_per_byte", scaled(per_byte, 1 / std::numbers::ln2)), exponential("byte_perplexity", per_byte),
-          exponential("word_perplexity", scaled(loss, tokens / words))};
+  std::vector<Metric> metrics{plain("loss", loss), exponential("perplexity", loss)};
+  if (bytes > 0) {  // there are answers of a single special token
+    metrics.push_back(plain("bits_per_byte", scaled(per_byte, 1 / std::numbers::ln2)));
+    metrics.push_back(exponential("byte_perplexity", per_byte));
+  }
+  if (form == Form::text) metrics.push_back(exponential("word_perplexity", scaled(loss, tokens / words)));
+  return metrics;
 }
 
 }  // namespace
@@ -109,7 +114,7 @@ Mean ratio_of(const std::vector<double>& values, const std::vector<double>& size
 }
 
 std::vector<Metric> metrics_of(Form form, const std::vector<Outcome>& outcomes, int64_t window) {
-  if (form == Form::text) return of_text(outcomes, window);
+  if (has_loss(form)) return of_text(form, outcomes, window);
   const Metric acc = share("acc", values_of(outcomes, [](const Outcome& o) { return o.acc; }));
   if (form == Form::choices) {
     return {acc, share("acc_norm", values_of(outcomes, [](const Outcome& o) { return o.acc_norm; })),

@@ -10,6 +10,7 @@ namespace {
 
 constexpr const char* kEvalExamples = R"(  gpt-eval --checkpoint models/mine --data held_out.txt
   gpt-eval --checkpoint models/mine --data 'texts/*.jsonl' --stride 128 --json
+  gpt-eval --checkpoint models/chats --data chats.jsonl
   gpt-eval --checkpoint downloads/gpt2 --tasks hellaswag:hellaswag_val.jsonl lambada:lambada_test.jsonl
   gpt-eval --checkpoint models/mine --tasks arc_easy:ARC-Easy-Test.jsonl --output results.jsonl
 )";
@@ -44,10 +45,17 @@ std::vector<config::Section> eval_sections(EvalOptions& o, std::vector<std::stri
        {{.name = "data",
          .target = &o.data,
          .help =
-             "a text for loss, perplexity and bits per byte: files, folders, patterns in quotes, or -; JSON lines are "
-             "a document each",
+             "a text or conversations for loss, perplexity and bits per byte: files, folders, patterns in quotes, or -; "
+             "JSON lines are a document or a conversation each",
          .is_path = true},
         {.name = "text-field", .target = &o.text_field, .help = "field of .jsonl that holds the text"},
+        {.name = "learn",
+         .target = config::choice(o.learn, {{config::name_of(Learn::answers), Learn::answers},
+                                            {config::name_of(Learn::last), Learn::last},
+                                            {config::name_of(Learn::all), Learn::all}}),
+         .help =
+             "what counts of conversations, as data.learn of gpt-train: answers = all that the assistant says, last = its last "
+             "answer, all = every word"},
         {.name = "tasks", .target = &tasks, .help = "NAME:FILE ...; see below"},
         {.name = "limit",
          .target = &o.limit,

@@ -37,28 +37,46 @@ std::vector<std::string> row(const Metric& metric) {
                           : ""};
 }
 
+int64_t count_of(const TaskResult& result, const Totals& totals) {
+  return has_loss(result.form) ? totals.documents : std::ssize(result.outcomes);
+}
+
+// What is counted.
+const char* unit_of(Form form) {
+  return form == Form::text ? "document" : form == Form::answers ? "conversation" : "example";
+}
+
 std::string heading(const TaskResult& result, const Totals& totals) {
-  const std::string files = printable_line(fmt::format("{}", fmt::join(result.inputs, " ")));
-  if (result.form != Form::text)
-    return fmt::format("{} ({}): {}\n", result.name, files, plural(std::ssize(result.outcomes), "example"));
-  return fmt::format("{} ({}): {}, {}, {} predicted; windows of {}, stride {}\n", result.name, files,
-                     plural(totals.documents, "document"), plural(totals.bytes, "byte"), plural(totals.tokens, "token"),
-                     plural(result.window, "token"), with_commas(result.stride));
+  std::string text =
+      fmt::format("{} ({}): {}", result.name, printable_line(fmt::format("{}", fmt::join(result.inputs, " "))),
+                  plural(count_of(result, totals), unit_of(result.form)));
+  if (has_loss(result.form)) {
+    text += fmt::format(", {}, {} predicted; windows of {}", plural(totals.bytes, "byte"),
+                        plural(totals.tokens, "token"), plural(result.window, "token"));
+  }
+  if (result.form == Form::text) text += fmt::format(", stride {}", with_commas(result.stride));
+  return text + "\n";
+}
+
+std::string describe_cut(const TaskResult& result, int64_t cut) {
+  const auto counted = [cut](const std::string& what) {
+    return cut == 1 ? fmt::format("1 {} was", what) : fmt::format("{} {}s were", with_commas(cut), what);
+  };
+  return result.form == Form::answers
+             ? fmt::format("{} longer than the window of {}: what follows the last answer that fits was left out",
+                           counted("conversation"), plural(result.window, "token"))
+             : fmt::format("{} longer than the window of {}, so the beginning was left out", counted("prompt"),
+                           plural(result.window, "token"));
 }
 
 // What else has to be known, a line each.
 std::vector<std::string> notes(const TaskResult& result, const Totals& totals, const std::vector<Metric>& metrics) {
   std::vector<std::string> lines;
-  const bool is_text = result.form == Form::text;
-  const int64_t count = is_text ? totals.documents : std::ssize(result.outcomes);
+  const int64_t count = count_of(result, totals);
   if (result.limit > 0 && count == result.limit)
-    lines.push_back(fmt::format("only the first {} (--limit)", plural(count, is_text ? "document" : "example")));
-  if (totals.cut > 0) {
-    lines.push_back(fmt::format("{} longer than the window of {}, so the beginning was left out",
-                                totals.cut == 1 ? "1 prompt was" : with_commas(totals.cut) + " prompts were",
-                                plural(result.window, "token")));
-  }
-  if (is_text && !result.has_prefix) {
+    lines.push_back(fmt::format("only the first {} (--limit)", plural(count, unit_of(result.form))));
+  if (totals.cut > 0) lines.push_back(describe_cut(result, totals.cut));
+  if (result.form == Form::text && !result.has_prefix) {
     lines.emplace_back(
         "the first token of each document is not predicted, because the tokenizer has no token that begins or "
         "ends a text");
@@ -77,13 +95,17 @@ ordered_json json_of(const Metric& metric) {
 ordered_json json_of(const TaskResult& result) {
   const Totals totals(result.outcomes);
   ordered_json object{{"task", result.name}, {"inputs", result.inputs}, {"window", result.window}};
-  if (result.form == Form::text) {
-    object["stride"] = result.stride;
-    object["documents"] = totals.documents;
+  if (has_loss(result.form)) {
+    object[std::string(unit_of(result.form)) + "s"] = totals.documents;
     object["tokens"] = totals.tokens;
     object["bytes"] = totals.bytes;
+  }
+  if (result.form == Form::text) {
+    object["stride"] = result.stride;
     object["words"] = totals.words;
     object["first_token_predicted"] = result.has_prefix;
+  } else if (result.form == Form::answers) {
+    object["conversations_cut"] = totals.cut;
   } else {
     object["examples"] = result.outcomes.size();
     object["prompts_cut"] = totals.cut;

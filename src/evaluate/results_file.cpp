@@ -28,9 +28,9 @@ ordered_json header(const ResultsOrigin& origin) {
 
 ordered_json line_of(const std::string& task, int64_t index, Form form, const Outcome& outcome) {
   ordered_json line{{"task", task}, {"index", index}, {"log_likelihoods", outcome.log_likelihoods}};
-  if (form != Form::text) line["acc"] = outcome.acc;
+  if (!has_loss(form)) line["acc"] = outcome.acc;
   if (form == Form::choices) line["acc_norm"] = outcome.acc_norm, line["acc_bytes"] = outcome.acc_bytes;
-  if (form == Form::text) {
+  if (has_loss(form)) {
     line["document"] = outcome.document;
     line["tokens"] = outcome.tokens;
     line["bytes"] = outcome.bytes;

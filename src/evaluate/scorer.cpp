@@ -24,10 +24,12 @@ int64_t inputs_of(const Request& request) { return std::ssize(request.ids) - 1; 
 
 bool is_longer(const Request* a, const Request* b) {
   if (a->ids.size() != b->ids.size()) return a->ids.size() > b->ids.size();
-  return std::tie(a->scored, a->ids) < std::tie(b->scored, b->ids);
+  return std::tie(a->scored, a->ids, a->places) < std::tie(b->scored, b->ids, b->places);
 }
 
-bool is_same(const Request& a, const Request& b) { return a.scored == b.scored && a.ids == b.ids; }
+bool is_same(const Request& a, const Request& b) {
+  return a.scored == b.scored && a.ids == b.ids && a.places == b.places;
+}
 
 // A batch as the model takes it.
 struct Padded {
@@ -46,9 +48,10 @@ Padded padded(std::span<const Request* const> batch) {
     const Request& request = *batch[b];
     const int64_t inputs = inputs_of(request);
     std::copy_n(request.ids.begin(), inputs, ids.mutable_data_ptr<int64_t>() + b * T);
-    for (int64_t t = inputs - request.scored; t < inputs; ++t) {
-      places.push_back(b * T + t);
-      targets.push_back(request.ids[t + 1]);
+    for (int64_t i = 0; i < request.scored; ++i) {
+      const int64_t place = request.places.empty() ? inputs - request.scored + 1 + i : request.places[i];
+      places.push_back(b * T + place - 1);
+      targets.push_back(request.ids[place]);
     }
   }
   return {ids, at::tensor(places), at::tensor(targets)};

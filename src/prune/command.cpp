@@ -141,10 +141,10 @@ void prune_checkpoint(const PruneOptions& options) {
   const Checkpoint large = load_checkpoint(options.checkpoint, Parts::model);
   const ModelConfig& config = large.config.model;
   const Removal removal = removal_from(options.amounts, config);
-  const at::Tensor sequences = sequences_of(options.data, options.text_field, large, options.sequences);
+  const Batch sequences = sequences_of(options.data, options.text_field, large, device, options.sequences);
   log::info(fmt::format("{}: {} parameters, reading {} of {} from {} on {}", options.checkpoint,
                         format_count(static_cast<double>(parameter_count(config))),
-                        plural(sequences.size(0), "sequence"), plural(config.block_size, "token"), options.data,
+                        plural(sequences.inputs.size(0), "sequence"), plural(config.block_size, "token"), options.data,
                         describe_device(device).name));
   GPT model(config, device, large.model);
   Measured measured = measure_importance(model, sequences);

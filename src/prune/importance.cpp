@@ -2,6 +2,7 @@
 
 #include <ATen/ops/cosine_similarity.h>
 #include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/nonzero.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,18 +21,25 @@ using Role = ParameterRole;
 
 // What passes, added up over all tokens.
 struct Seen {
+  at::Tensor places;                       // of the tokens of a batch among its positions, which may be padding
   std::vector<at::Tensor> neurons, heads;  // of each layer, float64: sums of absolute values, (F) and (H D)
   std::vector<double> turns;               // of each layer: sums of 1 - cosine
   at::Tensor stream;                       // as the last layer was given it
-  int64_t tokens = 0;
+  int64_t tokens = 0;                      // that have passed
 
   explicit Seen(int64_t layers)
       : neurons(static_cast<size_t>(layers)), heads(neurons), turns(static_cast<size_t>(layers)) {}
 };
 
-void add_absolutes(at::Tensor& sum, const at::Tensor& x) {
-  const at::Tensor absolutes = x.flatten(0, -2).abs().sum(0, /*keepdim=*/false, at::kDouble);
+void add_absolutes(at::Tensor& sum, const at::Tensor& x, const at::Tensor& places) {
+  const at::Tensor absolutes = x.flatten(0, -2).index_select(0, places).abs().sum(0, /*keepdim=*/false, at::kDouble);
   sum = sum.defined() ? sum + absolutes : absolutes;
+}
+
+// Those up to the last target of each row that counts.
+at::Tensor places_of_tokens(const at::Tensor& targets) {
+  const at::Tensor counted = targets.ge(0).to(at::kLong).flip(1).cumsum(1).flip(1);
+  return at::nonzero(counted.flatten()).flatten();
 }
 
 class ObservingOperators final : public ops::WrappedOperators {
@@ -44,8 +52,9 @@ class ObservingOperators final : public ops::WrappedOperators {
     ops::Normalized result = inner_->add_norm(norm, x, branch, dropout);
     if (norm.site.role == Role::attention_norm || norm.site.role == Role::final_norm) {
       if (norm.site.layer > 0) {
-        const at::Tensor cosines = at::cosine_similarity(seen_.stream.to(at::kFloat), result.sum.to(at::kFloat), -1);
-        seen_.turns[static_cast<size_t>(norm.site.layer - 1)] += (1 - cosines).sum(at::kDouble).item<double>();
+        const at::Tensor cosines = at::cosine_similarity(seen_.stream.to(at::kFloat), result.sum.to(at::kFloat), -1),
+                         of_tokens = cosines.flatten().index_select(0, seen_.places);
+        seen_.turns[static_cast<size_t>(norm.site.layer - 1)] += (1 - of_tokens).sum(at::kDouble).item<double>();
       }
       seen_.stream = result.sum;
     }
@@ -54,8 +63,8 @@ class ObservingOperators final : public ops::WrappedOperators {
 
   at::Tensor linear(const at::Tensor& x, const ops::LinearLayer& layer, ops::ProductInput input) const override {
     const auto index = static_cast<size_t>(layer.site.layer);
-    if (layer.site.role == Role::mlp_out) add_absolutes(seen_.neurons[index], x);
-    if (layer.site.role == Role::attention_out) add_absolutes(seen_.heads[index], x);
+    if (layer.site.role == Role::mlp_out) add_absolutes(seen_.neurons[index], x, seen_.places);
+    if (layer.site.role == Role::attention_out) add_absolutes(seen_.heads[index], x, seen_.places);
     return inner_->linear(x, layer, input);
   }
 
@@ -71,41 +80,50 @@ std::vector<double> added_by(const at::Tensor& absolutes, const at::Tensor& weig
   return {added.const_data_ptr<double>(), added.const_data_ptr<double>() + parts};
 }
 
-}  // namespace
-
-double mean_loss(const GPT& model, const at::Tensor& sequences) {
-  const int64_t N = sequences.size(0), T = sequences.size(1) - 1;
+// Their mean loss; `seen` hears of each batch, where it is given.
+double read(const GPT& model, const Batch& sequences, Seen* seen) {
+  const int64_t N = sequences.inputs.size(0), T = sequences.inputs.size(1);
   const int64_t most = std::max<int64_t>(1, (model.device().is_cpu() ? 4096 : 32'768) / T);
   double sum = 0;
   for (int64_t begin = 0; begin < N; begin += most) {
     log::status(fmt::format("{} of {} sequences", begin, N));
-    const at::Tensor batch = sequences.narrow(0, begin, std::min(most, N - begin)).to(model.device());
-    sum += model.token_losses(batch.narrow(1, 0, T), batch.narrow(1, 1, T)).sum(at::kDouble).item<double>();
+    const auto part = [&](const at::Tensor& all) {
+      return all.defined() ? all.narrow(0, begin, std::min(most, N - begin)).to(model.device()) : all;
+    };
+    const at::Tensor targets = part(sequences.targets);
+    if (seen) {
+      seen->places = places_of_tokens(targets);
+      seen->tokens += seen->places.numel();
+    }
+    sum += model.token_losses(part(sequences.inputs), targets, part(sequences.starts)).sum(at::kDouble).item<double>();
   }
   log::status("");
-  return sum / static_cast<double>(N * T);
+  return sum / static_cast<double>(sequences.targets.ge(0).sum().item<int64_t>());
 }
 
-Measured measure_importance(GPT& model, const at::Tensor& sequences) {
+}  // namespace
+
+double mean_loss(const GPT& model, const Batch& sequences) { return read(model, sequences, nullptr); }
+
+Measured measure_importance(GPT& model, const Batch& sequences) {
   const ModelConfig& config = model.config();
   const Parameters& parameters = model.parameters();
   Seen seen(config.n_layer);
   Measured result;
   {
     const OperatorsInScope observing(model, std::make_shared<ObservingOperators>(model.operators(), seen));
-    result.loss = mean_loss(model, sequences);
+    result.loss = read(model, sequences, &seen);
   }
   if (!std::isfinite(result.loss))
     throw Error(ExitCode::numerics, "the model's loss on this data is not finite, so nothing can be measured with it");
-  const int64_t tokens = sequences.size(0) * (sequences.size(1) - 1);
   for (int64_t layer = 0; layer < config.n_layer; ++layer) {
     const auto i = static_cast<size_t>(layer);
     const auto of = [&](const at::Tensor& absolutes, Role role, int64_t parts) {
-      return added_by(absolutes, parameters.weight(role, layer).value(), parts, tokens);
+      return added_by(absolutes, parameters.weight(role, layer).value(), parts, seen.tokens);
     };
     result.importance.neurons.push_back(of(seen.neurons[i], Role::mlp_out, config.hidden()));
     result.importance.heads.push_back(of(seen.heads[i], Role::attention_out, config.heads()));
-    result.importance.layers.push_back(seen.turns[i] / static_cast<double>(tokens));
+    result.importance.layers.push_back(seen.turns[i] / static_cast<double>(seen.tokens));
   }
   return result;
 }

@@ -1,9 +1,9 @@
 #include "gpt/prune/sequences.h"
 
-#include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
@@ -32,22 +32,19 @@ Corpus corpus_of(const std::string& data, const std::string& text_field, const C
 
 }  // namespace
 
-at::Tensor sequences_of(const std::string& data, const std::string& text_field, const Checkpoint& checkpoint,
-                        int64_t most) {
+Batch sequences_of(const std::string& data, const std::string& text_field, const Checkpoint& checkpoint,
+                   at::Device device, int64_t most) {
   const Corpus corpus = corpus_of(data, text_field, checkpoint);
-  const int64_t length = checkpoint.config.model.block_size, there_are = (corpus.train.size() - 1) / length;
-  if (there_are < 1) {
+  const int64_t length = checkpoint.config.model.block_size;
+  const SplitWindows windows(corpus.train, length, at::kCPU, /*packs=*/device.is_cpu());
+  if (windows.size() < 1) {
     fail(data, fmt::format("it has {}, and one sequence of the model takes {} (block_size + 1); name a longer text",
                            plural(corpus.train.size(), "token"), with_commas(length + 1)));
   }
-  const int64_t count = std::min(most, there_are);
-  const at::Tensor sequences = at::empty({count, length + 1}, at::kLong);
-  auto* to = sequences.mutable_data_ptr<int64_t>();
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t begin = i * there_are / count * length;
-    for (int64_t t = 0; t <= length; ++t) *to++ = corpus.train[begin + t];
-  }
-  return sequences;
+  const int64_t count = std::min(most, windows.size());
+  std::vector<int64_t> chosen;
+  for (int64_t i = 0; i < count; ++i) chosen.push_back(i * windows.size() / count);
+  return windows.batch(chosen);
 }
 
 }  // namespace gpt::prune

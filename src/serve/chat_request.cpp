@@ -80,15 +80,27 @@ std::optional<int64_t> read_logprobs_of_chat(Fields& fields) {
   return wanted ? std::optional(top) : std::nullopt;
 }
 
-// What other servers can do with a dialogue, and clients name where they want nothing of it.
-void refuse_what_is_not_there(Fields& fields) {
-  fields.only("tools", json::array());
-  fields.only("functions", json::array());
+// A model may answer by itself wherever it is left to it whether a tool is called.
+void read_tools(Fields& fields, bool ignores_tools, ChatRequest& request) {
+  for (const char* name : {"tools", "functions"}) {
+    const json* const tools = fields.find(name);
+    if (!tools || *tools == json::array()) continue;
+    if (!ignores_tools) {
+      refuse(fmt::format("{} is not supported: leave it out, or send []; gpt-serve --ignore-tools answers without them",
+                         name),
+             name);
+    }
+    request.left_out.push_back({name, /*is_known=*/true});
+  }
   if (const json* const choice = fields.find("tool_choice"); choice && *choice != "auto")
     fields.only("tool_choice", "none");
   if (const json* const call = fields.find("function_call"); call && *call != "auto")
     fields.only("function_call", "none");
   fields.find("parallel_tool_calls");
+}
+
+// What other servers can do with a dialogue, and clients name where they want nothing of it.
+void refuse_what_is_not_there(Fields& fields) {
   fields.only("modalities", json::array({"text"}));
   fields.only("audio", nullptr);
   fields.only("prediction", nullptr);
@@ -115,13 +127,13 @@ ChatRequest parse_chat_request(std::string_view body, const CompletionRules& rul
   request.n = fields.integer("n", 1, 1, kMostChoices);
   request.logprobs = read_logprobs_of_chat(fields);
   request.ignores_end = fields.boolean("ignore_eos");
-  std::vector<AnswerRequest::LeftOut> in_messages = std::move(request.left_out);
+  read_tools(fields, rules.ignore_tools, request);
+  std::vector<AnswerRequest::LeftOut> before = std::move(request.left_out);
   read_stream(fields, rules.strict_fields, request);
   refuse_other_sampling(fields);
   refuse_what_is_not_there(fields);
   fields.find("user");  // who asks changes nothing
-  for (std::vector<AnswerRequest::LeftOut> more :
-       {std::move(in_messages), fields.leave_out_others(rules.strict_fields)})
+  for (std::vector<AnswerRequest::LeftOut> more : {std::move(before), fields.leave_out_others(rules.strict_fields)})
     request.left_out.insert(request.left_out.end(), more.begin(), more.end());
   return request;
 }

@@ -60,7 +60,11 @@ std::vector<config::Section> serve_sections(ServeOptions& o) {
              .min = 1},
             config::switch_row("strict-fields", o.strict_fields,
                                "refuse requests with a field that this server does not know, which may be misspelled; "
-                               "otherwise the log names it once")}},
+                               "otherwise the log names it once"),
+            config::switch_row(
+                "ignore-tools", o.ignore_tools,
+                "answer chats that offer the model tools as if they offered none, for clients that always do; "
+                "otherwise they are refused")}},
           {"Model", gpt::options(o.model, kThreadsAreTried)}};
 }
 

@@ -26,7 +26,7 @@ std::string shown(const json& value) {
 
 namespace {
 
-constexpr int kDeepest = 8;  // of objects and lists in each other
+constexpr int kDeepest = 32;  // of objects and lists in each other; descriptions of tools need a dozen
 
 // Where it stops being JSON. `byte`: counted from 1; one more than there are where it ends too early.
 [[noreturn]] void refuse_json(std::string_view body, size_t byte) {

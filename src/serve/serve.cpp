@@ -63,7 +63,8 @@ int serve(const ServeOptions& options) {
   const int64_t slots = options.slots > 0 ? options.slots : texts_at_once(*session.loaded.model, ops::kMostFewRows);
   const std::string name = model_name(options.model.checkpoint);
   Batcher batcher(session, slots, options.queue);
-  ApiOptions api_options{.completions = {name, options.most_tokens, options.strict_fields}, .api_key = options.api_key};
+  ApiOptions api_options{.completions = {name, options.most_tokens, options.strict_fields, options.ignore_tools},
+                         .api_key = options.api_key};
   choose_chat(session.loaded, api_options);
   Api api(std::move(api_options), session, batcher);
   // Room for those of all requests that are answered or wait, and some to tell others that the queue is full.

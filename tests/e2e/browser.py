@@ -50,6 +50,9 @@ class Session:
     def open(self, address):
         self.ask("POST", "/url", {"url": address})
 
+    def reload(self):
+        self.ask("POST", "/refresh", {})
+
     def element(self, id):
         return "/element/" + next(iter(self.ask("POST", "/element", {"using": "css selector", "value": "#" + id}).values()))
 
@@ -65,6 +68,9 @@ class Session:
 
     def text(self, id):
         return self.ask("GET", self.element(id) + "/property/textContent")
+
+    def value(self, id):
+        return self.ask("GET", self.element(id) + "/property/value")
 
     def is_enabled(self, id):
         return self.ask("GET", self.element(id) + "/enabled")

@@ -9,10 +9,14 @@
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/silu.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "support/expect_error.h"
 #include "support/model_forms.h"
@@ -41,6 +45,12 @@ GPT with_large_values(const ModelConfig& config) {
     value.add_(at::randn_like(value), 0.3);
   }
   return model;
+}
+
+// Of (N, T + 1) ids.
+Batch batch_of(const at::Tensor& sequences) {
+  const int64_t T = sequences.size(1) - 1;
+  return {sequences.narrow(1, 0, T), sequences.narrow(1, 1, T)};
 }
 
 struct ByHand {
@@ -83,7 +93,7 @@ TEST(MeasuredImportance, IsWhatEachPartAddsToTheStream) {
     const auto before = model.operators();
     at::manual_seed(3);
     const at::Tensor sequences = at::randint(0, 11, {5000, 2}, at::kLong);  // two batches
-    const Measured found = measure_importance(model, sequences);
+    const Measured found = measure_importance(model, batch_of(sequences));
     EXPECT_EQ(model.operators(), before);
     const ByHand expected = computed_by_hand(model, sequences);
     const double tolerance = test::tolerance(at::kFloat, 100);
@@ -98,7 +108,7 @@ TEST(MeasuredImportance, IsWhatEachPartAddsToTheStream) {
       expect_near(found.importance.heads[0][static_cast<size_t>(i)], expected.heads[i].item<double>());
     expect_near(found.importance.layers.at(0), expected.layer);
     expect_near(found.loss, expected.loss);
-    expect_near(mean_loss(model, sequences), expected.loss);
+    expect_near(mean_loss(model, batch_of(sequences)), expected.loss);
   }
 }
 
@@ -110,7 +120,7 @@ TEST(MeasuredImportance, ALayerThatAddsNothingDoesNotTurnTheStream) {
     const at::NoGradGuard no_gradients;
     for (const Role role : {Role::attention_out, Role::mlp_out}) model.parameters().weight(role, 1).value().zero_();
   }
-  const Importance found = measure_importance(model, at::randint(0, 11, {7, 5}, at::kLong)).importance;
+  const Importance found = measure_importance(model, batch_of(at::randint(0, 11, {7, 5}, at::kLong))).importance;
   EXPECT_NEAR(found.layers.at(1), 0, test::tolerance(at::kFloat, 8));
   EXPECT_GT(found.layers.at(0), 0.01);
   EXPECT_GT(found.layers.at(2), 0.01);
@@ -123,7 +133,41 @@ TEST(MeasuredImportance, ALossThatIsNotFiniteIsAnError) {
     const at::NoGradGuard no_gradients;
     model.parameters()[0].value().fill_(std::numeric_limits<float>::quiet_NaN());
   }
-  EXPECT_ERROR(measure_importance(model, at::randint(0, 11, {2, 2}, at::kLong)), ExitCode::numerics, "is not finite");
+  EXPECT_ERROR(measure_importance(model, batch_of(at::randint(0, 11, {2, 2}, at::kLong))), ExitCode::numerics,
+               "is not finite");
+}
+
+// Two conversations side by side, of 3 and 2 positions, and padding in the second row.
+TEST(MeasuredImportance, PaddingAndWhatIsNotLearnedDoNotCount) {
+  ModelConfig config = one_layer(/*is_gated=*/true);
+  config.n_layer = 2, config.block_size = 5, config.position = Position::rope;
+  GPT model = with_large_values(config);
+  at::manual_seed(4);
+  const at::Tensor ids = at::randint(0, 11, {2, 6}, at::kLong);
+  Batch packed{ids.narrow(1, 0, 5).clone(), ids.narrow(1, 1, 5).clone(),
+               at::tensor({0, 0, 0, 3, 3, 0, 0, 0, 3, 3}, at::kInt).view({2, 5})};
+  packed.targets[0][0] = packed.targets[0][3] = packed.targets[1][1] = -1;
+  packed.targets[1].narrow(0, 3, 2).fill_(-1);
+  const Measured found = measure_importance(model, packed);
+  // The same three, each by itself.
+  const auto segment = [&](int64_t row, int64_t begin, int64_t length) {
+    return Batch{packed.inputs[row].narrow(0, begin, length).unsqueeze(0),
+                 packed.targets[row].narrow(0, begin, length).unsqueeze(0)};
+  };
+  double loss = 0, turn = 0;
+  at::Tensor neurons = at::zeros({6}, at::kDouble);
+  for (const auto& [row, begin, length, learned] :
+       std::vector<std::array<int64_t, 4>>{{0, 0, 3, 2}, {0, 3, 2, 1}, {1, 0, 3, 2}}) {
+    const Measured one = measure_importance(model, segment(row, begin, length));
+    loss += one.loss * static_cast<double>(learned) / 5;
+    turn += one.importance.layers.at(1) * static_cast<double>(length) / 8;
+    neurons += at::tensor(one.importance.neurons.at(1), at::kDouble) * static_cast<double>(length) / 8;
+  }
+  const double tolerance = test::tolerance(at::kFloat, 100);
+  EXPECT_NEAR(found.loss, loss, tolerance * (1 + loss));
+  EXPECT_NEAR(found.importance.layers.at(1), turn, tolerance);
+  for (int64_t i = 0; i < 6; ++i)
+    EXPECT_NEAR(found.importance.neurons.at(1)[static_cast<size_t>(i)], neurons[i].item<double>(), tolerance * 10);
 }
 
 TEST(RandomImportance, FollowsFromItsSeed) {

@@ -63,6 +63,29 @@ TEST(ChatRequest, RefusesWhatWouldChangeTheAnswer) {
   }
 }
 
+TEST(ChatRequest, LeavesOutToolsWhereThatIsWanted) {
+  // As deep as Open WebUI's, of a parameter that is a list or null.
+  const std::string tools =
+      R"([{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties":
+          {"a": {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "null"}]}}}}}])";
+  const auto parse_ignoring = [&](const std::string& choice) {
+    return parse_chat_request(R"({"messages": [{"role": "user", "content": "hi"}], "tool_choice": )" + choice +
+                                  R"(, "tools": )" + tools + "}",
+                              {.model = "mine", .most_tokens = 1000, .strict_fields = true, .ignore_tools = true});
+  };
+  EXPECT_EQ(
+      chat_refused(R"(, "tools": )" + tools),
+      "\"tools\": tools is not supported: leave it out, or send []; gpt-serve --ignore-tools answers without them");
+  for (const char* choice : {R"("auto")", R"("none")", "null"}) {
+    const ChatRequest request = parse_ignoring(choice);
+    ASSERT_EQ(request.left_out.size(), 1);
+    EXPECT_EQ(request.left_out[0].field, "tools");
+    EXPECT_TRUE(request.left_out[0].is_known);
+  }
+  EXPECT_THROW(parse_ignoring(R"("required")"), ApiError);
+  EXPECT_THROW(parse_ignoring(R"({"type": "function", "function": {"name": "f"}})"), ApiError);
+}
+
 TEST(ChatRequest, LeavesOutWhatNobodyKnows) {
   const ChatRequest request = parse_chat(R"(, "novel": 1, "cache_prompt": true)");
   ASSERT_EQ(request.left_out.size(), 2);

@@ -1,8 +1,9 @@
-// What is evaluated, one by one, and what comes of it. There are three forms:
+// What is evaluated, one by one, and what comes of it. There are four forms:
 //
 //   choices  a question with several answers, of which the most probable one should be the right one
 //   cloze    the end of a text, which should be what the model would write
 //   text     a window of a document, of which every token counts
+//   answers  a conversation, of which what the assistant says counts
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,9 @@
 
 namespace gpt::evaluate {
 
-enum class Form { choices, cloze, text };
+enum class Form { choices, cloze, text, answers };
+
+inline bool has_loss(Form form) { return form == Form::text || form == Form::answers; }
 
 // How long an answer is without the space before it.
 struct AnswerLength {
@@ -26,8 +29,8 @@ struct Example {
   std::vector<Request> requests;           // one for each answer, else one
   int64_t label = 0;                       // choices: the right answer, from 0
   std::vector<AnswerLength> lengths = {};  // choices: of each answer
-  int64_t document = 0;                    // text: of the input, from 0
-  int64_t bytes = 0, words = 0;            // text: of the whole document, with its last window
+  int64_t document = 0;                    // text, answers: of the input, from 0
+  int64_t bytes = 0, words = 0;  // text: of the whole document, with its last window; answers: bytes of what counts
 
   std::string hash() const;  // tells examples apart: of the ids and of what decides about the outcome
 };
@@ -42,9 +45,9 @@ struct Score {
 struct Outcome {
   std::vector<double> log_likelihoods = {};     // of each answer, else one
   double acc = 0, acc_norm = 0, acc_bytes = 0;  // choices; acc also of cloze
-  int64_t tokens = 0;                           // text: scored ones
-  int64_t document = 0, bytes = 0, words = 0;   // text
-  int64_t cut = 0;                              // requests that lost their beginning
+  int64_t tokens = 0;                           // text, answers: scored ones
+  int64_t document = 0, bytes = 0, words = 0;   // text, answers
+  int64_t cut = 0;                              // requests that were too long
   std::string hash = {};                        // of the example
 };
 

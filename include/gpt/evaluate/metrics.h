@@ -21,11 +21,11 @@ struct Metric {
   std::optional<Interval> interval = {};      // of 95 %
 };
 
-// choices: acc, acc_norm, acc_bytes. cloze: acc and perplexity per ending. text: loss and perplexity per token, bits_per_byte,
-// byte_perplexity and word_perplexity. `outcomes` must not be empty.
+// choices: acc, acc_norm, acc_bytes. cloze: acc and perplexity per ending. text and answers: loss and perplexity per token, bits_per_byte,
+// byte_perplexity; text: word_perplexity, too. `outcomes` must not be empty.
 //
 // Standard errors: of a mean its usual one; of a mean per token that of a ratio over units which are taken for independent of each other:
-// the documents, or where they are fewer than 30, stretches of at least a window. Intervals are those of a normal distribution, and of
+// conversations; documents, or where they are fewer than 30, stretches of at least a window. Intervals are those of a normal distribution, and of
 // shares Wilson's. The standard errors of perplexities come from the means by the delta method, and their intervals are the exponentials
 // of the means' intervals.
 std::vector<Metric> metrics_of(Form form, const std::vector<Outcome>& outcomes, int64_t window);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "gpt/config/data_config.h"
 #include "gpt/evaluate/task.h"
 #include "gpt/generate/loaded_model.h"
 
@@ -15,6 +16,7 @@ struct EvalOptions {
   ModelOptions model;
   std::vector<std::string> data;  // texts, as PrepareOptions::inputs
   std::string text_field = "text";
+  Learn learn = Learn::answers;  // of conversations
   std::vector<Task> tasks;
   int64_t limit = 0;       // the first so many examples of a task, and documents of a text; 0 = all
   int64_t window = 0;      // tokens that the model sees at once; 0 = the model's block_size

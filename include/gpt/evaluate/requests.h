@@ -14,9 +14,10 @@
 namespace gpt::evaluate {
 
 struct Request {
-  std::vector<int32_t> ids;  // those that the model sees, at most a window of them, and one more
-  int64_t scored = 0;        // the last so many are predicted; at least one
-  bool is_cut = false;       // ids at the beginning were left out, because there were too many
+  std::vector<int32_t> ids;          // those that the model sees, at most a window of them, and one more
+  int64_t scored = 0;                // the last so many are predicted; at least one
+  bool is_cut = false;               // some were left out, because there were too many
+  std::vector<int64_t> places = {};  // in ids, from 1: of the scored ones, where these are not the last
 };
 
 struct Encoding {

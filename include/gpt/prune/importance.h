@@ -5,11 +5,10 @@
 // what goes in and what comes out. In the way of Minitron (Muralidharan et al., 2024) and ShortGPT (Men et al., 2024).
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 #include <vector>
 
+#include "gpt/batches/data_loader.h"
 #include "gpt/model/gpt.h"
 
 namespace gpt::prune {
@@ -24,10 +23,11 @@ struct Measured {
   double loss;  // mean cross entropy of the same pass, in nats
 };
 
-// `sequences`: (N, T + 1) int64 on the CPU, T at most block_size. Throws gpt::Error(numerics) where the loss is not finite.
-Measured measure_importance(GPT& model, const at::Tensor& sequences);
+// `sequences`: (N, T) on the CPU, T at most block_size. What is behind the last target of a sequence that counts is padding. Throws
+// gpt::Error(numerics) where the loss is not finite.
+Measured measure_importance(GPT& model, const Batch& sequences);
 
-double mean_loss(const GPT& model, const at::Tensor& sequences);
+double mean_loss(const GPT& model, const Batch& sequences);
 
 // To compare with: everything by chance.
 Importance random_importance(const ModelConfig& model, uint64_t seed);

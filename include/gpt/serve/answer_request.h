@@ -34,6 +34,7 @@ struct CompletionRules {
   std::string model;           // the name of the only one
   int64_t most_tokens = 4096;  // the largest max_tokens
   bool strict_fields = false;  // a field that nobody knows is refused
+  bool ignore_tools = false;   // a model that is offered tools answers without them
 };
 
 // Throws ApiError where another model is wanted.
