@@ -20,6 +20,7 @@ struct ServeOptions {
   int64_t queue = 64;
   int64_t most_tokens = 4096;
   bool strict_fields = false;
+  bool trust_markup = false;  // special tokens that are spelled out in a message are those tokens
 };
 
 // Nothing when --help or --version was answered on standard output. Throws gpt::Error(config), also for an address that other machines
