@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Writes tests/jinja/renderings.json and expressions.json: what jinja2 makes of the templates and expressions there, and
-tests/chat/learned.json: what of a conversation is learned in these templates.
+tests/chat/learned.json: what of a conversation is learned in these templates; tests/chat/named.json: what the families write whose
+templates go by name.
 
     python scripts/make_chat_fixtures.py     # with jinja2==3.1.6; rewrites the same bytes every time
 
@@ -184,11 +185,61 @@ def learned(source, messages):
     return {"parts": [p for p in parts if p[0]], "last_only": last_only}
 
 
+def by_chatml(messages, asks):
+    return "".join(f"<|im_start|>{m['role']}\n{m['content']}<|im_end|>\n" for m in messages) + ("<|im_start|>assistant\n" if asks else "")
+
+
+def by_llama2(messages, asks):
+    text, told = "", ""
+    if messages and messages[0]["role"] == "system":
+        told, messages = f"<<SYS>>\n{messages[0]['content']}\n<</SYS>>\n\n", messages[1:]
+    for i, message in enumerate(messages):
+        if (message["role"] == "user") != (i % 2 == 0):
+            return None
+        words = ((told if i == 0 else "") + message["content"]).strip()
+        text += f"<s>[INST] {words} [/INST]" if message["role"] == "user" else f" {words} </s>" if message["role"] == "assistant" else ""
+    return text
+
+
+def by_llama3(messages, asks):
+    turns = "".join(f"<|start_header_id|>{m['role']}<|end_header_id|>\n\n{m['content'].strip()}<|eot_id|>" for m in messages)
+    return ("<|begin_of_text|>" if messages else "") + turns + ("<|start_header_id|>assistant<|end_header_id|>\n\n" if asks else "")
+
+
+def by_zephyr(messages, asks):
+    known = [m for m in messages if m["role"] in ("system", "user", "assistant")]
+    return "".join(f"<|{m['role']}|>\n{m['content']}</s>\n" for m in known) + ("<|assistant|>\n" if asks and messages else "")
+
+
+def by_alpaca(messages, asks):
+    """A prompt of Alpaca's, its answer and the end of the text; then the next one, without the sentences that it begins with."""
+    text = "<s>"
+    if not messages or messages[0]["role"] != "system":
+        text += "Below is an instruction that describes a task. Write a response that appropriately completes the request.\n\n"
+    for message in messages:
+        head, tail = {"user": ("### Instruction:\n", ""), "assistant": ("### Response:\n", "</s>")}.get(message["role"], ("", ""))
+        text += head + message["content"] + tail + "\n\n"
+    is_done = messages and messages[-1]["role"] == "assistant" and not asks
+    return (text[:-2] if is_done else text) + ("### Response:\n" if asks else "")
+
+
+def by_plain(messages, asks):
+    turns = [f"{m['role'].capitalize()}:\n{m['content'].strip()}{'</s>' if m['role'] == 'assistant' else ''}\n\n" for m in messages]
+    return "".join(turns) + ("Assistant:\n" if asks else "")
+
+
+NAMED = {"chatml": by_chatml, "llama2": by_llama2, "llama3": by_llama3, "zephyr": by_zephyr, "alpaca": by_alpaca, "plain": by_plain}
+
+
 def main():
     dialogues = [d for d in DIALOGUES if is_learnable(d)]
     templates = {p.stem: [learned(p.read_text(), d) for d in dialogues] for p in sorted((FOLDER / "templates").glob("*.jinja")) if p.stem != "tools"}
     conversations = {"specials": SPECIALS, "begin": COMMON["bos_token"], "end": COMMON["eos_token"], "dialogues": dialogues, "templates": templates}
     (TESTS / "chat" / "learned.json").write_text(json.dumps(conversations, ensure_ascii=False, indent=0) + "\n")
+
+    spoken = [d for d in DIALOGUES if all(isinstance(m["content"], str) and "tool_calls" not in m for m in d)]
+    named = {name: [[write(d, asks) for asks in (False, True)] for d in spoken] for name, write in NAMED.items()}
+    (TESTS / "chat" / "named.json").write_text(json.dumps({"dialogues": spoken, "templates": named}, ensure_ascii=False, indent=0) + "\n")
 
     renderings = {"dialogues": DIALOGUES, "tools": TOOLS, "now": NOW, "common": COMMON, "templates": {}}
     for path in sorted((FOLDER / "templates").glob("*.jinja")):

@@ -1,9 +1,11 @@
 // Text to token ids.
 #include <functional>
 #include <optional>
+#include <utility>
 
 #include "gpt/core/printable.h"
 #include "gpt/core/process.h"
+#include "gpt/exchange/texts_of_model.h"
 #include "gpt/prepare/input_list.h"
 #include "gpt/prepare/prepare.h"
 #include "gpt/prepare/prepare_command.h"
@@ -13,8 +15,12 @@ namespace {
 
 int prepare_main(int argc, char** argv) {
   using namespace gpt;
-  const std::optional<PrepareCommand> command = parse_prepare_options(argc, argv);
+  std::optional<PrepareCommand> command = parse_prepare_options(argc, argv);
   if (!command) return 0;
+  if (auto model = exchange::texts_of_model(command->options.tokenizer)) {
+    command->options.saved_tokenizer = std::move(model->tokenizer);
+    command->options.chat_format = std::move(model->format);
+  }
   if (command->list) {
     print(list_input(command->options, command->output_dir));
     return 0;

@@ -97,22 +97,19 @@ Rewritten find_rewritten(std::string_view rendered, std::string_view marked, con
 
 }  // namespace
 
-const char* const kChatMl =
-    "{% for message in messages %}"
-    "{{ '<|im_start|>' ~ message.role ~ '\\n' ~ message.content ~ '<|im_end|>\\n' }}"
-    "{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
-
 bool has_chat_ml_tokens(const Tokenizer& tokenizer) {
   return special_id(tokenizer, kTurnBegins) && special_id(tokenizer, kTurnEnds);
 }
 
-ChatTemplate::ChatTemplate(std::string source, const TextFormat& format, const Tokenizer& tokenizer)
+ChatTemplate::ChatTemplate(std::string source, const TextFormat& format, const Tokenizer& tokenizer, Markup markup)
     : source_(std::move(source)),
+      markup_(markup),
       template_(of_template([this] { return jinja::Template(source_); })),
       tokenizer_(&tokenizer),
       variables_(token_names(format, tokenizer)),
       ends_(ends_of(format, tokenizer, source_)) {}
+
+MarkedWords ChatTemplate::mark(const Dialogue& dialogue) const { return {dialogue, source_, *tokenizer_, markup_}; }
 
 jinja::Rendered ChatTemplate::render_contents(const std::vector<std::string>& contents, const Dialogue& dialogue,
                                               size_t count, bool asks, std::optional<std::time_t> now) const {
@@ -139,7 +136,7 @@ jinja::Rendered ChatTemplate::render(const MarkedWords& words, const Dialogue& d
 
 std::vector<int32_t> ChatTemplate::encode(Dialogue& dialogue, std::optional<std::time_t> now) const {
   const std::time_t time = now.value_or(std::time(nullptr));  // the same in all renderings
-  const MarkedWords words(dialogue, source_, *tokenizer_);
+  const MarkedWords words = mark(dialogue);
   const std::string rendered = render_contents(words.contents(), dialogue, dialogue.size(), /*asks=*/true, time).text;
   std::string marked = rendered;
   const auto keeps = [](const Message& message) { return !message.ids.empty(); };
@@ -172,13 +169,13 @@ bool can_chat(const TextFormat& format, const Tokenizer& tokenizer) {
   return !format.chat_template.empty() || has_chat_ml_tokens(tokenizer);
 }
 
-ChosenTemplate choose_template(const TextFormat& format, const Tokenizer& tokenizer) {
-  if (!format.chat_template.empty()) return {ChatTemplate(format.chat_template, format, tokenizer)};
-  if (has_chat_ml_tokens(tokenizer)) return {ChatTemplate(kChatMl, format, tokenizer), /*is_fallback=*/true};
+ChosenTemplate choose_template(const TextFormat& format, const Tokenizer& tokenizer, Markup markup) {
+  if (!format.chat_template.empty()) return {ChatTemplate(format.chat_template, format, tokenizer, markup)};
+  if (has_chat_ml_tokens(tokenizer)) return {ChatTemplate(kChatMl, format, tokenizer, markup), /*is_fallback=*/true};
   throw Error(
       ExitCode::config,
       "this model has no chat template, and its tokenizer lacks <|im_start|> and <|im_end|>: it continues texts and does not answer; "
-      "name a template with --chat-template FILE, or leave --chat out");
+      "teach it with gpt-train on a file of conversations, name a template with --chat-template, or leave --chat out");
 }
 
 }  // namespace gpt::chat

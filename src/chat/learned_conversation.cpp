@@ -115,7 +115,7 @@ void ConversationEncoder::learn_answer(size_t begin, size_t end, bool is_generat
 LearnedConversation ConversationEncoder::encode(const Dialogue& dialogue) const {
   const Dialogue kept = learn_ == Learn::all ? dialogue : up_to_last_answer(dialogue);
   if (std::none_of(kept.begin(), kept.end(), says_something)) return {};
-  const MarkedWords words(kept, chat_.source(), tokenizer_);
+  const MarkedWords words = chat_.mark(kept);
   const jinja::Rendered whole = chat_.render(words, kept, kept.size(), /*asks=*/false, kNow);
   const Answers answers = find_answers(words, kept, whole);
   const TokenPlaces tokens(words.without_marks(whole.text), tokenizer_);

@@ -62,7 +62,7 @@ bool may_begin_one(std::string_view content, const std::string& special) {
 
 }  // namespace
 
-MarkedWords::MarkedWords(const Dialogue& dialogue, std::string_view source, const Tokenizer& tokenizer) {
+MarkedWords::MarkedWords(const Dialogue& dialogue, std::string_view source, const Tokenizer& tokenizer, Markup markup) {
   for (std::string& mark : noncharacters()) {
     const auto has_it = [&mark](const Message& message) { return message.content.find(mark) != std::string::npos; };
     if (source.find(mark) == std::string_view::npos && std::none_of(dialogue.begin(), dialogue.end(), has_it))
@@ -70,7 +70,8 @@ MarkedWords::MarkedWords(const Dialogue& dialogue, std::string_view source, cons
   }
   std::reverse(free_marks_.begin(), free_marks_.end());
   around_answers_ = mark_for("");
-  for (const Message& message : dialogue) contents_.push_back(protect(message.content, tokenizer.special_tokens()));
+  const auto specials = markup == Markup::text ? tokenizer.special_tokens() : std::span<const SpecialToken>();
+  for (const Message& message : dialogue) contents_.push_back(protect(message.content, specials));
 }
 
 std::string MarkedWords::mark_for(std::string_view character) {

@@ -32,8 +32,9 @@ struct AnswerPlace {
 
 class MarkedWords {
  public:
-  // Marks that the dialogue or `source`, the template, have themselves are not used. Throws gpt::Error(data) where none is left.
-  MarkedWords(const Dialogue& dialogue, std::string_view source, const Tokenizer& tokenizer);
+  // Marks that the dialogue or `source`, the template, have themselves are not used. What is trusted gets none, but for kept answers. Throws
+  // gpt::Error(data) where none is left.
+  MarkedWords(const Dialogue& dialogue, std::string_view source, const Tokenizer& tokenizer, Markup markup);
 
   const std::vector<std::string>& contents() const { return contents_; }  // of the messages
   std::string answer(size_t message) const;                               // what stands for it

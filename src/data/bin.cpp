@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <span>
+#include <utility>
 
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
@@ -27,6 +28,10 @@ std::string metadata_beside(const std::string& bin) {
   const std::string path = fs::path(bin).replace_extension().string() + "_metadata.json";
   std::error_code ignored;
   return fs::is_regular_file(path, ignored) ? path : "";
+}
+
+std::string metadata_path_of(const BinOptions& options) {
+  return options.metadata_path.empty() ? metadata_beside(options.path) : options.metadata_path;
 }
 
 std::string tokenizer_path(const Bin& bin) {
@@ -154,11 +159,15 @@ void open_tokens(Bin& bin, double validation_fraction) {
 
 std::string marks_beside(const std::string& bin) { return fs::path(bin).replace_extension().string() + "_marks.bin"; }
 
-Bin open_bin(const BinOptions& options) {
+Metadata read_metadata_of(const BinOptions& options) {
   finish_replacement(folder_of(options.path));
-  Bin bin{options.path, options.validation_path,
-          options.metadata_path.empty() ? metadata_beside(options.path) : options.metadata_path};
-  if (!bin.metadata_path.empty()) bin.metadata = read_metadata(bin.metadata_path);
+  const std::string path = metadata_path_of(options);
+  return path.empty() ? Metadata() : read_metadata(path);
+}
+
+Bin open_bin(const BinOptions& options) {
+  Metadata metadata = read_metadata_of(options);
+  Bin bin{options.path, options.validation_path, metadata_path_of(options), std::move(metadata)};
   if (options.is_prepared) require_all_of_prepare(bin);
   if (const Bin* main = options.main) {
     const std::string& made_with = bin.metadata.tokenizer_hash;

@@ -113,6 +113,7 @@ ConversationCounts conversation_counts(const Section& root, const std::string& o
   const Section section(*value, kConversations, origin);
   ConversationCounts counts{.shape = section.text("shape"),
                             .learn = section.text("learn"),
+                            .chat_template = section.text("chat_template"),
                             .marks_hash = section.hash("marks_hash"),
                             .turns = section.count("turns"),
                             .answers = section.count("answers"),
@@ -146,6 +147,7 @@ ordered_json to_object(const ConversationCounts& counts, int64_t conversations) 
           {"answers", counts.answers},
           {"unanswered", counts.unanswered},
           {"last_answer_only", counts.last_answer_only},
+          {"chat_template", counts.chat_template},
           {"marks_hash", counts.marks_hash}};
 }
 

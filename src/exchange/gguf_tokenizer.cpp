@@ -152,6 +152,7 @@ GgufTokenizer characters(const Tokenizer& tokenizer, const std::string& origin) 
     result.tokens.push_back(text == " " ? std::string(kSpaceMark) : std::move(text));
   }
   result.types.assign(result.tokens.size(), kNormal);
+  for (const SpecialToken& token : tokenizer.special_tokens()) result.types[token.id] = kControl;
   return result;
 }
 
@@ -165,7 +166,7 @@ GgufTokenizer own_tokens(const Tokenizer& tokenizer, const std::string& origin) 
   if (tokenizer.name() == "char") return characters(tokenizer, origin);
   if (const auto* bpe = dynamic_cast<const BpeTokenizer*>(&tokenizer))
     return byte_level(bpe->model(), split_name(*bpe, origin));
-  if (tokenizer.name() == "byte") return byte_level(byte_vocabulary(), "gpt-2");
+  if (tokenizer.name() == "byte") return byte_level(byte_vocabulary(tokenizer), "gpt-2");
   // Any other was read from a tokenizer.json, which it keeps.
   json file = json::parse(tokenizer.to_json(), nullptr, /*allow_exceptions=*/false);
   if (std::string split = split_name(file); !split.empty()) {

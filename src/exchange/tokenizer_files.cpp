@@ -17,10 +17,24 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
+ordered_json added_tokens(const Tokenizer& tokenizer) {
+  ordered_json list = ordered_json::array();
+  for (const SpecialToken& token : tokenizer.special_tokens())
+    list.push_back({{"id", token.id},
+                    {"content", token.text},
+                    {"single_word", false},
+                    {"lstrip", false},
+                    {"rstrip", false},
+                    {"normalized", false},
+                    {"special", true}});
+  return list;
+}
+
 std::string characters_json(const Tokenizer& tokenizer) {
   ordered_json vocabulary = ordered_json::object();
   auto& entries = vocabulary.get_ref<ordered_json::object_t&>();  // its own insertion searches all members
-  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) entries.emplace_back(tokenizer.decode({&id, 1}), id);
+  const int64_t characters = tokenizer.vocab_size() - std::ssize(tokenizer.special_tokens());
+  for (int32_t id = 0; id < characters; ++id) entries.emplace_back(tokenizer.decode({&id, 1}), id);
   const ordered_json each_character = {{"type", "Split"},
                                        {"pattern", {{"Regex", "[\\s\\S]"}}},
                                        {"behavior", "Isolated"},
@@ -29,7 +43,7 @@ std::string characters_json(const Tokenizer& tokenizer) {
       {"version", "1.0"},
       {"truncation", nullptr},
       {"padding", nullptr},
-      {"added_tokens", ordered_json::array()},
+      {"added_tokens", added_tokens(tokenizer)},
       {"normalizer", nullptr},
       {"pre_tokenizer", each_character},
       {"post_processor", nullptr},
@@ -59,15 +73,17 @@ std::vector<std::string> word_level_tokens(const json& file) {
 }  // namespace
 
 // Splitting does not matter where nothing is merged, so it is the form that every reader knows: GPT-2's.
-BpeModel byte_vocabulary() {
+BpeModel byte_vocabulary(const Tokenizer& tokenizer) {
   BpeModel model;
-  for (int byte = 0; byte < 256; ++byte) model.tokens.emplace_back(1, static_cast<char>(byte));
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) model.tokens.push_back(tokenizer.decode({&id, 1}));
+  const auto specials = tokenizer.special_tokens();
+  model.special_tokens.assign(specials.begin(), specials.end());
   return model;
 }
 
 std::string hugging_face_json(const Tokenizer& tokenizer) {
   if (tokenizer.name() == "bpe") return tokenizer.to_json();
-  if (tokenizer.name() == "byte") return tokenizer_json(byte_vocabulary());
+  if (tokenizer.name() == "byte") return tokenizer_json(byte_vocabulary(tokenizer));
   if (tokenizer.name() == "char") return characters_json(tokenizer);
   throw std::logic_error("no form for a tokenizer " + tokenizer.name());
 }
@@ -76,7 +92,12 @@ std::unique_ptr<Tokenizer> tokenizer_from_hugging_face(std::string_view text, co
   const bool is_read = text.size() <= kTokenizerSize.bytes && text.find("\"WordLevel\"") != std::string_view::npos;
   const json file = is_read ? parse_or_null(text) : json();
   if (const std::vector<std::string> tokens = word_level_tokens(file); !tokens.empty()) {
-    auto characters = tokenizer_from_json(ordered_json{{"type", "char"}, {"characters", tokens}}.dump(), origin);
+    ordered_json own{{"type", "char"}, {"characters", tokens}};
+    for (const json& token : file.value("added_tokens", json::array())) {
+      const json text = token.is_object() ? token.value("content", json()) : json();
+      own["special_tokens"].push_back(text.is_string() ? text.get<std::string>() : "");
+    }
+    auto characters = tokenizer_from_json(own.dump(), origin);
     if (parse_or_null(characters_json(*characters)) == file) return characters;
     throw Error(
         ExitCode::data,

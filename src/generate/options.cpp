@@ -87,8 +87,12 @@ std::vector<config::Section> sections(GenerateOptions& o, Given& given) {
         {.name = "system", .target = &o.system, .help = "with --chat: what the model is told before anything is said"},
         {.name = "chat-template",
          .target = &o.chat_template,
-         .help = "with --chat: a file with a template in Jinja, instead of the model's own",
-         .is_path = true}}},
+         .help =
+             "with --chat: chatml, llama2, llama3, zephyr, alpaca, plain or a file of Jinja, instead of the model's own template",
+         .is_path = true},
+        switch_row(
+            "trust-markup", o.trust_markup,
+            "with --chat: special tokens that are spelled out in a message are those tokens; otherwise they are text")}},
       {"Sampling", sampling},
       {"Model", options(o.model, kThreadsAreTried)},
       {"Output",
@@ -187,6 +191,7 @@ void check_combination(const GenerateOptions& options, const config::Origins& gi
   if (options.interactive && options.chat) refuse("choose one: --chat answers, --interactive continues what you type");
   if (!options.chat && given.count("system")) refuse("--system is for --chat");
   if (!options.chat && given.count("chat-template")) refuse("--chat-template is for --chat");
+  if (!options.chat && options.trust_markup) refuse("--trust-markup is for --chat");
   if (options.chat && options.num_samples > 1) refuse("--num-samples and --chat exclude each other");
   if (options.chat && options.hide_prompt) refuse("--no-display-prompt is not for --chat, which writes answers alone");
   const bool asks_once = given.count("prompt") + !words.empty() + !options.prompt_file.empty() > 0;

@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "gpt/chat/chat_layout.h"
 #include "gpt/chat/chat_template.h"
 #include "gpt/core/error.h"
-#include "gpt/core/file.h"
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
 #include "gpt/core/process.h"
@@ -23,12 +23,11 @@ namespace {
 
 constexpr const char* kCommands = "/reset, /system TEXT, /save FILE and /quit";
 
-chat::ChatTemplate template_for(const LoadedModel& loaded, const std::string& file) {
-  if (!file.empty()) {
-    constexpr SizeLimit kTemplateSize{"a chat template", 1 << 20};
-    return {read_file(file, ExitCode::config, kTemplateSize), loaded.text_format, *loaded.tokenizer};
-  }
-  chat::ChosenTemplate chosen = chat::choose_template(loaded.text_format, *loaded.tokenizer);
+chat::ChatTemplate template_for(const LoadedModel& loaded, const GenerateOptions& options) {
+  const auto markup = options.trust_markup ? chat::Markup::trusted : chat::Markup::text;
+  const std::string& named = options.chat_template;
+  if (!named.empty()) return {chat::template_source(named), loaded.text_format, *loaded.tokenizer, markup};
+  chat::ChosenTemplate chosen = chat::choose_template(loaded.text_format, *loaded.tokenizer, markup);
   if (chosen.is_fallback)
     log::info(
         "This model has no chat template: it is talked to in ChatML, since its tokenizer has <|im_start|> and <|im_end|>");
@@ -40,7 +39,7 @@ class Talk {
   Talk(Session& session, const GenerateOptions& options, TextOutput& output)
       : options_(options),
         output_(output),
-        conversation_(session, template_for(session.loaded, options.chat_template), options.sampling),
+        conversation_(session, template_for(session.loaded, options), options.sampling),
         report_(session.loaded.model->config().block_size, /*is_brief=*/!options.verbose) {
     conversation_.set_system(options.system);
   }

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gpt/chat/conversation_lines.h"
@@ -68,7 +69,10 @@ ChunkEncoder::ChunkEncoder(const Tokenizer& tokenizer, const PrepareOptions& opt
   if (parse_special_tokens_) std::erase_if(ends_, is_parsed);
   if (!conversations) return;
   const TextFormat format = text_format_of(options.chat_format, tokenizer);
-  conversations_.emplace(chat::choose_template(format, tokenizer).chat, tokenizer, options.learn);
+  const auto markup = options.trust_markup ? chat::Markup::trusted : chat::Markup::text;
+  chat::ChatTemplate chat = chat::choose_template(format, tokenizer, markup).chat;
+  chat_template_ = chat.source();
+  conversations_.emplace(std::move(chat), tokenizer, options.learn);
   token_bytes_ = tokenizer.text_bytes();
 }
 

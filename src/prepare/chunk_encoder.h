@@ -32,6 +32,8 @@ class ChunkEncoder {
   // Where a text can be cut: not inside a special token either, where those are parsed.
   size_t last_cut(std::string_view text) const;
 
+  const std::string& chat_template() const { return chat_template_; }  // of conversations
+
  private:
   void encode_document(std::string_view text, const DocumentPart& part, EncodedChunk& result,
                        std::vector<int32_t>& ids) const;
@@ -50,6 +52,7 @@ class ChunkEncoder {
   std::vector<std::string> ends_;  // the texts of ends that stay text
   const int width_;
   std::optional<chat::ConversationEncoder> conversations_;
+  std::string chat_template_;
   std::vector<int32_t> token_bytes_;  // the text of each id, for conversations
 };
 

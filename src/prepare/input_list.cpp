@@ -21,11 +21,11 @@
 namespace gpt {
 namespace {
 
-bool needs_utf8(const std::string& tokenizer) {
-  if (tokenizer == "char") return true;
-  if (tokenizer == "gpt2" || tokenizer == "byte" || trained_vocabulary(tokenizer)) return false;
+bool needs_utf8(const std::string& tokenizer, const std::string& saved) {
+  if (saved.empty() && tokenizer == "char") return true;
+  if (saved.empty() && (tokenizer == "gpt2" || tokenizer == "byte" || trained_vocabulary(tokenizer))) return false;
   try {
-    make_tokenizer(tokenizer, {})->encode("\xff");
+    (saved.empty() ? make_tokenizer(tokenizer, {}) : tokenizer_from_json(saved, tokenizer))->encode("\xff");
     return false;
   } catch (const InvalidUtf8&) { return true; }
 }
@@ -60,7 +60,7 @@ std::string how_it_is_read(const Source& source, const std::string& field, bool 
 }  // namespace
 
 std::string list_input(const PrepareOptions& options, const std::string& output_dir) {
-  const bool only_utf8 = needs_utf8(options.tokenizer);
+  const bool only_utf8 = needs_utf8(options.tokenizer, options.saved_tokenizer);
   const SourceList list = find_sources(options.inputs, output_dir, options.cache_dir);
   TextTable read{{{TextColumn::right, 9}, {TextColumn::left, 24}, {}}};
   std::string passed_over;

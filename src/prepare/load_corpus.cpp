@@ -1,21 +1,24 @@
 #include "gpt/prepare/load_corpus.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <span>
 #include <system_error>
+#include <utility>
 
 #include "content.h"
 #include "conversation_input.h"
 #include "conversation_report.h"
-#include "gpt/chat/chat_template.h"
+#include "gpt/chat/chat_layout.h"
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
 #include "gpt/core/hash.h"
 #include "gpt/core/installed_data.h"
+#include "gpt/core/log.h"
 #include "gpt/core/map_faults.h"
 #include "gpt/core/remedies.h"
 #include "gpt/core/utf8.h"
@@ -58,27 +61,52 @@ std::shared_ptr<const Tokenizer> tokenizer_of_chats(const std::string& text, con
                                                     const Corpus& corpus) {
   if (corpus.tokenizer) return corpus.tokenizer;
   if (config.tokenizer != "char" && !trained_vocabulary(config.tokenizer)) return make_tokenizer(config.tokenizer, {});
-  throw Error(
-      ExitCode::config,
-      fmt::format("{} holds conversations, and data.tokenizer: {} has no tokens that begin and end a turn; begin "
-                  "with a model that chats (training.init_from)",
-                  text, config.tokenizer));
+  throw Error(ExitCode::config,
+              fmt::format("{} holds conversations, and data.tokenizer: {} is learned from texts; begin with a model "
+                          "(training.init_from), or name byte, gpt2 or a tokenizer file",
+                          text, config.tokenizer));
 }
 
-// The format that the conversations of `text` are learned in: what the corpus has, and a template. Nothing for other texts.
-std::optional<TextFormat> format_of_chats(const std::string& text, const DataConfig& config, const Corpus& corpus) {
+void announce_layout(const chat::ChatLayout& layout, const std::string& name, const std::optional<TextFormat>& before) {
+  const bool is_own = name == chat::kOwnTemplate && before && !before->chat_template.empty();
+  if (is_own && layout.added.empty()) return;
+  const std::string which = name == chat::kOwnTemplate ? "ChatML, since the model has no chat template" : name;
+  const std::string tokens =
+      layout.added.empty() ? "" : fmt::format("; new tokens of the tokenizer: {}", fmt::join(layout.added, ", "));
+  log::info(fmt::format("Conversations are laid out in {}{}", which, tokens));
+}
+
+// The corpus gets the chat template that its conversations are learned in, and the tokens that this needs.
+void adopt(chat::ChatLayout layout, const std::string& name, Corpus& corpus) {
+  announce_layout(layout, name, corpus.text_format);
+  if (corpus.tokenizer || !layout.added.empty()) corpus.tokenizer = std::move(layout.tokenizer);
+  corpus.text_format = std::move(layout.format);
+}
+
+// The format that the conversations of `text` are learned in, which the corpus gets. Nothing for other texts.
+std::optional<TextFormat> format_of_chats(const std::string& text, const DataConfig& config, Corpus& corpus) {
   if (!holds_conversations(text, config)) return std::nullopt;
   const auto tokenizer = tokenizer_of_chats(text, config, corpus);
-  TextFormat format = text_format_of(corpus.text_format, *tokenizer);
-  if (!chat::can_chat(format, *tokenizer)) {
-    throw Error(
-        ExitCode::config,
-        fmt::format("{} holds conversations, but the model has no chat template, and its tokenizer lacks <|im_start|> "
-                    "and <|im_end|>; begin with a model that chats (training.init_from)",
-                    text));
+  adopt(chat::lay_out_as(config.chat_template, corpus.text_format.value_or(TextFormat()), tokenizer),
+        config.chat_template, corpus);
+  return corpus.text_format;
+}
+
+// The same for a bin, whose conversations have been laid out already.
+void adopt_template_of_bin(const BinOptions& options, const DataConfig& config, Corpus& corpus) {
+  const std::string of_bin = read_metadata_of(options).conversations.chat_template;
+  if (of_bin.empty() || !corpus.tokenizer) return;
+  const TextFormat format = corpus.text_format.value_or(TextFormat());
+  const bool is_open = config.chat_template == chat::kOwnTemplate && format.chat_template.empty();
+  chat::ChatLayout layout = is_open ? chat::lay_out(of_bin, format, corpus.tokenizer)
+                                    : chat::lay_out_as(config.chat_template, format, corpus.tokenizer);
+  if (layout.format.chat_template != of_bin) {
+    fail(options.path,
+         fmt::format("its conversations are laid out in another chat template than {}; prepare them again, or set "
+                     "data.chat_template to what gpt-prepare was given",
+                     config.chat_template == chat::kOwnTemplate ? "the model's" : config.chat_template));
   }
-  if (chat::choose_template(format, *tokenizer).is_fallback) format.chat_template = chat::kChatMl;
-  return format;
+  adopt(std::move(layout), is_open ? "the template of the bin" : config.chat_template, corpus);
 }
 
 // Checks every id and hashes it, in one pass over the memory. `position`: of the first token in the file.
@@ -148,11 +176,15 @@ Bin open_checked(const std::string& text, const DataConfig& config, BinOptions o
     content = check_content(bin);
     return bin;
   };
-  if (text.empty()) return open(options.path);
+  if (text.empty()) {
+    adopt_template_of_bin(options, config, corpus);
+    options.saved_tokenizer = corpus.tokenizer;
+    return open(options.path);
+  }
   options.is_prepared = true;
   const std::optional<TextFormat> chat_format = format_of_chats(text, config, corpus);
+  options.saved_tokenizer = corpus.tokenizer;
   const Bin bin = prepared_text(text, config, corpus.tokenizer ? corpus.tokenizer->to_json() : "", chat_format, open);
-  if (chat_format) corpus.text_format = chat_format;
   corpus.in_use.push_back(bin.in_use);
   corpus.has_json_lines = corpus.has_json_lines || bin.metadata.json_files > 0;
   return bin;
@@ -240,13 +272,15 @@ Corpus load_corpus(const DataConfig& config, int64_t block_size, const std::stri
       .validation_path = config.validation_bin,
       .metadata_path = config.metadata,
       .validation_fraction = config.validation_fraction,
-      .saved_tokenizer = corpus.tokenizer,
       // `char` is the default, and means nothing to a bin: it would have to be built from the text that a bin lacks.
       .tokenizer = !text.empty() || config.tokenizer == "char" ? "" : config.tokenizer,
       .vocab_size = vocab_size};
   Hash128 hash;
   const Bin bin = open_checked(text, config, options, corpus, hash);
   corpus.tokenizer = bin.tokenizer;
+  const std::string& chat_template = bin.metadata.conversations.chat_template;
+  if (corpus.tokenizer && !corpus.text_format && !chat_template.empty())
+    corpus.text_format = chat::lay_out(chat_template, {}, corpus.tokenizer).format;
   corpus.vocab_size = bin.vocab_size;
   corpus.train = bin.train;
   corpus.validation = bin.validation;

@@ -15,6 +15,7 @@
 #include "bin_writer.h"
 #include "chunk_encoder.h"
 #include "document_reader.h"
+#include "gpt/chat/chat_layout.h"
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
 #include "gpt/core/format.h"
@@ -78,7 +79,7 @@ class Preparation {
         folder_(folder),
         output_(output),
         progress_(progress),
-        input_(options, folder, [this](const PrepareProgress& now) { report(now); }) {}
+        input_(options_, folder, [this](const PrepareProgress& now) { report(now); }) {}
 
   Metadata run();
 
@@ -86,7 +87,9 @@ class Preparation {
   std::vector<std::string> output_files() const;
   void refuse_foreign_output() const;
   void require_space() const;
-  std::unique_ptr<const Tokenizer> tokenizer();
+  void require_fitting_options() const;
+  std::shared_ptr<const Tokenizer> tokenizer();
+  std::shared_ptr<const Tokenizer> lay_out(std::shared_ptr<const Tokenizer> tokenizer);
   std::string characters();
   [[noreturn]] void refuse_without_answers(const ConversationCounts& counts) const;
   [[noreturn]] void refuse_without_text(const DocumentReader& reader) const;
@@ -100,7 +103,7 @@ class Preparation {
       throw Error(ExitCode::interrupted, "interrupted; nothing was written to " + folder_);
   }
 
-  const PrepareOptions& options_;
+  PrepareOptions options_;  // with the chat template, once it is chosen
   const std::string& folder_;
   Replacement& output_;
   const std::function<bool(const PrepareProgress&)>& progress_;
@@ -111,8 +114,9 @@ class Preparation {
 Metadata Preparation::run() {
   trained_vocabulary(options_.tokenizer);
   refuse_foreign_output();
+  require_fitting_options();
   require_space();
-  const std::unique_ptr<const Tokenizer> tokenizer = this->tokenizer();
+  const std::shared_ptr<const Tokenizer> tokenizer = this->tokenizer();
   const int width = width_for(tokenizer->vocab_size());
   if (options_.format == BinFormat::nanogpt && width > 2) {
     refuse(fmt::format("a vocabulary of {} does not fit the 16-bit ids of nanogpt bins; use another --format",
@@ -153,6 +157,18 @@ void Preparation::refuse_foreign_output() const {
   }
 }
 
+void Preparation::require_fitting_options() const {
+  if (!options_.chat_format) return;  // where it does not matter what they are
+  if (!input_.conversations()) {
+    if (options_.learn != Learn::answers || options_.trust_markup || options_.chat_template != chat::kOwnTemplate)
+      refuse("--learn, --chat-template and --trust-markup are for conversations, and the input holds texts");
+    return;
+  }
+  if (options_.format != BinFormat::prepared)
+    refuse("conversations have marks beside their ids, which only --format prepared has");
+  if (options_.parse_special_tokens) refuse("for conversations --trust-markup does what --parse-special-tokens does");
+}
+
 // A floor, so that nothing is refused that would fit: packed text counts twice, and few texts have above six bytes a token.
 void Preparation::require_space() const {
   const double bytes_per_token = options_.tokenizer == "byte" ? 1 : options_.tokenizer == "char" ? 3 : 6;
@@ -169,21 +185,39 @@ void Preparation::require_space() const {
 }
 
 // One that is not learned comes before the first pass over the input, so that it is refused without waiting.
-std::unique_ptr<const Tokenizer> Preparation::tokenizer() {
+std::shared_ptr<const Tokenizer> Preparation::tokenizer() {
   const std::string& saved = options_.saved_tokenizer;
-  const auto vocab_size = trained_vocabulary(options_.tokenizer);
-  std::unique_ptr<const Tokenizer> ready;
+  const auto vocab_size = saved.empty() ? trained_vocabulary(options_.tokenizer) : std::nullopt;
+  std::shared_ptr<const Tokenizer> ready;
   if (!saved.empty()) {
     ready = tokenizer_from_json(saved, "the tokenizer of the run");
   } else if (options_.tokenizer != "char" && !vocab_size) {
     ready = make_tokenizer(options_.tokenizer, {});
   }
+  if (input_.conversations()) ready = lay_out(std::move(ready));
   input_.separate_by(separators(options_.document_separator, ready.get()));
   input_.leave_out_repeated();
   if (ready) return ready;
   input_.spool_streams();
   if (vocab_size) return std::make_unique<BpeTokenizer>(trained_bpe(*vocab_size), options_.tokenizer);
   return make_tokenizer("char", characters());
+}
+
+// The tokenizer with what the chat template of the conversations needs.
+std::shared_ptr<const Tokenizer> Preparation::lay_out(std::shared_ptr<const Tokenizer> tokenizer) {
+  if (!tokenizer) {
+    refuse(
+        fmt::format("the input holds conversations, and the tokenizer {} is learned from texts; name that of the model "
+                    "which is to learn them: a run, a checkpoint, a folder of Hugging Face's form, byte or gpt2",
+                    options_.tokenizer));
+  }
+  chat::ChatLayout layout =
+      chat::lay_out_as(options_.chat_template, options_.chat_format.value(), std::move(tokenizer));
+  if (!layout.added.empty())
+    log::info(
+        fmt::format("New tokens of the tokenizer, for the turns of conversations: {}", fmt::join(layout.added, ", ")));
+  options_.chat_format = std::move(layout.format);
+  return std::move(layout.tokenizer);
 }
 
 void Preparation::refuse_without_text(const DocumentReader& reader) const {
@@ -282,6 +316,7 @@ std::unique_ptr<BinWriter> Preparation::encode(const Tokenizer& tokenizer, Metad
     if (shape) {
       metadata.conversations.shape = chat::name_of(*shape);
       metadata.conversations.learn = config::name_of(options_.learn);
+      metadata.conversations.chat_template = encoder.chat_template();
     }
     writer->finish(tokenizer.text_bytes(), metadata);
     warn_of_unseparated(unseparated, metadata.train.documents + metadata.validation.documents, tokenizer);

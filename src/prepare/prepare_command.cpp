@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "gpt/config/arguments.h"
+#include "gpt/config/data_config.h"
 #include "gpt/core/error.h"
 
 namespace gpt {
@@ -10,11 +11,13 @@ namespace {
 
 constexpr const char* kExamples = R"(  gpt-prepare --input book.txt --tokenizer bpe:4096 --output data/book
   gpt-prepare --input texts/ --input 'more/*.jsonl.zst' --output data/mine
+  gpt-prepare --input chats.jsonl --tokenizer smollm2 --output data/chats
   gpt-prepare --input CC-MAIN-*.warc.wet.gz --tokenizer gpt2 --output data/cc
   zcat dump.jsonl.gz | gpt-prepare --input -.jsonl --output data/dump
 )";
 
 constexpr const char* kEnding = R"(Inputs
+  A file of JSON lines may hold conversations instead (messages; prompt and completion; Alpaca's and ShareGPT's fields): each is a document.
   A text file is one document, or several where a line of it is <|endoftext|> and nothing else (--document-separator); so is each line of JSON lines (.jsonl, .ndjson, .json) and each record of .wet. What is packed with gzip or zstd is unpacked. A file that holds one of these under another name is read as what it holds, and a line says so.
   In text files CRLF becomes LF, and a byte-order mark at the start is dropped.
   In a folder all files are read, in the order of their paths, and ** in a pattern is any number of folders. What is hidden is left out, and so are the folders that gpt-train and gpt-prepare write; files that are empty, damaged or not text are passed over and counted. --list shows all of it.
@@ -35,6 +38,12 @@ std::vector<config::Section> sections(PrepareCommand& command) {
          .aliases = {{"i"}},
          .is_path = true},
         {.name = "text-field", .target = &o.text_field, .help = "field of .jsonl that holds the text"},
+        {.name = "learn",
+         .target = config::choice(o.learn, {{config::name_of(Learn::answers), Learn::answers},
+                                            {config::name_of(Learn::all), Learn::all},
+                                            {config::name_of(Learn::last), Learn::last}}),
+         .help =
+             "what is learned of conversations: answers = all that the assistant says, last = its last answer, all = every word"},
         {.name = "document-separator",
          .target = &o.document_separator,
          .help =
@@ -52,13 +61,24 @@ std::vector<config::Section> sections(PrepareCommand& command) {
       {"Tokens",
        {{.name = "tokenizer",
          .target = &o.tokenizer,
-         .help = "gpt2, char, byte, bpe:N to train one with N tokens, or a file (tokenizer.json, .tiktoken, vocab.bpe)",
+         .help =
+             "gpt2, char, byte, bpe:N to train one with N tokens, or a file (tokenizer.json, .tiktoken, vocab.bpe); or that of a model: a "
+             "run, a checkpoint or a folder of Hugging Face's form, whose chat template conversations are laid out in",
          .aliases = {{"t"}},
          .is_path = true},
         {.name = "min-frequency",
          .target = &o.min_frequency,
          .help = "bpe:N merges only pairs that occur at least this often",
          .min = 0},
+        {.name = "chat-template",
+         .target = &o.chat_template,
+         .help =
+             "how conversations are laid out: auto = in the model's own chat template, or in ChatML where it has none; chatml, llama2, "
+             "llama3, zephyr, alpaca, plain, or a file of Jinja",
+         .is_path = true},
+        switch_row(
+            "trust-markup", o.trust_markup,
+            "special tokens that are spelled out in the messages of conversations are those tokens; otherwise they are text"),
         switch_row(
             "parse-special-tokens", o.parse_special_tokens,
             "text such as <|endoftext|> within a line becomes the special token; otherwise it is ordinary text")}},
@@ -98,6 +118,7 @@ std::vector<config::Section> sections(PrepareCommand& command) {
 std::optional<PrepareCommand> parse_prepare_options(int argc, const char* const* argv) {
   PrepareCommand command;
   command.options.deduplicate = Deduplicate::exact;
+  command.options.chat_format = TextFormat();
   const std::vector<config::Section> options = sections(command);
   const auto arguments =
       config::parse_arguments({.name = "gpt-prepare",

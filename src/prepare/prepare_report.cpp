@@ -1,6 +1,7 @@
 #include "gpt/prepare/prepare_report.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 #include <cstdint>
@@ -10,10 +11,13 @@
 #include <vector>
 
 #include "bin_writer.h"
+#include "conversation_report.h"
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
 #include "gpt/core/process.h"
+#include "gpt/data/bin.h"
+#include "gpt/data/corpus.h"
 
 namespace gpt {
 namespace {
@@ -21,12 +25,21 @@ namespace {
 constexpr int kBarWidth = 20;
 
 // In the output folder, by their paths.
-std::vector<std::string> written_files(BinFormat format, const std::string& output_dir) {
+std::vector<std::string> written_files(BinFormat format, const std::string& output_dir, const Metadata& metadata) {
   std::vector<std::string> files;
   for (const std::string& name : BinWriter::file_names(format)) files.push_back(output_dir + "/" + name);
+  if (!metadata.conversations.shape.empty()) files.push_back(output_dir + "/" + kMarksFile);
   files.push_back(output_dir + "/" + kTokenizerFile);
   if (format == BinFormat::prepared) files.push_back(output_dir + "/" + kMetadataFile);
   return files;
+}
+
+void report_prepared_conversations(const PrepareOptions& options, const std::string& output_dir) {
+  const Bin bin = open_bin({.path = output_dir + "/" + kBinFile, .is_prepared = true});
+  Corpus corpus;
+  corpus.tokenizer = bin.tokenizer, corpus.train = bin.train;
+  corpus.source = fmt::format("{}", fmt::join(options.inputs, " "));
+  report_conversations(corpus, bin.metadata);
 }
 
 }  // namespace
@@ -130,30 +143,38 @@ void report_prepared(const PrepareOptions& options, const std::string& output_di
                                              kNearThreshold)
                                : "is the same (--deduplicate exact)"));
   }
-  log::info(fmt::format("{} and {} of text: {} from a vocabulary of {}, {:.2f} bytes per token",
-                        plural(train.documents + validation.documents, "document"), plural(bytes, "byte"),
-                        plural(tokens, "token"), with_commas(metadata.vocab_size),
-                        static_cast<double>(bytes) / static_cast<double>(tokens)));
+  const bool has_conversations = !metadata.conversations.shape.empty();
+  if (has_conversations) {
+    report_prepared_conversations(options, output_dir);
+  } else {
+    log::info(fmt::format("{} and {} of text: {} from a vocabulary of {}, {:.2f} bytes per token",
+                          plural(train.documents + validation.documents, "document"), plural(bytes, "byte"),
+                          plural(tokens, "token"), with_commas(metadata.vocab_size),
+                          static_cast<double>(bytes) / static_cast<double>(tokens)));
+  }
   if (validation.tokens > 0) {
     log::info(fmt::format("{} to train on, {} for validation {}", plural(train.tokens, "token"),
                           with_commas(validation.tokens),
                           metadata.split == "documents"
-                              ? fmt::format("({} of the documents)", with_commas(validation.documents))
+                              ? fmt::format("({} of the {})", with_commas(validation.documents),
+                                            has_conversations ? "conversations" : "documents")
                               : "(the end of the text, since there are too few documents to hold some out)"));
   }
   const std::string folder = output_dir + "/";
-  log::success(fmt::format("{}", fmt::join(written_files(options.format, output_dir), ", ")));
+  log::success(fmt::format("{}", fmt::join(written_files(options.format, output_dir, metadata), ", ")));
   if (options.format != BinFormat::prepared) {
     return log::info(
         fmt::format("Next: gpt-train --data.bin {0}train.bin --data.validation_bin {0}val.bin --data.tokenizer {0}{1}",
                     folder, kTokenizerFile));
   }
-  log::info(fmt::format("Next: gpt-train --data.bin {0}{1} --data.metadata {0}{2}", folder, kBinFile, kMetadataFile));
+  const std::string model = options.saved_tokenizer.empty() ? "" : fmt::format("--init_from {} ", options.tokenizer);
+  log::info(fmt::format("Next: gpt-train {3}--data.bin {0}{1} --data.metadata {0}{2}", folder, kBinFile, kMetadataFile,
+                        model));
 }
 
 std::string prepared_json(const PrepareOptions& options, const std::string& output_dir, const Metadata& metadata) {
   using nlohmann::ordered_json;
-  const ordered_json object{{"files", written_files(options.format, output_dir)},
+  const ordered_json object{{"files", written_files(options.format, output_dir, metadata)},
                             {"metadata", ordered_json::parse(to_json(metadata))}};
   return object.dump(2, ' ', /*ensure_ascii=*/true, ordered_json::error_handler_t::replace) + "\n";
 }

@@ -42,7 +42,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kForm = 4;  // the form of what lies in the cache: other forms are prepared anew
+constexpr int kForm = 5;  // the form of what lies in the cache: other forms are prepared anew
 constexpr const char* kHashIndex = "content_hashes";
 
 std::string cache_root(const DataConfig& config) {
@@ -97,7 +97,8 @@ class TextCache {
   std::string identity_of_chat() const {
     if (!chat_format_) return "";
     const std::string format = nlohmann::ordered_json(*chat_format_).dump();
-    return fmt::format(" {} {}", hash128(format + chat::kChatMl), config::name_of(config_.learn));
+    return fmt::format(" {} {}{}", hash128(format + chat::kChatMl), config::name_of(config_.learn),
+                       config_.trust_markup ? " trusted" : "");
   }
 
   // The tokenizer's hash in a finished entry; empty where there is none, or none that can be read.
@@ -172,6 +173,7 @@ class TextCache {
     options.text_field = config_.text_field;
     options.chat_format = chat_format_;
     options.learn = config_.learn;
+    options.trust_markup = config_.trust_markup;
     options.document_separator = config_.document_separator;
     options.validation_fraction = config_.validation_fraction;
     options.max_chars = config_.max_chars;

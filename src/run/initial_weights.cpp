@@ -86,6 +86,12 @@ bool is_shorter(const std::string& key, const Config& written, const Config& che
   return key == "model.block_size" && written.model.block_size < checkpoint.model.block_size;
 }
 
+// Those beyond it are of tokens that a chat template needs.
+bool has_more_tokens(const std::string& key, const Config& written, const Config& checkpoint) {
+  return key == "model.vocab_size" && checkpoint.model.vocab_size &&
+         written.model.vocab_size > checkpoint.model.vocab_size;
+}
+
 // "model.n_layer 3 (the checkpoint has 2)" for each row of the model that was written out, by itself or by a preset, and differs.
 std::vector<std::string> contradictions(Config written, const config::Origins& origins, Config checkpoint) {
   checkpoint.model.n_kv_head = checkpoint.model.kv_heads();  // auto and the number that it stands for are the same
@@ -98,7 +104,9 @@ std::vector<std::string> contradictions(Config written, const config::Origins& o
   for (size_t i = 0; i < rows.size(); ++i) {
     const std::string key = rows[i].key(), value = config::value_text(rows[i].target);
     const bool is_written = rows[i].section == "model" && (origins.count(key) || is_preset);
-    if (!is_written || may_differ(key) || value == "auto" || is_shorter(key, written, checkpoint)) continue;
+    if (!is_written || may_differ(key) || value == "auto" || is_shorter(key, written, checkpoint) ||
+        has_more_tokens(key, written, checkpoint))
+      continue;
     const std::string theirs = config::value_text(own[i].target);
     if (value != theirs) found.push_back(fmt::format("{} {} (the checkpoint has {})", key, value, theirs));
   }
@@ -147,6 +155,20 @@ void adopt_vocabulary(InitialWeights& initial, ModelConfig model, const Corpus& 
   initial.text_format.reset();
   initial.tokenizer = corpus.tokenizer->to_json();
   initial.changes_tokenizer = false;
+}
+
+// Rows for the tokens that the corpus has beyond those of the weights, and for a larger vocabulary.
+void adopt_more_tokens(InitialWeights& initial, ModelConfig& model, const Corpus& corpus) {
+  const auto own = initial.tokenizer.empty() ? nullptr : tokenizer_from_json(initial.tokenizer, initial.path);
+  const int64_t from = own ? own->vocab_size() : initial.vocab_size,
+                tokens = own && corpus.tokenizer ? corpus.tokenizer->vocab_size() : from;
+  model.vocab_size = std::max(*model.vocab_size, tokens);
+  if (tokens == from && *model.vocab_size == initial.vocab_size) return;
+  extend_vocabulary(initial.model, model, from, tokens);
+  initial.vocab_size = *model.vocab_size;
+  if (tokens == from) return;
+  log::info(fmt::format("The rows of {} begin with the mean of all others", plural(tokens - from, "new token")));
+  initial.tokenizer = corpus.tokenizer->to_json();
 }
 
 // The model's. Where the documents of the text are separated by another token than those at which its texts end, they end there, too.
@@ -200,6 +222,8 @@ double take_model(Config& config, const config::Origins& origins) {
   config.model.preset = written.preset;
   config.model.dropout = written.dropout;
   if (origins.count("model.block_size")) config.model.block_size = written.block_size;
+  if (written.vocab_size > config.model.vocab_size && origins.count("model.vocab_size"))
+    config.model.vocab_size = written.vocab_size;
   for_each_key_of_attention([&](const char* key, auto member) {
     if (origins.count(key)) config.model.*member = written.*member;
   });
@@ -220,6 +244,7 @@ InitialWeights read_initial_weights(const Config& config, const config::Origins&
   InitialWeights initial{path, std::nullopt, exchange::read_weights(path, foreign.model, foreign.family),
                          std::move(foreign.tokenizer)};
   keep_positions(initial.model, config.model.block_size);
+  initial.vocab_size = *foreign.model.vocab_size;
   initial.changes_tokenizer = asks_for_other_tokenizer(config, origins, initial.tokenizer);
   initial.text_format = std::move(foreign.text_format);
   if (!foreign.note.empty()) log::warn(foreign.note);
@@ -229,13 +254,14 @@ InitialWeights read_initial_weights(const Config& config, const config::Origins&
 InitialWeights initial_weights(Checkpoint checkpoint, const Config& config, const config::Origins& origins) {
   InitialWeights initial{config.training.init_from, checkpoint.step, std::move(checkpoint.model),
                          std::move(checkpoint.tokenizer)};
+  initial.vocab_size = *checkpoint.config.model.vocab_size;
   initial.text_format = std::move(checkpoint.text_format);
   keep_positions(initial.model, config.model.block_size);
   initial.changes_tokenizer = asks_for_other_tokenizer(config, origins, initial.tokenizer);
   return initial;
 }
 
-Corpus load_corpus_for(InitialWeights& initial, const Config& config) {
+Corpus load_corpus_for(InitialWeights& initial, Config& config) {
   if (initial.changes_tokenizer) {
     Corpus corpus = load_corpus(data_with_cache(config), config.sequence_length(), "", std::nullopt);
     adopt_vocabulary(initial, config.model, corpus);
@@ -249,10 +275,11 @@ Corpus load_corpus_for(InitialWeights& initial, const Config& config) {
                     initial.path,
                     initial.step ? ", because its run was given token ids alone" : ": there is no tokenizer.json"));
   }
-  const int64_t vocab_size = *config.model.vocab_size;
-  Corpus corpus = load_corpus(data_with_cache(config), config.sequence_length(), initial.tokenizer, vocab_size,
-                              initial.text_format);
+  Corpus corpus = load_corpus(data_with_cache(config), config.sequence_length(), initial.tokenizer,
+                              config.model.vocab_size, initial.text_format);
   corpus.text_format = format_for(corpus);
+  adopt_more_tokens(initial, config.model, corpus);
+  const int64_t vocab_size = *config.model.vocab_size;
   if (corpus.vocab_size <= vocab_size) return corpus;
   throw Error(ExitCode::data,
               fmt::format("{} has a vocabulary of {}, and the model of training.init_from: {} one of {}; name the text "

@@ -45,14 +45,34 @@ std::vector<int64_t> matches(const Tokenizer& from, const Tokenizer& to) {
   return result;
 }
 
+at::Tensor mean_of(const at::Tensor& rows) {
+  return rows.to(at::kFloat).mean(0, /*keepdim=*/true).to(rows.scalar_type());
+}
+
 at::Tensor matched(const at::Tensor& rows, const std::vector<int64_t>& ids, int64_t vocabulary, int64_t padded) {
-  const at::Tensor old = rows.narrow(0, 0, vocabulary),
-                   mean = old.to(at::kFloat).mean(0, /*keepdim=*/true).to(rows.scalar_type());
+  const at::Tensor old = rows.narrow(0, 0, vocabulary), mean = mean_of(old);
   std::vector<int64_t> sources = ids;
   std::replace(sources.begin(), sources.end(), kNone, vocabulary);  // where the mean is
   const at::Tensor result = at::zeros({padded, rows.size(1)}, rows.options());
   result.narrow(0, 0, std::ssize(ids)).copy_(at::cat({old, mean}).index_select(0, at::tensor(sources)));
   return result;
+}
+
+at::Tensor extended(const at::Tensor& rows, int64_t from, int64_t tokens, int64_t padded) {
+  const at::Tensor result = at::zeros({std::max(padded, rows.size(0)), rows.size(1)}, rows.options());
+  result.narrow(0, 0, rows.size(0)).copy_(rows);
+  if (tokens > from) result.narrow(0, from, tokens - from).copy_(mean_of(rows.narrow(0, 0, from)));
+  return result;
+}
+
+// Calls visit(tensor, rows) for those that have a row for each id, with how many the model has.
+template <class Visit>
+void for_each_vocabulary(NamedTensors& weights, const ModelConfig& model, const Visit& visit) {
+  for (const ParameterRow& row : parameter_table(model)) {
+    if (row.role != ParameterRole::token_embedding && row.role != ParameterRole::head) continue;
+    for (auto& [name, tensor] : weights)
+      if (name == row.name) visit(tensor, row.shape[0]);
+  }
 }
 
 }  // namespace
@@ -61,15 +81,19 @@ MatchedVocabulary match_vocabulary(NamedTensors& weights, const ModelConfig& mod
                                    const Tokenizer& to) {
   const at::NoGradGuard no_grad;
   const std::vector<int64_t> ids = matches(from, to);
-  for (const ParameterRow& row : parameter_table(model)) {
-    if (row.role != ParameterRole::token_embedding && row.role != ParameterRole::head) continue;
-    for (auto& [name, tensor] : weights)
-      if (name == row.name) tensor = matched(tensor, ids, from.vocab_size(), row.shape[0]);
-  }
+  for_each_vocabulary(weights, model, [&](at::Tensor& tensor, int64_t rows) {
+    tensor = matched(tensor, ids, from.vocab_size(), rows);
+  });
   std::set<int64_t> used(ids.begin(), ids.end());
   used.erase(kNone);
   const auto kept = std::ssize(ids) - std::count(ids.begin(), ids.end(), kNone);
   return {.kept = kept, .added = std::ssize(ids) - kept, .dropped = from.vocab_size() - std::ssize(used)};
+}
+
+void extend_vocabulary(NamedTensors& weights, const ModelConfig& model, int64_t from, int64_t tokens) {
+  const at::NoGradGuard no_grad;
+  for_each_vocabulary(weights, model,
+                      [&](at::Tensor& tensor, int64_t rows) { tensor = extended(tensor, from, tokens, rows); });
 }
 
 }  // namespace gpt::run

@@ -17,6 +17,7 @@
 #include "gpt/prepare/load_corpus.h"
 #include "gpt/prepare/text_cache.h"
 #include "gpt/tokenizer/make_tokenizer.h"
+#include "gpt/tokenizer/special_tokens.h"
 #include "gpt/tokenizer/text_error.h"
 
 namespace gpt::run {
@@ -48,7 +49,9 @@ void refuse_changes(const StartingPoint& start, const Config& now, const std::ve
 
 // Those that decide which tokens a text becomes. They are compared before it is prepared, which may take long.
 void require_same_split(const StartingPoint& start, const Config& now) {
-  constexpr std::string_view kKeys[] = {"data.text_field", "data.validation_fraction", "data.max_chars"};
+  constexpr std::string_view kKeys[] = {"data.text_field",          "data.learn",
+                                        "data.chat_template",       "data.trust_markup",
+                                        "data.validation_fraction", "data.max_chars"};
   std::vector<std::string> refused;
   for (const config::Change& change : config::difference(start.checkpoint.config, now)) {
     if (std::find(std::begin(kKeys), std::end(kKeys), change.key) != std::end(kKeys))

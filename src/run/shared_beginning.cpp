@@ -53,7 +53,7 @@ std::string difference_from(const nlohmann::json& first, const Config& asked, in
 }
 
 // The processes of a machine have the same files; the first of them prepares what is not prepared yet.
-Corpus load_on_machine(const distributed::Group& group, const Config& config, Beginning& begins) {
+Corpus load_on_machine(const distributed::Group& group, Config& config, Beginning& begins) {
   const distributed::Ranks& ranks = group.ranks();
   const int64_t first = ranks.rank - ranks.local_rank;
   const auto load = [&] {

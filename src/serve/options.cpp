@@ -29,43 +29,42 @@ Exit status
 )";
 
 std::vector<config::Section> serve_sections(ServeOptions& o) {
-  return {{"Address",
-           {{.name = "host",
-             .target = &o.host,
-             .help = "the address to listen at; one that other machines reach, such as 0.0.0.0, needs an API key"},
-            {.name = "port",
-             .target = &o.port,
-             .help = "0 = any that is free, which the log tells",
-             .min = 0,
-             .max = 65535},
-            {.name = "api-key",
-             .target = &o.api_key,
-             .help =
-                 "what clients must send as 'Authorization: Bearer KEY'; the variable GPT_SERVE_API_KEY hides it from "
+  return {
+      {"Address",
+       {{.name = "host",
+         .target = &o.host,
+         .help = "the address to listen at; one that other machines reach, such as 0.0.0.0, needs an API key"},
+        {.name = "port",
+         .target = &o.port,
+         .help = "0 = any that is free, which the log tells",
+         .min = 0,
+         .max = 65535},
+        {.name = "api-key",
+         .target = &o.api_key,
+         .help = "what clients must send as 'Authorization: Bearer KEY'; the variable GPT_SERVE_API_KEY hides it from "
                  "the list of processes"}}},
-          {"Limits",
-           {{.name = "slots",
-             .target = &o.slots,
-             .help = "texts that grow at once; each has a cache of its own; 0 = up to 16, as memory allows",
-             .min = 0,
-             .max = 256},
-            {.name = "queue",
-             .target = &o.queue,
-             .help = "requests that may wait for a slot; further ones are told to try again (status 429)",
-             .min = 0,
-             .max = 100'000},
-            {.name = "max-tokens",
-             .target = &o.most_tokens,
-             .help = "the largest max_tokens that a request may ask for",
-             .min = 1},
-            config::switch_row("strict-fields", o.strict_fields,
-                               "refuse requests with a field that this server does not know, which may be misspelled; "
-                               "otherwise the log names it once"),
-            config::switch_row(
-                "ignore-tools", o.ignore_tools,
-                "answer chats that offer the model tools as if they offered none, for clients that always do; "
-                "otherwise they are refused")}},
-          {"Model", gpt::options(o.model, kThreadsAreTried)}};
+      {"Limits",
+       {{.name = "slots",
+         .target = &o.slots,
+         .help = "texts that grow at once; each has a cache of its own; 0 = up to 16, as memory allows",
+         .min = 0,
+         .max = 256},
+        {.name = "queue",
+         .target = &o.queue,
+         .help = "requests that may wait for a slot; further ones are told to try again (status 429)",
+         .min = 0,
+         .max = 100'000},
+        {.name = "max-tokens",
+         .target = &o.most_tokens,
+         .help = "the largest max_tokens that a request may ask for",
+         .min = 1},
+        config::switch_row("strict-fields", o.strict_fields,
+                           "refuse requests with a field that this server does not know, which may be misspelled; "
+                           "otherwise the log names it once"),
+        config::switch_row("trust-markup", o.trust_markup,
+                           "special tokens that are spelled out in the messages of a chat are those tokens; otherwise "
+                           "they are text")}},
+      {"Model", gpt::options(o.model, kThreadsAreTried)}};
 }
 
 void check_key(const ServeOptions& options) {

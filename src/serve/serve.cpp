@@ -28,14 +28,14 @@ std::string url(const std::string& host, uint16_t port) {
 }
 
 // A template that cannot be used leaves the model to its completions.
-void choose_chat(const LoadedModel& loaded, ApiOptions& options) {
+void choose_chat(const LoadedModel& loaded, chat::Markup markup, ApiOptions& options) {
   if (!chat::can_chat(loaded.text_format, *loaded.tokenizer)) {
     options.no_chat =
         "this model has no chat template, and its tokenizer lacks <|im_start|> and <|im_end|>: it continues texts at /v1/completions";
     return;
   }
   try {
-    chat::ChosenTemplate chosen = chat::choose_template(loaded.text_format, *loaded.tokenizer);
+    chat::ChosenTemplate chosen = chat::choose_template(loaded.text_format, *loaded.tokenizer, markup);
     log::info(
         chosen.is_fallback
             ? "This model has no chat template: it chats in ChatML, since its tokenizer has <|im_start|> and <|im_end|>"
@@ -65,7 +65,7 @@ int serve(const ServeOptions& options) {
   Batcher batcher(session, slots, options.queue);
   ApiOptions api_options{.completions = {name, options.most_tokens, options.strict_fields, options.ignore_tools},
                          .api_key = options.api_key};
-  choose_chat(session.loaded, api_options);
+  choose_chat(session.loaded, options.trust_markup ? chat::Markup::trusted : chat::Markup::text, api_options);
   Api api(std::move(api_options), session, batcher);
   // Room for those of all requests that are answered or wait, and some to tell others that the queue is full.
   const size_t connections = std::max<size_t>(256, slots + options.queue + 64);

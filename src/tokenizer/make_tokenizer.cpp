@@ -12,6 +12,7 @@
 #include "bpe_vocabulary.h"
 #include "byte_tokenizer.h"
 #include "char_tokenizer.h"
+#include "extended_tokenizer.h"
 #include "gpt/config/suggest.h"
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
@@ -55,6 +56,22 @@ std::unique_ptr<Tokenizer> char_tokenizer(const json& object, const std::string&
     characters.push_back(value);
   }
   return std::make_unique<CharTokenizer>(std::move(characters));
+}
+
+// The same with the special tokens that the file has behind its own.
+std::unique_ptr<Tokenizer> with_own_specials(std::unique_ptr<Tokenizer> tokenizer, const json& object,
+                                             const std::string& origin) {
+  const auto list = object.find(ExtendedTokenizer::kSpecialTokens);
+  if (list == object.end()) return tokenizer;
+  std::vector<std::string> texts;
+  if (!list->is_array() || list->empty()) refuse(origin, "'special_tokens' must be a list of texts");
+  for (const json& entry : *list) {
+    const std::string text = entry.is_string() ? entry.get<std::string>() : "";
+    if (text.empty() || std::find(texts.begin(), texts.end(), text) != texts.end())
+      refuse(origin, fmt::format("'special_tokens' has {}; texts that differ are needed", shown(entry)));
+    texts.push_back(text);
+  }
+  return std::make_unique<ExtendedTokenizer>(std::move(tokenizer), texts);
 }
 
 // nanoGPT keeps its characters in such a file.
@@ -114,8 +131,8 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view text, const std:
   const auto type = object.find("type");
   if (type == object.end()) refuse(origin, "it has neither 'type' nor Hugging Face's 'model'");
 
-  if (*type == "char") return char_tokenizer(object, origin);
-  if (*type == "byte") return std::make_unique<ByteTokenizer>();
+  if (*type == "char") return with_own_specials(char_tokenizer(object, origin), object, origin);
+  if (*type == "byte") return with_own_specials(std::make_unique<ByteTokenizer>(), object, origin);
   refuse(origin, fmt::format("unknown type {}; only char and byte are known", shown(*type)));
 }
 
@@ -128,16 +145,6 @@ std::optional<int64_t> trained_vocabulary(const std::string& spec) {
   if (error == std::errc() && stop == end && size > 0) return size;
   throw Error(ExitCode::config,
               fmt::format("tokenizer '{}': bpe needs the size of its vocabulary, as in bpe:8192", spec));
-}
-
-void require_same_tokenizer(const std::string& spec, const std::string& saved) {
-  if (spec == "char" || spec == "byte" || spec.starts_with("bpe:"))
-    return;  // what was learned from the text is in the checkpoint
-  if (make_tokenizer(spec, {})->to_json() == saved) return;
-  throw Error(ExitCode::checkpoint,
-              fmt::format("data.tokenizer: {} is not the tokenizer of the checkpoint: set it back to what the run "
-                          "began with, or choose another output_dir for a new run",
-                          spec));
 }
 
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, std::string_view training_text) {

@@ -142,6 +142,8 @@ TEST(Difference, WhatChangesTheDataOrTheShapeIsNotSafe) {
                                           "data.order",
                                           "data.document_mask",
                                           "data.learn",
+                                          "data.chat_template",
+                                          "data.trust_markup",
                                           "data.document_separator",
                                           "data.packing",
                                           "data.schedule",

@@ -40,6 +40,7 @@ TEST(MetadataTest, ReadsWhatItWrote) {
   chats.train.learned = 5'000'000'000;
   chats.conversations = {.shape = "messages",
                          .learn = "answers",
+                         .chat_template = "{{ messages }}",
                          .marks_hash = "00112233445566778899aabbccddeeff",
                          .turns = 40,
                          .answers = 20,

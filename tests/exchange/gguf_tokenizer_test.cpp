@@ -17,6 +17,7 @@
 #include "gpt/tokenizer/bpe_files.h"
 #include "gpt/tokenizer/byte_alphabet.h"
 #include "gpt/tokenizer/make_tokenizer.h"
+#include "gpt/tokenizer/special_tokens.h"
 #include "support/captured_log.h"
 #include "support/expect_error.h"
 #include "support/source_folder.h"
@@ -40,7 +41,7 @@ void expect_refused(const Tokenizer& tokenizer, const std::string& why) {
 
 // Bytes, "ab" by a merge, and "abc", which no merge makes.
 BpeModel small_vocabulary(SplitPattern split, bool ignore_merges, bool has_unmade_token) {
-  BpeModel model = byte_vocabulary();
+  BpeModel model = byte_vocabulary(*make_tokenizer("byte", ""));
   model.tokens.emplace_back("ab");
   model.merges.emplace_back('a', 'b');
   if (has_unmade_token) model.tokens.emplace_back("abc");
@@ -57,6 +58,15 @@ TEST(GgufTokenizer, CharactersArePiecesOfSentencePiece) {
   EXPECT_EQ(characters.types, (Types{1, 1, 1, 1, 1, 3}));
   EXPECT_EQ(characters.format.end(), 5);
   EXPECT_TRUE(characters.adds_end);
+  const GgufTokenizer chats =
+      exported(*with_special_tokens(*make_tokenizer("char", "ab"), {"<|im_start|>", "<|im_end|>"}));
+  EXPECT_EQ(chats.tokens, (Texts{"a", "b", "<|im_start|>", "<|im_end|>"}));
+  EXPECT_EQ(chats.types, (Types{1, 1, 3, 3}));
+  EXPECT_EQ(chats.format.end(), 3) << "<|im_end|> ends a text";
+  EXPECT_FALSE(chats.adds_end);
+  const GgufTokenizer bytes = exported(*with_special_tokens(*make_tokenizer("byte", ""), {"<|im_end|>"}));
+  EXPECT_EQ(bytes.tokens.at(256), "<|im_end|>");
+  EXPECT_EQ(bytes.types.at(256), 3);
   expect_refused(*make_tokenizer("char", "a\u2581b"), "its vocabulary has U+2581");
   expect_refused(*make_tokenizer("char", std::string("a\0b", 3)), "its vocabulary has U+0000");
 }
@@ -192,7 +202,7 @@ TEST(GgufTokenizer, WhatIsPutAroundATextDoesNotMatter) {
 }
 
 TEST(GgufTokenizer, IdsWithoutATokenAreUnused) {
-  BpeModel model = byte_vocabulary();
+  BpeModel model = byte_vocabulary(*make_tokenizer("byte", ""));
   model.tokens.resize(259);
   model.special_tokens.push_back({"<|endoftext|>", 258});
   model.tokens[258] = "<|endoftext|>";
@@ -222,7 +232,7 @@ TEST(GgufTokenizer, EveryEndAndTheChatTemplateAreWritten) {
 }
 
 TEST(GgufTokenizer, ATokenThatWouldBeThereTwiceIsRefused) {
-  BpeModel model = byte_vocabulary();
+  BpeModel model = byte_vocabulary(*make_tokenizer("byte", ""));
   model.special_tokens.push_back({"\u0120", 256});  // how the space is spelled
   model.tokens.emplace_back("\u0120");
   expect_refused(BpeTokenizer(std::move(model)), "its vocabulary would have '\u0120' twice");

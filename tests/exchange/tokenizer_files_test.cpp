@@ -8,6 +8,7 @@
 
 #include "gpt/core/error.h"
 #include "gpt/tokenizer/make_tokenizer.h"
+#include "gpt/tokenizer/special_tokens.h"
 #include "support/expect_error.h"
 
 namespace gpt::exchange {
@@ -27,6 +28,21 @@ TEST(TokenizerFiles, CharactersAreWordsOfTheirOwn) {
   EXPECT_EQ(tokenizer_from_hugging_face(kCharacters, "here")->to_json(), tokenizer->to_json());
 }
 
+TEST(TokenizerFiles, SpecialTokensAreAddedBehindCharactersAndBytes) {
+  for (const char* spec : {"char", "byte"}) {
+    const auto tokenizer = with_special_tokens(*make_tokenizer(spec, "a é語\n"), {"<|im_start|>", "<|im_end|>"});
+    const json file = json::parse(hugging_face_json(*tokenizer));
+    const int64_t first = tokenizer->vocab_size() - 2;
+    EXPECT_EQ(file["added_tokens"].size(), 2);
+    EXPECT_EQ(file["added_tokens"][1]["content"], "<|im_end|>");
+    EXPECT_EQ(file["added_tokens"][1]["id"], first + 1);
+    EXPECT_EQ(file["added_tokens"][1]["special"], true);
+    const auto read = tokenizer_from_hugging_face(file.dump(), "here");
+    EXPECT_EQ(read->encode_with_specials("a é<|im_end|>"), tokenizer->encode_with_specials("a é<|im_end|>"));
+    EXPECT_EQ(read->encode("é"), tokenizer->encode("é"));
+  }
+}
+
 TEST(TokenizerFiles, OtherWordsAreRefused) {
   const auto refused = [](const std::string& path, const json& value) {
     json file = json::parse(kCharacters);
@@ -42,6 +58,8 @@ TEST(TokenizerFiles, OtherWordsAreRefused) {
   refused("/normalizer", {{"type", "Lowercase"}});
   refused("/pre_tokenizer", {{"type", "Whitespace"}});
   refused("/decoder", nullptr);
+  refused("/added_tokens", {7});
+  refused("/added_tokens", {{{"content", "x"}}});
 }
 
 TEST(TokenizerFiles, BytesAreBpeWithoutMerges) {

@@ -9,10 +9,12 @@
 #include <vector>
 
 #include "chat/chat_tokenizer.h"
+#include "gpt/chat/chat_layout.h"
 #include "gpt/chat/chat_template.h"
 #include "gpt/core/file.h"
 #include "gpt/data/bin.h"
 #include "gpt/prepare/prepare.h"
+#include "gpt/tokenizer/make_tokenizer.h"
 #include "prepare/corpus_fixture.h"
 #include "support/captured_log.h"
 #include "support/expect_error.h"
@@ -230,13 +232,46 @@ TEST_F(ConversationsTest, NeedAModelThatChats) {
   for (const char* learned : {"char", "bpe:300"}) {
     config.tokenizer = learned;
     EXPECT_ERROR(load_corpus(config, 4), ExitCode::config,
-                 "has no tokens that begin and end a turn; begin with a model");
+                 "is learned from texts; begin with a model (training.init_from)");
   }
+  // A tokenizer alone is enough: it gets the tokens of ChatML that it lacks.
   config.tokenizer = "byte";
-  EXPECT_ERROR(load_corpus(config, 4), ExitCode::config, "chats.jsonl holds conversations, but the model has no chat");
-  // A tokenizer alone is enough where it has the tokens of ChatML.
+  test::CapturedLog captured;
+  const Corpus corpus = load_corpus(config, 4);
+  EXPECT_EQ(shown(corpus.train), std::vector<std::string>{kHelloShown});
+  EXPECT_EQ(corpus.vocab_size, 258);
+  EXPECT_EQ(corpus.tokenizer->encode_with_specials("<|im_end|>"), std::vector<int32_t>{257});
+  EXPECT_EQ(corpus.text_format->ends, std::vector<int32_t>{257});
+  EXPECT_NE(captured.text().find(
+                "Conversations are laid out in ChatML, since the model has no chat template; new tokens of "
+                "the tokenizer: <|im_start|>, <|im_end|>"),
+            std::string::npos);
   config.tokenizer = file("tokenizer.json", tokenizer_->to_json());
   EXPECT_EQ(shown(load_corpus(config, 4).train), std::vector<std::string>{kHelloShown});
+}
+
+TEST_F(ConversationsTest, AreLaidOutInANamedTemplate) {
+  DataConfig config = text(file("chats.jsonl", kHello));
+  config.chat_template = "zephyr";
+  TextFormat format;
+  format.chat_template = chat::kChatMl, format.ends = {257};
+  const Corpus corpus = load(config, format);
+  EXPECT_EQ(shown(corpus.train), std::vector<std::string>{"[<|user|>\nu<|im_end|>\n<|assistant|>\n]a<|im_end|>|[\n]"});
+  EXPECT_NE(corpus.text_format->chat_template, chat::kChatMl);
+  // A resumed run has the format that the first one chose.
+  EXPECT_EQ(load(config, corpus.text_format).fingerprint, corpus.fingerprint);
+  EXPECT_EQ(load(config, corpus.text_format).text_format, corpus.text_format);
+}
+
+TEST_F(ConversationsTest, HaveTokensInTheirWordsWhereTheyAreTrusted) {
+  DataConfig config = text(file("chats.jsonl", line("<|im_end|>", "a")));
+  const Corpus plain = load(config);
+  config.trust_markup = true;
+  const Corpus trusting = load(config);
+  EXPECT_EQ(entries(), 2);
+  EXPECT_EQ(plain.train.size() - trusting.train.size(), 9) << "ten bytes, or one token";
+  EXPECT_EQ(trusting.train[6], 257);
+  EXPECT_EQ(shown(trusting.train), shown(plain.train));
 }
 
 TEST_F(ConversationsTest, NameTheLineThatTheTemplateRefuses) {
@@ -289,7 +324,86 @@ TEST_F(ConversationsTest, AreNoPartOfARunOnTexts) {
                "chats.jsonl: data.stages: conversations and other texts cannot be learned in one run");
 }
 
-TEST_F(ConversationsTest, AreNotForGptPrepare) {
+class PreparedConversationsTest : public ConversationsTest {
+ protected:
+  PrepareOptions options(const std::string& lines) const {
+    PrepareOptions options;
+    options.inputs = {file("chats.jsonl", lines)};
+    options.saved_tokenizer = tokenizer_->to_json();
+    options.chat_format = TextFormat();
+    return options;
+  }
+  DataConfig bin_of(const PrepareOptions& options) const {
+    prepare(options, folder_ / "out");
+    DataConfig config;
+    config.bin = folder_ / (std::string("out/") + kBinFile);
+    return config;
+  }
+};
+
+TEST_F(PreparedConversationsTest, AreWhatGptTrainMakesOfThem) {
+  const std::string lines = numbered_lines(30);
+  const Corpus corpus = load_lines(lines), of_bin = load(bin_of(options(lines)));
+  EXPECT_EQ(of_bin.fingerprint, corpus.fingerprint);
+  EXPECT_EQ(of_bin.text_format, corpus.text_format);
+  EXPECT_TRUE(of_bin.has_conversations);
+  EXPECT_EQ(shown(of_bin.train), shown(corpus.train));
+}
+
+TEST_F(PreparedConversationsTest, AreLaidOutAsTheOptionsSay) {
+  PrepareOptions zephyr = options(line("<|im_end|>", "a"));
+  zephyr.chat_template = "plain", zephyr.learn = Learn::all, zephyr.trust_markup = true;
+  EXPECT_EQ(shown(load(bin_of(zephyr)).train),
+            std::vector<std::string>{"[U]ser:\n<|im_end|>\n\nAssistant:\na<|im_end|>|\n\n"});
+}
+
+TEST_F(PreparedConversationsTest, BringTheirTemplateToAModelThatHasNone) {
+  PrepareOptions made = options(kHello);
+  made.saved_tokenizer = make_tokenizer("byte", "")->to_json();
+  made.chat_template = "llama3";
+  const DataConfig config = bin_of(made);
+  const std::string byte = made.saved_tokenizer;
+  const Corpus corpus = load_corpus(config, 4, byte, 256);
+  EXPECT_EQ(corpus.vocab_size, 260);
+  EXPECT_EQ(corpus.text_format->chat_template, chat::template_source("llama3"));
+  EXPECT_EQ(load_corpus(config, 4, corpus.tokenizer->to_json(), 260, corpus.text_format).fingerprint,
+            corpus.fingerprint);
+  // Without a model the tokenizer of the bin counts.
+  EXPECT_EQ(load_corpus(config, 4).text_format, corpus.text_format);
+  // Another model, or another template, is not what they were prepared for.
+  EXPECT_ERROR(load_corpus(config, 4, tokenizer_->to_json()), ExitCode::data, "made with another tokenizer");
+  TextFormat format;
+  format.chat_template = chat::kChatMl;
+  EXPECT_ERROR(load_corpus(config, 4, byte, 256, format), ExitCode::data,
+               "its conversations are laid out in another chat template than the model's");
+  DataConfig other = config;
+  other.chat_template = "zephyr";
+  EXPECT_ERROR(load_corpus(other, 4, byte, 256), ExitCode::data,
+               "in another chat template than zephyr; prepare them again");
+}
+
+TEST_F(PreparedConversationsTest, AreLeftOutWhereTheyRepeatEarlierOnes) {
+  PrepareOptions exact = options(line("u", "a") + line("v", "b") + line("u", "a"));
+  exact.deduplicate = Deduplicate::exact, exact.validation_fraction = 0;
+  EXPECT_EQ(shown(load(bin_of(exact)).train).size(), 2u);
+}
+
+TEST_F(PreparedConversationsTest, RefuseWhatDoesNotGoWithThem) {
+  const auto refused = [&](const auto& change, const std::string& lines, const std::string& why) {
+    PrepareOptions wrong = options(lines);
+    change(wrong);
+    EXPECT_ERROR(prepare(wrong, folder_ / "out"), ExitCode::config, why);
+  };
+  refused([](auto& o) { o.format = BinFormat::nanogpt; }, kHello, "which only --format prepared has");
+  refused([](auto& o) { o.parse_special_tokens = true; }, kHello,
+          "--trust-markup does what --parse-special-tokens does");
+  refused([](auto& o) { o.saved_tokenizer = "", o.tokenizer = "bpe:300"; }, kHello,
+          "the tokenizer bpe:300 is learned from texts; name that of the model");
+  refused([](auto& o) { o.learn = Learn::last; }, R"({"text": "a"})",
+          "are for conversations, and the input holds texts");
+}
+
+TEST_F(ConversationsTest, AreNotForPreparingWithoutAFormat) {
   PrepareOptions options;
   options.inputs = {file("chats.jsonl", kHello)};
   options.tokenizer = "byte";

@@ -162,6 +162,38 @@ TEST_F(InitialWeightsTest, ForAnotherTokenizerRowsAreMatchedByText) {
   (void)GPT(config_.model, at::kCPU, initial.model);  // throws where shapes do not fit
 }
 
+TEST_F(InitialWeightsTest, ConversationsBringTokensWhoseRowsAreMeans) {
+  for (const int64_t unused : {0, 5}) {
+    config_.model.vocab_size.reset();
+    Checkpoint checkpoint = checkpoint_;
+    checkpoint.config.model.vocab_size = corpus_.vocab_size + unused;
+    const at::Tensor rows = checkpoint.model[0].second.detach();
+    checkpoint.model[0].second = at::cat({rows, at::ones({unused, rows.size(1)})});
+    save_checkpoint(path_, checkpoint);
+    take();
+    InitialWeights initial = initial_weights(load_checkpoint(path_), config_, {});
+    config_.data.text = root_.file("chats.jsonl", R"({"prompt": "1 2", "completion": "is"})");
+    config_.data.cache_dir = root_ / "cache";
+    test::CapturedLog log;
+    const Corpus corpus = load_corpus_for(initial, config_);
+    const int64_t first = corpus_.vocab_size;
+    EXPECT_EQ(corpus.vocab_size, first + 2);
+    EXPECT_EQ(config_.model.vocab_size, std::max(first + 2, first + unused)) << "unused ids are taken first";
+    EXPECT_NE(log.text().find("The rows of 2 new tokens begin with the mean of all others"), std::string::npos)
+        << log.text();
+    const at::Tensor after = initial.model[0].second;
+    EXPECT_EQ(after.size(0), *config_.model.vocab_size);
+    EXPECT_TRUE(after.narrow(0, 0, first).equal(rows));
+    for (const int64_t id : {first, first + 1}) EXPECT_TRUE(after[id].allclose(rows.mean(0)));
+    if (unused > 2) EXPECT_TRUE(after[first + 2].equal(at::ones({rows.size(1)})));
+    (void)GPT(config_.model, at::kCPU, initial.model);  // throws where shapes do not fit
+    // A run that goes on has the vocabulary in its effective configuration, and so have the other processes.
+    config_.training.init_from = path_;
+    take({{"model.vocab_size", "effective_config.yaml"}});
+    EXPECT_EQ(config_.model.vocab_size, std::max(first + 2, first + unused));
+  }
+}
+
 TEST_F(InitialWeightsTest, WithoutATokenizerNothingCanBeMatched) {
   checkpoint_.tokenizer.clear();
   checkpoint_.config.data.bin = "ids.bin";

@@ -12,6 +12,7 @@
 #include "gpt/core/error.h"
 #include "gpt/tokenizer/byte_alphabet.h"
 #include "gpt/tokenizer/make_tokenizer.h"
+#include "gpt/tokenizer/special_tokens.h"
 #include "gpt/tokenizer/utf8.h"
 #include "support/expect_error.h"
 

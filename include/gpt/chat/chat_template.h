@@ -1,7 +1,7 @@
 // How a model is talked to: from a dialogue to the tokens that it answers. The template is the model's own, in Jinja.
 //
-// What people say gives no orders: a special token that is spelled out in a message is encoded as text, although the template's own become
-// tokens. What the model has answered keeps the ids that it was drawn as, wherever the template leaves answers as they are.
+// What people say gives no orders, unless they are trusted: a special token that is spelled out in a message is encoded as text, although the
+// template's own become tokens. What the model has answered keeps the ids that it was drawn as, wherever the template leaves answers as they are.
 #pragma once
 
 #include <cstddef>
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "gpt/chat/dialogue.h"
+#include "gpt/chat/named_templates.h"
 #include "gpt/jinja/template.h"
 #include "gpt/tokenizer/text_format.h"
 #include "gpt/tokenizer/tokenizer.h"
@@ -20,15 +21,13 @@ namespace gpt::chat {
 
 class MarkedWords;
 
-// Each turn between <|im_start|> and <|im_end|>.
-extern const char* const kChatMl;
 bool has_chat_ml_tokens(const Tokenizer& tokenizer);
 
 // Immutable, and safe to use from several threads at once.
 class ChatTemplate {
  public:
   // `tokenizer` must outlive it. The names of the format's tokens are variables of the template. Throws TemplateError.
-  ChatTemplate(std::string source, const TextFormat& format, const Tokenizer& tokenizer);
+  ChatTemplate(std::string source, const TextFormat& format, const Tokenizer& tokenizer, Markup markup = Markup::text);
 
   // The text of the dialogue; with `asks`, up to where the answer begins. Throws TemplateError, and Refusal where the template wants no such
   // dialogue.
@@ -44,6 +43,7 @@ class ChatTemplate {
   // For who follows words through the template: what render() makes of the first `count` messages, whose words those of `words` are.
   jinja::Rendered render(const MarkedWords& words, const Dialogue& dialogue, size_t count, bool asks,
                          std::time_t now) const;
+  MarkedWords mark(const Dialogue& dialogue) const;
   const std::string& source() const { return source_; }
 
  private:
@@ -51,6 +51,7 @@ class ChatTemplate {
                                   bool asks, std::optional<std::time_t> now) const;
 
   std::string source_;
+  Markup markup_;
   jinja::Template template_;
   const Tokenizer* tokenizer_;
   jinja::Variables variables_;
@@ -62,7 +63,7 @@ struct ChosenTemplate {
   ChatTemplate chat;
   bool is_fallback = false;  // ChatML, because the model came without
 };
-ChosenTemplate choose_template(const TextFormat& format, const Tokenizer& tokenizer);
+ChosenTemplate choose_template(const TextFormat& format, const Tokenizer& tokenizer, Markup markup = Markup::text);
 // Whether there is one.
 bool can_chat(const TextFormat& format, const Tokenizer& tokenizer);
 

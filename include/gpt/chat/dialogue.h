@@ -17,6 +17,9 @@ struct Message {
 };
 using Dialogue = std::vector<Message>;
 
+// What becomes of a special token that is spelled out in a message. Trusted, it is that token, as transformers has it.
+enum class Markup { text, trusted };
+
 // {"messages": [{"role", "content"}]}, without ids: a line of a file of conversations.
 nlohmann::ordered_json as_json(const Dialogue& dialogue);
 

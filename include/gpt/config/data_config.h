@@ -21,6 +21,8 @@ struct DataConfig {
   std::string text_field = "text";          // the field to read in .jsonl
   std::string document_separator = "auto";  // as gpt-prepare takes it
   Learn learn = Learn::answers;             // where the text is conversations
+  std::string chat_template = "auto";       // what they are laid out in, as chat::lay_out_as() takes it
+  bool trust_markup = false;                // special tokens that are spelled out in messages are those tokens
   DatasetName dataset = DatasetName::none;  // a corpus that set-up installed
   std::string bin;                          // prepared token ids, little-endian
   std::string validation_bin;               // where validation tokens are a file of their own

@@ -39,6 +39,9 @@ struct BinOptions {
   const Bin* main = nullptr;  // a bin to be mixed with this one, which has to share its tokenizer and vocabulary
 };
 
+// What lies beside the bin; empty where nothing does. Throws gpt::Error(data).
+Metadata read_metadata_of(const BinOptions& options);
+
 // Where gpt-prepare was killed as it put its files there, they are put there first. Throws gpt::Error: data where files are
 // missing, contradict each other or are not of the tokenizer; config where the vocabulary is not known.
 Bin open_bin(const BinOptions& options);

@@ -33,12 +33,13 @@ struct SourceFile {
 };
 
 struct ConversationCounts {
-  std::string shape;       // the field of a line by which they were known: "messages"; empty: the bin is of texts
-  std::string learn;       // "answers", "all" or "last"
-  std::string marks_hash;  // XXH3-128 of kMarksFile
-  int64_t turns = 0;       // messages but those of the system
-  int64_t answers = 0;     // that are learned
-  int64_t unanswered = 0;  // conversations that were left out, because no answer was in them
+  std::string shape;          // the field of a line by which they were known: "messages"; empty: the bin is of texts
+  std::string learn;          // "answers", "all" or "last"
+  std::string chat_template;  // Jinja, in which they are laid out; empty: not known
+  std::string marks_hash;     // XXH3-128 of kMarksFile
+  int64_t turns = 0;          // messages but those of the system
+  int64_t answers = 0;        // that are learned
+  int64_t unanswered = 0;     // conversations that were left out, because no answer was in them
   int64_t last_answer_only =
       0;  // those whose last answer alone is learned, because the chat template rewrites earlier turns
   bool operator==(const ConversationCounts&) const = default;

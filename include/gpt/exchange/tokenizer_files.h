@@ -13,7 +13,7 @@ namespace gpt::exchange {
 
 std::string hugging_face_json(const Tokenizer& tokenizer);  // tokenizer.json
 
-BpeModel byte_vocabulary();  // a tokenizer of bytes as BPE without merges
+BpeModel byte_vocabulary(const Tokenizer& tokenizer);  // one of bytes as BPE without merges
 
 // The inverse, which reads whatever make_tokenizer() reads too. Throws gpt::Error(data), beginning with `origin`, for what this program
 // cannot do.

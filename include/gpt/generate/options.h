@@ -18,7 +18,8 @@ struct GenerateOptions {
   bool interactive = false;
   bool chat = false;
   std::string system;         // what the system says in a chat; empty: nothing
-  std::string chat_template;  // a file, instead of the model's
+  std::string chat_template;  // a name or a file, instead of the model's
+  bool trust_markup = false;  // special tokens that are spelled out in a message are those tokens
   SamplingConfig sampling;    // with a seed that nobody knows before where none was given
   int64_t num_samples = 1;
   std::string output;        // a file instead of standard output; empty = none

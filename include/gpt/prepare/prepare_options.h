@@ -33,9 +33,11 @@ struct PrepareOptions {
   std::string tokenizer = "gpt2";   // as make_tokenizer() takes it
   std::string saved_tokenizer = {};  // JSON of the tokenizer to use instead; empty = none
   std::string text_field = "text";   // the field to read in .jsonl
-  // That of the model which is to learn conversations, with the chat template; without it a file of them is refused.
+  // That of the model which is to learn conversations; without it a file of them is refused.
   std::optional<TextFormat> chat_format = {};
-  Learn learn = Learn::answers;  // of conversations
+  std::string chat_template = "auto";  // of conversations, as chat::lay_out_as() takes it
+  Learn learn = Learn::answers;        // of conversations
+  bool trust_markup = false;           // special tokens that are spelled out in messages are those tokens
   // The line that ends a document in a text file, and is no part of it; none: there is no such line; auto: <|endoftext|> and the
   // tokenizer's own end of text.
   std::string document_separator = kAutomaticSeparator;

@@ -23,6 +23,7 @@ struct InitialWeights {
   std::optional<int64_t> step;  // the step that the weights are of; nothing where another program made them
   NamedTensors model;
   std::string tokenizer;                       // JSON; empty where the model has none
+  int64_t vocab_size = 0;                      // of the model
   bool changes_tokenizer = false;              // the run has another one, which load_corpus_for() matches the rows with
   std::optional<TextFormat> text_format = {};  // in the ids of its tokenizer
 };
@@ -39,7 +40,7 @@ ModelOfFile read_model(const std::string& path);
 NamedTensors read_weights(const std::string& path, const ModelConfig& model);
 
 // While a command line is completed: makes training.init_from absolute, and the model's sizes and form those of the checkpoint, but for
-// dropout and, where data.tokenizer was written out and is another one, the vocabulary. About how many characters a token has. Throws gpt::Error: config naming the keys that were written out and
+// dropout, a vocabulary that was written out and is larger, and, where data.tokenizer was written out and is another one, the vocabulary. About how many characters a token has. Throws gpt::Error: config naming the keys that were written out and
 // contradict it; checkpoint where it cannot be read, unless output_dir holds a run, which does not need it any more.
 double take_model(Config& config, const config::Origins& origins);
 
@@ -48,8 +49,9 @@ InitialWeights read_initial_weights(const Config& config, const config::Origins&
 // The same of a checkpoint that has been read.
 InitialWeights initial_weights(Checkpoint checkpoint, const Config& config, const config::Origins& origins);
 
-// The corpus of `config`, in the ids of the checkpoint's tokenizer, or of another one, which the weights are then brought to. Throws
+// The corpus of `config`, in the ids of the checkpoint's tokenizer, or of another one, which the weights are then brought to. So they are to
+// the tokens that a chat template has added, and model.vocab_size with them. Throws
 // gpt::Error: data where the data have other ids, config where one of the two has no tokenizer to be matched by.
-Corpus load_corpus_for(InitialWeights& initial, const Config& config);
+Corpus load_corpus_for(InitialWeights& initial, Config& config);
 
 }  // namespace gpt::run

@@ -20,4 +20,8 @@ struct MatchedVocabulary {
 MatchedVocabulary match_vocabulary(NamedTensors& weights, const ModelConfig& model, const Tokenizer& from,
                                    const Tokenizer& to);
 
+// The same for more ids than `from` has, which keeps its own: the rows of those up to `tokens` are the mean of its rows, and further ones of
+// `model` stay as they are, or are 0.
+void extend_vocabulary(NamedTensors& weights, const ModelConfig& model, int64_t from, int64_t tokens);
+
 }  // namespace gpt::run

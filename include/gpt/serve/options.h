@@ -21,6 +21,7 @@ struct ServeOptions {
   int64_t most_tokens = 4096;
   bool strict_fields = false;
   bool ignore_tools = false;
+  bool trust_markup = false;  // special tokens that are spelled out in a message are those tokens
 };
 
 // Nothing when --help or --version was answered on standard output. Throws gpt::Error(config), also for an address that other machines

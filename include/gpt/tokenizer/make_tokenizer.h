@@ -24,10 +24,6 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, std::string_v
 // N for a `spec` bpe:N, nothing for any other. Throws gpt::Error(config) if N is not a number above 0.
 std::optional<int64_t> trained_vocabulary(const std::string& spec);
 
-// Throws gpt::Error(checkpoint) if `spec` is gpt2 or a file and names another tokenizer than the one with the JSON `saved`,
-// which is that of a checkpoint: a run continues with it, so another one would be ignored or give the ids another meaning.
-void require_same_tokenizer(const std::string& spec, const std::string& saved);
-
 // The inverse of to_json(); also reads Hugging Face's tokenizer.json. `origin` names the source in errors.
 std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view json, const std::string& origin);
 
