@@ -188,7 +188,7 @@ metric_list:
 {data}output_type: generate_until
 doc_to_target: "{{{{choices[0]}}}}"
 generation_kwargs:
-  until: ["\\n\\n"]
+  until: ["###"]
   max_gen_toks: 20
   do_sample: false
   temperature: 0

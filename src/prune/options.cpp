@@ -52,7 +52,8 @@ std::vector<config::Section> prune_sections(PruneOptions& o, WrittenAmounts& wri
        {{.name = "data",
          .target = &o.data,
          .help =
-             "what the model reads to find out: a text (a file, a folder or a pattern in quotes) or a bin of token ids",
+             "what the model reads to find out: a text or conversations (a file, a folder or a pattern in quotes), or a bin of token "
+             "ids",
          .is_path = true},
         {.name = "text-field", .target = &o.text_field, .help = "field of .jsonl that holds the text"},
         {.name = "sequences",
