@@ -11,7 +11,7 @@
 #include "gpt/core/processors.h"
 #include "gpt/plan/batch_choice.h"
 #include "gpt/plan/data_checks.h"
-#include "gpt/prepare/load_corpus.h"
+#include "gpt/run/initial_weights.h"
 
 namespace gpt::plan {
 namespace {
@@ -63,10 +63,11 @@ run::Setup resolve_like_first(Config resolved, Corpus corpus, at::Device device,
   throw Error(ExitCode::config, fmt::format("the processes must compute in one dtype: {}", setup.dtype_change));
 }
 
-run::Setup resolve(const Config& asked) {
-  Corpus corpus = load_corpus(asked.data, asked.sequence_length(), "", asked.model.vocab_size);
-  run::Setup setup =
-      run::set_up(asked, std::move(corpus), select_device(asked.device).device, asked.training.precision);
+run::Setup resolve(Config asked) {
+  Corpus corpus = run::load_corpus_to_measure(asked);
+  const at::Device device = select_device(asked.device).device;
+  const PrecisionConfig precision = asked.training.precision;
+  run::Setup setup = run::set_up(std::move(asked), std::move(corpus), device, precision);
   setup.config.distributed.tensor_parallel = setup.config.distributed.pipeline_parallel = 1;
   choose_batch_size(setup, /*is_tried=*/false);
   choose_swapped_layers(setup);

@@ -24,6 +24,7 @@
 #include "gpt/core/log.h"
 #include "gpt/exchange/import.h"
 #include "gpt/exchange/missing_model.h"
+#include "gpt/exchange/texts_of_model.h"
 #include "gpt/exchange/weights.h"
 #include "gpt/prepare/load_corpus.h"
 #include "gpt/run/folder.h"
@@ -259,6 +260,18 @@ InitialWeights initial_weights(Checkpoint checkpoint, const Config& config, cons
   keep_positions(initial.model, config.model.block_size);
   initial.changes_tokenizer = asks_for_other_tokenizer(config, origins, initial.tokenizer);
   return initial;
+}
+
+Corpus load_corpus_to_measure(Config& config) {
+  const bool has_texts =
+      config.data.bin.empty() && config.model.vocab_size;  // without a vocabulary it is another tokenizer's
+  std::optional<exchange::TextsOfModel> own;
+  if (has_texts && !config.training.init_from.empty()) own = exchange::texts_of_model(config.training.init_from);
+  const std::optional<TextFormat> format = own ? std::optional(own->format) : std::nullopt;
+  Corpus corpus =
+      load_corpus(config.data, config.sequence_length(), own ? own->tokenizer : "", config.model.vocab_size, format);
+  if (own) config.model.vocab_size = std::max(*config.model.vocab_size, corpus.vocab_size);  // with tokens for turns
+  return corpus;
 }
 
 Corpus load_corpus_for(InitialWeights& initial, Config& config) {

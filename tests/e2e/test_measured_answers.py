@@ -146,6 +146,12 @@ class MeasuredAnswers(unittest.TestCase):
         for model, part in ((whole, "before"), (smaller, "after")):
             self.assertAlmostEqual(report[part]["loss"], self.result("--data", self.chats, model=model)["metrics"]["loss"]["value"], delta=1e-5)
 
+    def test_gpt_bench_measures_the_run_that_learns_them(self):
+        words = {"training.init_from": self.model, "data.text": self.chats, "device": "cpu", "threads": 1, "training.batch_size": 2}
+        done = programs.run("gpt-bench", "measure", "--warm-up", 0, "--updates", 1, *programs.flags(words), check_code=0)
+        self.assertIn("conversations ('messages')", done.stderr)
+        self.assertGreater(json.loads(done.stdout)["loss"], 0)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -24,6 +24,6 @@ run::Setup resolve_like_first(Config resolved, Corpus corpus, at::Device device,
                               const distributed::Group& group);
 
 // A run that is measured or tried: it has no folder, and no steps are tried for it.
-run::Setup resolve(const Config& asked);
+run::Setup resolve(Config asked);
 
 }  // namespace gpt::plan

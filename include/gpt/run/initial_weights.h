@@ -53,5 +53,7 @@ InitialWeights initial_weights(Checkpoint checkpoint, const Config& config, cons
 // the tokens that a chat template has added, and model.vocab_size with them. Throws
 // gpt::Error: data where the data have other ids, config where one of the two has no tokenizer to be matched by.
 Corpus load_corpus_for(InitialWeights& initial, Config& config);
+// The same without reading weights, for a measurement: as the model of training.init_from takes texts, where there is one.
+Corpus load_corpus_to_measure(Config& config);
 
 }  // namespace gpt::run
