@@ -92,7 +92,7 @@ void announce_rows(const PackedRows& rows, int64_t length) {
   const double full = static_cast<double>(rows.positions()) / static_cast<double>(rows.size() * length);
   std::string line = fmt::format("Conversations: {} in {} of {}, {:.0f} % full", with_commas(rows.conversations()),
                                  plural(rows.size(), "sequence"), plural(length, "token"), 100 * full);
-  if (rows.cut() > 0) line += fmt::format("; {} longer than that and cut at a turn", with_commas(rows.cut()));
+  if (rows.cut() > 0) line += fmt::format("; {} longer than that and cut", with_commas(rows.cut()));
   if (rows.left_out() > 0) line += fmt::format("; {} left out, whose answers come later", with_commas(rows.left_out()));
   log::info(line);
 }

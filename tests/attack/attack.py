@@ -311,6 +311,7 @@ def shared(r: Round):
         commands = [r.place.prepare(), r.place.prepare()]
     else:
         r.run = r.random.choice([name for name in RUNS if name != "bin"])
+        r.make_inputs()
         commands = [r.place.train(r.run), r.place.train(r.run, "run" if what == "run" else "other")]
     first = r.place.start(*commands[0])
     time.sleep(r.random.choice([0, r.random.uniform(0, 0.05 if what == "data" else 1)]))

@@ -37,7 +37,9 @@ RUNS = {
                    "training.on_divergence": "rollback", "training.spike_window": 8, "training.spike_threshold": 12,
                    "training.rollback_lr_factor": 0.9, "training.lr_schedule": "constant", "training.async_checkpoint": "true"},
     "bin": {"data.bin": "data/tokens_bpe.bin", "data.metadata": "data/tokens_bpe_metadata.json"},
+    "conversations": {"data.text": "chats.jsonl", "model.block_size": 48},
 }
+CHAT_TEMPLATE = "{% for message in messages %}{{ message.role[0] ~ ': ' ~ message.content ~ '\\n' }}{% endfor %}{% if add_generation_prompt %}a: {% endif %}"
 # Runs of several processes; with lanes, what they write does not depend on who computes what.
 _TWO = {"data.text": "text.txt", "distributed.processes": 2, "distributed.lanes": 4, "distributed.timeout": 2}
 RUNS_OF_PROCESSES = {
@@ -65,6 +67,7 @@ class Place:
 
     def __init__(self, folder: pathlib.Path):
         self.folder = folder
+        self.talker = None  # a model of Hugging Face's form with a chat template, where a run begins with one
         folder.mkdir(parents=True)
         self.environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache"), "OMP_NUM_THREADS": "1"}
         sentences = [f"{i * 7919 % 1000}: the quick brown fox jumps over the lazy dog.\n" for i in range(200)]
@@ -73,6 +76,9 @@ class Place:
         text = "".join(sentences)
         rare = sorted(set(text), key=lambda c: (text.count(c), c))[:4]  # what makes the loss jump
         (folder / "noise.txt").write_text("".join(random.Random(3).choices(rare, k=len(text))))
+        dialogues = [[{"role": "user", "content": sentence[:5 + 7 * i % 30]}, {"role": "assistant", "content": sentence[-5 - 3 * i % 20:-1]}]
+                     for i, sentence in enumerate(sentences)]
+        (folder / "chats.jsonl").write_text("".join(json.dumps({"messages": dialogue}) + "\n" for dialogue in dialogues))
 
     def path(self, name) -> pathlib.Path:
         return self.folder / name
@@ -104,6 +110,10 @@ class Place:
 
     def train(self, run, output_dir="run"):
         options = {**OPTIONS, **{**RUNS, **RUNS_OF_PROCESSES}[run], "output_dir": output_dir}
+        if self.talker:
+            options["training.init_from"] = self.talker
+            for size in ("model.n_layer", "model.n_head", "model.n_embd"):
+                del options[size]
         return ["gpt-train", *(word for key, value in options.items() for word in (f"--{key}", value))]
 
 
@@ -125,9 +135,20 @@ class Reference:
         self.folder = folder
 
     @once
+    def talker(self) -> pathlib.Path:
+        """One for all places, because a checkpoint has the whole path of what its run began with."""
+        place = Place(self.folder / "before")
+        place.must(*place.train("text", "before"), "--data.tokenizer", "byte", "--training.max_steps", 3, "--model.block_size", 48)
+        place.must("gpt-export", "--checkpoint", "before", "--output", "talker")
+        (place.path("talker") / "chat_template.jinja").write_text(CHAT_TEMPLATE)
+        return place.path("talker")
+
+    @once
     def of(self, run) -> Place:
         place = Place(self.folder / run)
         place.must(*place.prepare())
+        if run == "conversations":
+            place.talker = self.talker()
         begin = time.monotonic()
         place.must(*place.train(run))
         place.seconds = time.monotonic() - begin
@@ -150,6 +171,8 @@ class Round:
         """What the run reads besides its texts."""
         if self.run == "bin":
             self.prepare_data()
+        if self.run == "conversations":
+            self.place.talker = self.reference.talker()
 
     def seconds(self, least=0.0):
         """A moment at which the run is at work, or nearly."""
