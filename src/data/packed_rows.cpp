@@ -69,8 +69,8 @@ PackedRows::PackedRows(const Tokens& tokens, int64_t length, bool packs, uint64_
   read(tokens);
   if (conversations_.empty())
     throw Error(ExitCode::data,
-                fmt::format("the conversations have nothing to learn within sequences of {} ({} were left out); take "
-                            "longer ones, or look at what is marked as learned",
+                fmt::format("the conversations have nothing to learn within sequences of {} ({} were left out); raise "
+                            "training.sequence_length, or look at what is marked as learned",
                             plural(length, "token"), with_commas(left_out_)));
   pack(packs);
 }

@@ -5,6 +5,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <limits>
@@ -13,6 +14,7 @@
 #include <optional>
 #include <utility>
 
+#include "gpt/core/error.h"
 #include "gpt/core/map_faults.h"
 #include "gpt/ops/sdp_backends.h"
 
@@ -58,6 +60,12 @@ struct Sample {
   }
 };
 
+SplitWindows windows_of(const Tokens& validation, int64_t block_size, at::Device device, bool packs) {
+  try {
+    return {validation, block_size, device, packs};
+  } catch (const Error& error) { throw Error(error.code(), fmt::format("validation: {}", error.what())); }
+}
+
 }  // namespace
 
 int64_t automatic_eval_sequences(int64_t block_size) { return 400 + 48000 / block_size; }
@@ -78,7 +86,7 @@ double evaluation_steps(const TrainingConfig& training, int64_t block_size, int6
 Evaluator::Evaluator(const Corpus& corpus, int64_t batch_size, int64_t block_size, const EvaluationRule& rule,
                      at::Device device, const Precision& precision, const distributed::Mesh& mesh)
     : corpus_(corpus),
-      windows_(corpus.validation, block_size, device, rule.packing),
+      windows_(windows_of(corpus.validation, block_size, device, rule.packing)),
       order_(static_cast<uint64_t>(windows_.size()), kOrderKey),
       batch_size_(batch_size),
       block_size_(block_size),
