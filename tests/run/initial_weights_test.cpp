@@ -185,9 +185,7 @@ TEST_F(InitialWeightsTest, ConversationsBringTokensWhoseRowsAreMeans) {
     EXPECT_EQ(after.size(0), *config_.model.vocab_size);
     EXPECT_TRUE(after.narrow(0, 0, first).equal(rows));
     for (const int64_t id : {first, first + 1}) EXPECT_TRUE(after[id].allclose(rows.mean(0)));
-    if (unused > 2) {
-      EXPECT_TRUE(after[first + 2].equal(at::ones({rows.size(1)})));
-    }
+    if (unused > 2) { EXPECT_TRUE(after[first + 2].equal(at::ones({rows.size(1)}))); }
     (void)GPT(config_.model, at::kCPU, initial.model);  // throws where shapes do not fit
     // A run that goes on has the vocabulary in its effective configuration, and so have the other processes.
     config_.training.init_from = path_;
