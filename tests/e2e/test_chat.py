@@ -93,7 +93,7 @@ class Chat(unittest.TestCase):
         done = programs.run("gpt-generate", *words, check_code=2)
         self.assertEqual((done.stdout, len([l for l in done.stderr.splitlines() if l.startswith("error: ")])), ("", 1))
         self.assertIn("this model has no chat template", done.stderr)
-        self.assertIn("--chat-template FILE", done.stderr)
+        self.assertIn("name a template with --chat-template", done.stderr)
         programs.run("gpt-generate", *words, "-n", 5, "--chat-template", self.model / "chat_template.jinja", check_code=0)
         (self.folder / "bad.jinja").write_text("\n{% include 'x' %}")
         done = programs.run("gpt-generate", *words, "--chat-template", self.folder / "bad.jinja", check_code=3)
