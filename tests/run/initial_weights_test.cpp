@@ -167,11 +167,12 @@ TEST_F(InitialWeightsTest, ConversationsBringTokensWhoseRowsAreMeans) {
     config_.model.vocab_size.reset();
     Checkpoint checkpoint = checkpoint_;
     checkpoint.config.model.vocab_size = corpus_.vocab_size + unused;
-    const at::Tensor rows = checkpoint.model[0].second.detach();
+    checkpoint.config.model.vocab_multiple = 1;
+    const at::Tensor rows = checkpoint.model[0].second.detach().narrow(0, 0, corpus_.vocab_size);
     checkpoint.model[0].second = at::cat({rows, at::ones({unused, rows.size(1)})});
     save_checkpoint(path_, checkpoint);
     take();
-    InitialWeights initial = initial_weights(load_checkpoint(path_), config_, {});
+    InitialWeights initial = initial_weights(load_checkpoint(path_, Parts::model), config_, {});
     config_.data.text = root_.file("chats.jsonl", R"({"prompt": "1 2", "completion": "is"})");
     // The model knows no letters for the names of roles.
     config_.data.chat_template =
