@@ -9,8 +9,8 @@ import random
 import statistics
 import time
 
-MASK64 = (1 << 64) - 1
-GOLDEN = 0x9E3779B97F4A7C15
+from pytorch_baseline import mix64, permuted
+
 ANSWER_BEGINS = "<|im_start|>assistant\n"
 
 
@@ -32,28 +32,7 @@ def write(arguments):
             file.write(json.dumps({"messages": messages}) + "\n")
 
 
-# The order of gpt-train's rows, from src/core/seeds, src/data/permutation and src/data/packed_rows.
-def mix64(value):
-    value &= MASK64
-    value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9 & MASK64
-    value = (value ^ value >> 27) * 0x94D049BB133111EB & MASK64
-    return value ^ value >> 31
-
-
-def permuted(index, size, key):
-    key, half = mix64(key + GOLDEN), 0
-    while 1 << 2 * half < size:
-        half += 1
-    mask = (1 << half) - 1
-    while True:
-        left, right = index >> half, index & mask
-        for turn in range(1, 11):
-            left, right = right, left ^ mix64((key + turn * GOLDEN & MASK64) ^ right) & mask
-        index = left << half | right
-        if index < size:
-            return index
-
-
+# The order of gpt-train's rows, from src/data/packed_rows.
 def packed(lengths, length):
     """Best fit, the longest first: for each row the places of its conversations in that order."""
     rows, left = [], []  # left: (positions, how early the row got them, row), so that of two alike the later one is found

@@ -10,25 +10,13 @@
 #include "gpt/core/error.h"
 #include "gpt/tokenizer/bpe_files.h"
 #include "gpt/tokenizer/make_tokenizer.h"
+#include "gpt/tokenizer/special_tokens.h"
 
 namespace gpt::exchange {
 namespace {
 
 using nlohmann::json;
 using nlohmann::ordered_json;
-
-ordered_json added_tokens(const Tokenizer& tokenizer) {
-  ordered_json list = ordered_json::array();
-  for (const SpecialToken& token : tokenizer.special_tokens())
-    list.push_back({{"id", token.id},
-                    {"content", token.text},
-                    {"single_word", false},
-                    {"lstrip", false},
-                    {"rstrip", false},
-                    {"normalized", false},
-                    {"special", true}});
-  return list;
-}
 
 std::string characters_json(const Tokenizer& tokenizer) {
   ordered_json vocabulary = ordered_json::object();
@@ -43,7 +31,7 @@ std::string characters_json(const Tokenizer& tokenizer) {
       {"version", "1.0"},
       {"truncation", nullptr},
       {"padding", nullptr},
-      {"added_tokens", added_tokens(tokenizer)},
+      {"added_tokens", added_tokens(tokenizer.special_tokens())},
       {"normalizer", nullptr},
       {"pre_tokenizer", each_character},
       {"post_processor", nullptr},

@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "content.h"
-#include "conversation_input.h"
 #include "conversation_report.h"
 #include "gpt/chat/chat_layout.h"
 #include "gpt/core/error.h"
@@ -339,7 +338,7 @@ bool holds_conversations(const DataConfig& config) {
   if (!config.bin.empty()) return std::filesystem::is_regular_file(marks_beside(config.bin), ignored);
   if (config.text.empty()) return false;
   try {
-    return conversations_in(find_sources({config.text}, "", config.cache_dir).sources, config.text_field).has_value();
+    return holds_conversations(config.text, config);
   } catch (const Error&) { return false; }  // what is wrong is about to be refused
 }
 

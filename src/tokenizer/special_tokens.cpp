@@ -41,13 +41,8 @@ std::unique_ptr<Tokenizer> extended(BpeModel model, const std::vector<std::strin
 // to the same only where no id is unused.
 std::string extended(json file, int64_t size, const std::vector<std::string>& texts) {
   for (const std::string& text : texts) {
-    file["added_tokens"].push_back({{"id", size},
-                                    {"content", text},
-                                    {"single_word", false},
-                                    {"lstrip", false},
-                                    {"rstrip", false},
-                                    {"normalized", false},
-                                    {"special", true}});
+    const SpecialToken token{text, static_cast<int32_t>(size)};
+    file["added_tokens"].push_back(json(added_tokens({&token, 1})[0]));
     file["model"]["vocab"][text] = size++;
   }
   return file.dump();
@@ -60,6 +55,20 @@ bool is_extension(const Tokenizer& tokenizer, const Tokenizer& base) {
 }
 
 }  // namespace
+
+nlohmann::ordered_json added_tokens(std::span<const SpecialToken> tokens) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const SpecialToken& token : tokens) {
+    list.push_back({{"id", token.id},
+                    {"content", token.text},
+                    {"single_word", false},
+                    {"lstrip", false},
+                    {"rstrip", false},
+                    {"normalized", false},
+                    {"special", true}});
+  }
+  return list;
+}
 
 bool has_special_token(const Tokenizer& tokenizer, const std::string& text) {
   const auto specials = tokenizer.special_tokens();

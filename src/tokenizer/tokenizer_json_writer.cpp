@@ -11,6 +11,7 @@
 #include "gpt/tokenizer/bpe_files.h"
 #include "gpt/tokenizer/byte_alphabet.h"
 #include "gpt/tokenizer/pre_tokenizer.h"
+#include "gpt/tokenizer/special_tokens.h"
 
 namespace gpt {
 namespace {
@@ -31,20 +32,6 @@ ordered_json pre_tokenizer(SplitPattern split) {
                                {"behavior", "Isolated"},
                                {"invert", false}};
   return {{"type", "Sequence"}, {"pretokenizers", ordered_json::array({pieces, byte_level(false, false)})}};
-}
-
-ordered_json added_tokens(const std::vector<SpecialToken>& tokens) {
-  ordered_json list = ordered_json::array();
-  for (const SpecialToken& token : tokens) {
-    list.push_back({{"id", token.id},
-                    {"content", token.text},
-                    {"single_word", false},
-                    {"lstrip", false},
-                    {"rstrip", false},
-                    {"normalized", false},
-                    {"special", true}});
-  }
-  return list;
 }
 
 }  // namespace

@@ -2,12 +2,17 @@
 #pragma once
 
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "gpt/tokenizer/tokenizer.h"
 
 namespace gpt {
+
+// As tokenizer.json of Hugging Face's tokenizers lists them.
+nlohmann::ordered_json added_tokens(std::span<const SpecialToken> tokens);
 
 bool has_special_token(const Tokenizer& tokenizer, const std::string& text);
 
