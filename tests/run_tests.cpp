@@ -13,6 +13,8 @@
 #include <map>
 #include <string>
 
+#include "gpt/core/surroundings.h"
+
 namespace {
 
 std::string running;  // "Suite.Name"
@@ -91,6 +93,7 @@ std::string filter_of(const std::string& folder) {
 int main(int argc, char** argv) {
   setenv("TORCH_FR_BUFFER_SIZE", "0",
          1);  // as the programs do; what c10d records is not safe for processes that are threads
+  gpt::surroundings::remove_openmp_file();
   testing::InitGoogleTest(&argc, argv);
   if (argc == 1) return RUN_ALL_TESTS();
   const std::string filter = filter_of(argv[1]);

@@ -61,8 +61,13 @@ void require_positive_threads() {
 }  // namespace
 
 void require_sane_limits() {
+  remove_openmp_file();
   require_stack();
   require_positive_threads();
+}
+
+void remove_openmp_file(const std::string& folder) {
+  unlink(fmt::format("{}/__KMP_REGISTERED_LIB_{}_{}", folder, getpid(), getuid()).c_str());
 }
 
 // As the runtime itself does: a file of some bytes is made there.

@@ -71,7 +71,8 @@ void use_cpu_threads(int64_t count, int64_t processes, std::optional<int64_t> lo
     if (is_llvm_openmp()) surroundings::require_shared_memory();
     announce_other_openmp();
   });
-  omp_set_dynamic(0);
+  omp_set_dynamic(0);  // which starts OpenMP
+  surroundings::remove_openmp_file();
   if (local_rank) keep_to_nodes(*local_rank, processes);
   const int64_t automatic = processes == 1 ? default_threads() : std::max<int64_t>(1, usable_cores() / processes);
   const int64_t asked = count > 0 ? count : automatic;

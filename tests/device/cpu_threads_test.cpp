@@ -5,10 +5,13 @@
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
 #include <dlfcn.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "gpt/core/process.h"
@@ -71,6 +74,22 @@ TEST(CpuThreadsDeathTest, LibTorchsOwnOpenMpIsNamed) {
   setenv("LD_PRELOAD", own.c_str(), 1);
   EXPECT_EXIT(exit_with_threads(2), testing::ExitedWithCode(2), "OpenMP is " + own + " instead of LLVM's");
   unsetenv("LD_PRELOAD");
+}
+
+// What LLVM's OpenMP makes for this process. One that was killed before it had written leaves it empty.
+std::string openmp_file() { return fmt::format("/dev/shm/__KMP_REGISTERED_LIB_{}_{}", getpid(), getuid()); }
+
+TEST(CpuThreadsDeathTest, StartBesideAnEmptyFileOfOpenMpsAndLeaveNone) {
+  if (!spin_time()) GTEST_SKIP() << "this build uses LibTorch's libgomp";
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto start = [] {
+    std::ofstream{openmp_file()}.flush();
+    std::exit(process::run(0, nullptr, [](int, char**) {
+      use_cpu_threads(2);
+      return std::filesystem::exists(openmp_file()) ? 1 : 42;
+    }));
+  };
+  EXPECT_EXIT(start(), testing::ExitedWithCode(42), "");
 }
 
 TEST(CpuThreads, AreAsManyAsAskedFor) {

@@ -14,6 +14,11 @@ namespace gpt::surroundings {
 // For every program, before anything else: room for the stack (ulimit -s), which is made where that is allowed, and OMP_NUM_THREADS.
 void require_sane_limits();
 
+// The file that LLVM's OpenMP writes when it starts, under the number of this process, and removes when it ends. A process that is killed
+// leaves it, 4 kB of memory, and a later process of the same number reads it: an empty one ends that with SIGBUS. So it is removed before
+// OpenMP starts, since nobody else has this number, and when it has started, since copies of OpenMP in one process alone would read it.
+void remove_openmp_file(const std::string& folder = "/dev/shm");
+
 // For what computes: shared memory, which LLVM's OpenMP writes to, and the system's random numbers, which LibTorch reads.
 void require_shared_memory(const std::string& folder = "/dev/shm");
 void require_random_numbers(const std::string& device = "/dev/urandom");
