@@ -3,6 +3,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/where.h>
 #include <c10/util/Exception.h>
@@ -10,6 +11,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "gpt/core/log.h"
 #include "gpt/ops/muon.h"
@@ -45,9 +47,29 @@ std::vector<StateStretch> with_matrices(const std::vector<StateStretch>& of_adam
   return all;
 }
 
+// Rows that are updated together, since small matrices leave threads idle; without end they would take as much memory as the gradients.
+class Together {
+ public:
+  // Whether the row goes with those before it; otherwise it begins anew.
+  bool takes(const ParameterRow& row) {
+    const bool fits = values_ + row.count() <= kMostValues;
+    values_ = (fits ? values_ : 0) + row.count();
+    return fits;
+  }
+
+ private:
+  static constexpr int64_t kMostValues = 1 << 22;
+  int64_t values_ = 0;
+};
+
 // By which the orthogonal update of a matrix is multiplied.
 double size_of_update(int64_t rows, int64_t columns) {
   return kRmsOfAdamW * std::sqrt(static_cast<double>(std::max(rows, columns)));
+}
+
+// The same relative to the first matrix of a row. 1 rounds nothing.
+double relative_size(const ParameterRow& row, int64_t rows) {
+  return size_of_update(rows, row.shape[1]) / size_of_update(rows_of_matrices(row).front(), row.shape[1]);
 }
 
 at::Tensor norm_of(const at::Tensor& x) { return at::linalg_vector_norm(x, 2, {}, /*keepdim=*/false, at::kFloat); }
@@ -89,20 +111,22 @@ MuonWork muon_work(const std::vector<ParameterRow>& rows, const OptimizerConfig&
     work.parameters += static_cast<double>(row.count());
     work.flops += update_flops(row);
     work.matrices += std::ssize(rows_of_matrices(row));
+    for (const int64_t part : rows_of_matrices(row)) work.least_flops += least_newton_schulz_flops(part, row.shape[1]);
   }
   return work;
 }
 
 double muon_workspace(const std::vector<ParameterRow>& rows, const OptimizerConfig& config, at::ScalarType type) {
-  const auto bytes = static_cast<double>(c10::elementSize(type)),
-             of_normuon = config.kind == OptimizerKind::normuon ? 3.0 * sizeof(float) : 0;
-  double most = 0;
+  const double bytes_of_value = 2.0 * static_cast<double>(c10::elementSize(type)) +  // its direction and its update
+                                (config.kind == OptimizerKind::normuon ? 3.0 * sizeof(float) : 0);
+  double most = 0, bytes = 0;
+  Together together;
   for (const ParameterRow& row : rows) {
     if (!is_of_muon(row, config)) continue;
-    const int64_t part = rows_of_matrices(row).front(), columns = row.shape[1];  // none of a row's is larger
-    const double direction = static_cast<double>(row.count()) * bytes,
-                 result = static_cast<double>(part * columns) * (bytes + of_normuon);
-    most = std::max(most, direction + result + newton_schulz_workspace(part, columns, type));
+    if (!together.takes(row)) bytes = 0;
+    bytes += static_cast<double>(row.count()) * bytes_of_value;
+    for (const int64_t part : rows_of_matrices(row)) bytes += newton_schulz_workspace(part, row.shape[1], type);
+    most = std::max(most, bytes);
   }
   return most;
 }
@@ -131,6 +155,8 @@ void Muon::step(const at::Tensor& learning_rate, const at::Tensor& grad_scale, c
   if (found_inf.is_cpu() && found_inf.item<float>() != 0) return;  // elsewhere the kernels look, so that nothing waits
   // The count is this update's number now, or that of the one before where nothing changes.
   const ops::MuonScalars scalars{learning_rate, step_count(), grad_scale, found_inf};
+  std::vector<Update> updates;
+  Together together;
   auto stretch = stretches_.begin();
   for (const size_t i : flat_order(parameters_.rows())) {
     const ParameterRow& row = parameters_.rows()[i];
@@ -138,52 +164,75 @@ void Muon::step(const at::Tensor& learning_rate, const at::Tensor& grad_scale, c
     if (!row.is_trained) break;
     while (stretch != stretches_.end() && stretch->range.end <= begin) ++stretch;
     if (stretch == stretches_.end()) break;
-    if (stretch->range.form.kind != OptimizerKind::adamw && stretch->range.begin <= begin)
-      update(row, *stretch, scalars);
+    if (stretch->range.form.kind == OptimizerKind::adamw || stretch->range.begin > begin) continue;
+    if (!together.takes(row)) apply(std::exchange(updates, {}), scalars);
+    updates.push_back({row, *stretch, direction(*stretch, scalars)});
   }
+  apply(updates, scalars);
 }
 
-void Muon::update(const ParameterRow& row, const StateStretch& stretch, const ops::MuonScalars& scalars) const {
+at::Tensor Muon::direction(const StateStretch& stretch, const ops::MuonScalars& scalars) const {
   const auto& [range, slots] = stretch;
-  const auto part = [&range](const at::Tensor& flat) {
-    return flat.defined() ? flat.slice(0, range.begin, range.end) : flat;
-  };
-  const bool has_codes = range.form.dtype == StateDtype::int8;
   const at::Tensor gradients = parameters_.gradients_of({range.begin, range.end}),
                    direction = at::empty({gradients.numel()}, gradients.options().dtype(type_));
   ops::muon_direction({.gradients = gradients,
                        .momentum = slots[0],
-                       .momentum_max = has_codes ? slots[1] : at::Tensor(),
+                       .momentum_max = range.form.dtype == StateDtype::int8 ? slots[1] : at::Tensor(),
                        .direction = direction},
                       config_.muon_momentum, scalars);
-  orthogonalize(row, direction, config_.kind == OptimizerKind::normuon ? slots.back() : at::Tensor(),
-                scalars.found_inf);
+  return direction;
+}
+
+// Relative to the size that the update of the first matrix of a row has: the kernel has one for all of the row.
+void Muon::apply(const std::vector<Update>& updates, const ops::MuonScalars& scalars) const {
+  const bool is_normuon = config_.kind == OptimizerKind::normuon;
+  std::vector<Orthogonalization> matrices;
+  std::vector<at::Tensor> orthogonal;
+  for (const auto& [row, stretch, direction] : updates) {
+    const at::Tensor all = at::empty_like(direction);
+    all.narrow(0, row.count(), all.numel() - row.count()).zero_();
+    int64_t first = 0;
+    for (const int64_t rows : rows_of_matrices(row)) {
+      const auto part = [&](const at::Tensor& flat) {
+        return flat.narrow(0, 0, row.count()).view(row.shape).narrow(0, first, rows);
+      };
+      matrices.push_back({part(direction), part(all), is_normuon ? 1 : relative_size(row, rows)});
+      first += rows;
+    }
+    orthogonal.push_back(all);
+  }
+  orthogonalize(matrices);
+  for (size_t i = 0; i < updates.size(); ++i) {
+    if (is_normuon) even_rows(updates[i], orthogonal[i], scalars.found_inf);
+    write(updates[i], orthogonal[i], scalars);
+  }
+}
+
+void Muon::even_rows(const Update& of, const at::Tensor& orthogonal, const at::Tensor& found_inf) const {
+  int64_t first = 0;
+  for (const int64_t rows : rows_of_matrices(of.row)) {
+    const at::Tensor update = orthogonal.narrow(0, 0, of.row.count()).view(of.row.shape).narrow(0, first, rows);
+    const at::Tensor even = with_even_rows(update, of.stretch.slots.back().narrow(0, first, rows), found_inf);
+    update.copy_(even.mul_(relative_size(of.row, rows)));
+    first += rows;
+  }
+}
+
+void Muon::write(const Update& of, const at::Tensor& orthogonal, const ops::MuonScalars& scalars) const {
+  const StateRange& range = of.stretch.range;
+  const auto part = [&range](const at::Tensor& flat) {
+    return flat.defined() ? flat.slice(0, range.begin, range.end) : flat;
+  };
   const at::Tensor values = part(parameters_.flat_values());
   const bool has_master = values.scalar_type() == at::kFloat;
   ops::muon_update({.values = has_master ? values : at::Tensor(),
                     .rounded = has_master ? part(parameters_.flat_rounded()) : values,
-                    .direction = direction,
+                    .direction = orthogonal,
                     .first_block = range.begin / kParameterAlignment},
-                   {.size = size_of_update(rows_of_matrices(row).front(), row.shape[1]),
+                   {.size = size_of_update(rows_of_matrices(of.row).front(), of.row.shape[1]),
                     .weight_decay = config_.weight_decay,
                     .is_cautious = config_.cautious_weight_decay},
                    scalars);
-}
-
-// In place, relative to the size that the update of the first matrix has. `second_moment` (rows) is undefined without NorMuon.
-void Muon::orthogonalize(const ParameterRow& row, const at::Tensor& direction, const at::Tensor& second_moment,
-                         const at::Tensor& found_inf) const {
-  int64_t first = 0;
-  const at::Tensor all = direction.narrow(0, 0, row.count()).view(row.shape);
-  const double size_of_first = size_of_update(rows_of_matrices(row).front(), row.shape[1]);
-  for (const int64_t rows : rows_of_matrices(row)) {
-    const at::Tensor matrix = all.narrow(0, first, rows);
-    at::Tensor update = orthogonalized(matrix);
-    if (second_moment.defined()) update = with_even_rows(update, second_moment.narrow(0, first, rows), found_inf);
-    // The kernel has one size for all of the row, that of its first matrix. A factor of 1 rounds nothing.
-    matrix.copy_(update.mul_(size_of_update(rows, row.shape[1]) / size_of_first));
-    first += rows;
-  }
 }
 
 const std::vector<StateStretch>& Muon::stretches() const {

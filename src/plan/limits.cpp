@@ -220,7 +220,8 @@ std::vector<PartWork> work_of_step(const ModelConfig& whole, const TrainingConfi
                      (2 * (layers - only_forward) - 1) * repeated(with_branch, level >= norm);
   const ParameterBytes bytes = parameter_bytes(training, precision);
   const MuonWork of_muon = muon_work(rows, training.optimizer);
-  const Work update = adamw(parameters - of_muon.parameters, bytes) + muon(of_muon.parameters, bytes, of_muon.flops);
+  const Work update =
+      adamw(parameters - of_muon.parameters, bytes) + muon(of_muon.parameters, bytes, of_muon.least_flops);
   std::vector<PartWork> parts{{part::kData, micro_steps * of.batch()},
                               {part::kEmbedding,
                                micro_steps * (first < 0 ? of.embedding().both() : of.embedding().forward)},

@@ -6,9 +6,7 @@
 #include <algorithm>
 
 #include "gpt/device/cpu_bfloat16.h"
-#include "gpt/parameters/pointers.h"
 #include "gpt/simd/cpu_capability.h"
-#include "product_kernel.h"
 
 namespace gpt::ops::cpu {
 
@@ -24,16 +22,6 @@ GPT_BFLOAT16_PRODUCTS(AVX512_BF16)
 GPT_BFLOAT16_PRODUCTS(AVX512_AMX)
 
 namespace {
-
-// Products that a thread adds at least: below, waking it costs more than it saves.
-constexpr int64_t kLeastProducts = 1 << 18;
-
-bool lies_by_columns(const at::Tensor& x) { return x.stride(1) != 1; }
-
-template <class T>
-ProductFactor<T> factor(const at::Tensor& x) {
-  return {read<T>(x), x.stride(lies_by_columns(x) ? 1 : 0), lies_by_columns(x)};
-}
 
 // Rows and columns of each thread's part of a result (M, N).
 struct Division {
@@ -105,6 +93,8 @@ bool can_multiply(const Product& product) {
                                     (result.scalar_type() == at::kBFloat16 || result.scalar_type() == at::kFloat);
   return has_kernel && a.size(1) > 0 && takes(a, 1) && takes(b, 0);
 }
+
+const Float32Kernel& float32_kernel() { return best_product_float32(); }
 
 void multiply(const Product& product) {
   if (product.a.scalar_type() == at::kFloat) return multiply(product, best_product_float32());

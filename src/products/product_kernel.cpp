@@ -264,7 +264,7 @@ int64_t scratch_floats(const ProductArguments<T, R>& product, int64_t rows) {
 
 #define GPT_PRODUCT_KERNEL(T, R, name)   \
   extern const ProductKernel<T, R> name; \
-  const ProductKernel<T, R> name{kTileRows, kLanes, kPackingRows, scratch_floats<T, R>, multiply<T, R>};
+  const ProductKernel<T, R> name{kTileRows, kLanes, kPanelColumns, kPackingRows, scratch_floats<T, R>, multiply<T, R>};
 GPT_PRODUCT_KERNEL(float, float, product_float32)
 #ifdef __AVX512BF16__
 GPT_PRODUCT_KERNEL(BFloat16, BFloat16, product_bfloat16)

@@ -38,8 +38,9 @@ struct ProductPart {
 // The kernel for factors of type T and results of type R.
 template <class T, class R>
 struct ProductKernel {
-  // Rows that are computed together, and values of a vector: parts that begin with a multiple of both leave no rests.
-  int64_t tile_rows, lanes;
+  // Rows that are computed together, and values of a vector: parts that begin with a multiple of both leave no rests. Columns whose terms
+  // are packed together.
+  int64_t tile_rows, lanes, panel_columns;
   // Packing a column of the second factor takes as long as multiplying it with so many rows.
   int64_t packing_rows;
   // Floats of scratch memory, aligned to 64 bytes, that a part of so many rows needs.

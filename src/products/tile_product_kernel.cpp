@@ -270,11 +270,11 @@ int64_t scratch_floats(const ProductArguments<BFloat16, R>& product, int64_t row
 }  // namespace
 
 extern const ProductKernel<BFloat16, BFloat16> product_bfloat16;
-const ProductKernel<BFloat16, BFloat16> product_bfloat16{kSide, kSide, kPackingRows, scratch_floats<BFloat16>,
-                                                         multiply<BFloat16>};
+const ProductKernel<BFloat16, BFloat16> product_bfloat16{
+    kSide, kSide, kSide, kPackingRows, scratch_floats<BFloat16>, multiply<BFloat16>};
 extern const ProductKernel<BFloat16, float> product_bfloat16_in_float32;
-const ProductKernel<BFloat16, float> product_bfloat16_in_float32{kSide, kSide, kPackingRows, scratch_floats<float>,
-                                                                 multiply<float>};
+const ProductKernel<BFloat16, float> product_bfloat16_in_float32{
+    kSide, kSide, kSide, kPackingRows, scratch_floats<float>, multiply<float>};
 
 }  // namespace CPU_CAPABILITY
 }  // namespace gpt::ops::cpu

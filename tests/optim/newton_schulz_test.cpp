@@ -1,8 +1,11 @@
 #include "gpt/optim/newton_schulz.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
 #include <ATen/ops/diag.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/eye.h>
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/linalg_qr.h>
 #include <ATen/ops/linspace.h>
 #include <ATen/ops/randn.h>
@@ -26,11 +29,20 @@ class NewtonSchulzTest : public DeviceTest {
     return orthogonal(rows).mm(at::diag(at::linspace(1, 3, rank, at::kDouble))).mm(orthogonal(columns).t());
   }
 
+  bool by_squares(at::ScalarType type) const { return device().is_cpu() && type == at::kFloat; }
+
   at::Generator generator_ = at::detail::createCPUGenerator(5);
 };
 
+at::Tensor orthogonalized(const at::Tensor& x, double times = 1) {
+  const at::Tensor to = at::full_like(x, 7);
+  orthogonalize({{.from = x, .to = to, .times = times}});
+  return to;
+}
+
 TEST_P(NewtonSchulzTest, IsThatOfFloat64OnTallWideAndSquareMatrices) {
-  const std::pair<int64_t, int64_t> shapes[] = {{96, 32}, {32, 96}, {40, 40}, {1, 19}, {19, 1}, {33, 35}};
+  const std::pair<int64_t, int64_t> shapes[] = {{96, 32}, {32, 96}, {40, 40},   {1, 19},
+                                                {19, 1},  {33, 35}, {130, 520}, {300, 210}};
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
     for (const auto& [rows, columns] : shapes) {
       SCOPED_TRACE(testing::Message() << rows << " x " << columns << " " << type);
@@ -38,12 +50,30 @@ TEST_P(NewtonSchulzTest, IsThatOfFloat64OnTallWideAndSquareMatrices) {
       const at::Tensor found = orthogonalized(x);
       EXPECT_EQ(found.scalar_type(), type);
       EXPECT_EQ(found.sizes(), x.sizes());
-      const auto [expected, error] = test::orthogonalized_exactly(test::exact(x), type, /*error=*/0);
+      const auto [expected, error] = test::orthogonalized_exactly(test::exact(x), type, /*error=*/0, by_squares(type));
       const double difference = (test::exact(found) - expected).norm().item<double>();
       EXPECT_LE(difference, error);
       const double size = expected.norm().item<double>();
       EXPECT_LT(error, (type == at::kFloat ? 0.001 : 0.5) * size) << "the bound says something";
     }
+  }
+}
+
+TEST_P(NewtonSchulzTest, SeveralAreThoseOfEachAloneToTheBit) {
+  const int threads = at::get_num_threads();
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    std::vector<Orthogonalization> all;
+    for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{96, 32}, {7, 300}, {300, 300}, {50, 49}}) {
+      const at::Tensor x = matrix(rows, columns).to(device(), type);
+      all.push_back({.from = x, .to = at::empty_like(x), .times = 0.75});
+    }
+    for (const int count : {1, 2, 5}) {
+      at::set_num_threads(count);
+      for (const Orthogonalization& one : all) one.to.zero_();
+      orthogonalize(all);
+      for (const auto& [x, to, times] : all) EXPECT_TRUE(to.equal(orthogonalized(x, times))) << x.sizes();
+    }
+    at::set_num_threads(threads);
   }
 }
 
@@ -67,6 +97,9 @@ TEST(NewtonSchulz, ItsOperationsAreThoseOfTheProducts) {
   // 15 products: five of (2, 3) times (3, 2), of (2, 2) times (2, 2), and of (2, 2) times (2, 3).
   EXPECT_EQ(newton_schulz_flops(2, 3), 5 * 2 * (12 + 8 + 12));
   EXPECT_EQ(newton_schulz_flops(3, 2), newton_schulz_flops(2, 3));
+  // Halves of (2, 3) times (3, 2) and of 5 F, 4 P and 4 times two for G, and a product of (2, 2) with (2, 3).
+  EXPECT_EQ(least_newton_schulz_flops(2, 3), 12 + 17 * 8 + 2 * 12);
+  EXPECT_EQ(least_newton_schulz_flops(3, 2), least_newton_schulz_flops(2, 3));
 }
 
 INSTANTIATE_ON_DEVICES(NewtonSchulzTest);

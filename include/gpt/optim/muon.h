@@ -28,10 +28,10 @@ std::vector<int64_t> rows_of_matrices(const ParameterRow& row);
 bool is_of_muon(const ParameterRow& row, const OptimizerConfig& config);
 double update_flops(const ParameterRow& row);  // floating-point operations of Newton-Schulz
 
-// What Muon has of these parameters, in how many matrices, and the floating-point operations of Newton-Schulz in an update. All 0 without
-// Muon.
+// What Muon has of these parameters, in how many matrices, and the floating-point operations of Newton-Schulz in an update, as its steps are
+// written and at least. All 0 without Muon.
 struct MuonWork {
-  double parameters = 0, flops = 0;
+  double parameters = 0, flops = 0, least_flops = 0;
   int64_t matrices = 0;
 };
 MuonWork muon_work(const std::vector<ParameterRow>& rows, const OptimizerConfig& config);
@@ -58,9 +58,16 @@ class Muon : public Optimizer {
   void load(const OptimizerState& state) override;
 
  private:
-  void update(const ParameterRow& row, const StateStretch& stretch, const ops::MuonScalars& scalars) const;
-  void orthogonalize(const ParameterRow& row, const at::Tensor& direction, const at::Tensor& second_moment,
-                     const at::Tensor& found_inf) const;
+  // Of a row; `direction` is what is made orthogonal, as long as the stretch.
+  struct Update {
+    const ParameterRow& row;
+    const StateStretch& stretch;
+    at::Tensor direction;
+  };
+  at::Tensor direction(const StateStretch& stretch, const ops::MuonScalars& scalars) const;
+  void apply(const std::vector<Update>& updates, const ops::MuonScalars& scalars) const;
+  void even_rows(const Update& of, const at::Tensor& orthogonal, const at::Tensor& found_inf) const;
+  void write(const Update& of, const at::Tensor& orthogonal, const ops::MuonScalars& scalars) const;
 
   Parameters parameters_;
   OptimizerConfig config_;
