@@ -38,8 +38,14 @@ int main_of(int argc, char** argv) {
         .help =
             "take the decisions of this file at their steps, such as decisions.jsonl of a run that is to be repeated",
         .is_path = true},
-       config::switch_row("json", options.json,
-                          "print what --eval-only or --find-lr finds as JSON on standard output")},
+       {.name = "result",
+        .target = &options.result,
+        .help =
+            "write what came of the run to this file when it ends or stops: validation loss, tokens, seconds, as JSON",
+        .is_path = true},
+       config::switch_row(
+           "json", options.json,
+           "print what came of the run, or what --eval-only or --find-lr finds, as JSON on standard output")},
       plan::choose_for_this_machine, kGuide);
   options.arguments.assign(argv + 1, argv + argc);
   return command.handled ? 0 : static_cast<int>(train(command, options));

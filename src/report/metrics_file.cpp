@@ -1,14 +1,11 @@
 #include "gpt/report/metrics_file.h"
 
 #include <cmath>
-#include <nlohmann/json.hpp>
+
+#include "json_number.h"
 
 namespace gpt {
 namespace {
-
-nlohmann::json json_number(double value) {
-  return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr);
-}
 
 void add(nlohmann::ordered_json& record, const Moment& at) {
   record["time"] = std::round(1e3 * at.time) / 1e3;

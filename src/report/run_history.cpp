@@ -61,6 +61,7 @@ void read_line(const json& line, int64_t last_step, RunHistory& history) {
   const auto value = [&](const char* key) {
     return number(line, key).value_or(std::numeric_limits<double>::quiet_NaN());
   };
+  const Moment at{number(line, "time").value_or(0), count(line, "tokens").value_or(0)};
   if (const auto task = text(line, "task")) {
     if (const auto found = line.find("metrics"); found != line.end()) history.add(task_record(*step, *task, *found));
   } else if (number(line, "loss") && !line.contains("step_ms")) {
@@ -78,10 +79,14 @@ void read_line(const json& line, int64_t last_step, RunHistory& history) {
                            .step_ms = value("step_ms"),
                            .tokens_per_second = value("tokens_per_second"),
                            .mfu = number(line, "mfu"),
-                           .peak_memory_mb = value("peak_memory_mb")});
+                           .peak_memory_mb = value("peak_memory_mb"),
+                           .at = at});
   } else if (number(line, "val_loss")) {
-    history.add(
-        EvaluationRecord{.step = *step, .loss = value("val_loss"), .bits_per_byte = number(line, "val_bits_per_byte")});
+    history.add(EvaluationRecord{.step = *step,
+                                 .loss = value("val_loss"),
+                                 .bits_per_byte = number(line, "val_bits_per_byte"),
+                                 .standard_error = number(line, "val_loss_error"),
+                                 .at = at});
   }
 }
 

@@ -24,7 +24,7 @@ Moment moment_of(const run::State& state) {
   return {std::chrono::duration<double>(time).count(), state.loader.tokens_seen()};
 }
 
-Listeners listeners_of(const run::Folder& folder, const ReportConfig& config) {
+Listeners listeners_of(const run::Folder& folder, const ReportConfig& config, std::unique_ptr<ResultFile> result) {
   Listeners listeners;
   listeners.add(std::make_unique<Console>(), "log lines are missing");
   listeners.add(std::make_unique<TimingTable>(), "the closing table is missing");
@@ -37,6 +37,7 @@ Listeners listeners_of(const run::Folder& folder, const ReportConfig& config) {
                   "tensorboard/ is missing events from here on");
   }
   listeners.add(std::make_unique<ClosingCurve>(folder.metrics_path()), "the loss curve is missing");
+  if (result) listeners.add(std::move(result), "the result is missing");
   return listeners;
 }
 
@@ -65,7 +66,8 @@ RunRecord describe_run(const run::Run& run, const run::Folder& folder, std::vect
               fmt::format("{}\nPrecision: {}\n{}", to_text(setup.device), setup.precision.reason, version_text()),
           .epochs = is_whole ? plan.epochs() : 0,
           .changes = std::move(changes),
-          .settings = settings_beside_defaults(setup.config)};
+          .settings = settings_beside_defaults(setup.config),
+          .seed = setup.config.seed};
 }
 
 }  // namespace gpt

@@ -43,11 +43,10 @@
 namespace gpt {
 namespace {
 
-ExitCode leave_finished(const run::FinishedRun& run) {
+void tell_finished(const run::FinishedRun& run) {
   const std::string text = fmt::format("{}; {}", run.fact, run.remedy);
   if (run.is_foreign) throw Error(ExitCode::config, text);
   log::info(text);
-  return ExitCode::ok;
 }
 
 void announce_beginning(const run::Run& run, const run::Beginning& begins) {
@@ -77,15 +76,25 @@ void warn_of_late_decisions(const std::vector<Decision>& to_come, const run::Pla
                         with_commas(to_come.back().step)));
 }
 
+std::unique_ptr<ResultFile> make_result(const TrainOptions& options, const run::Folder& folder) {
+  if (options.result.empty() && !options.json) return nullptr;
+  return std::make_unique<ResultFile>(options.result, options.json, folder.metrics_path());
+}
+
 // Everything from the first tensor of the run to its end.
-ExitCode train(const config::CommandLine& command, const run::Setup& setup, const run::Folder& folder,
-               run::Beginning& begins, std::vector<std::string> changes, const std::optional<run::FoundRate>& found) {
+ExitCode train(const config::CommandLine& command, const TrainOptions& options, const run::Setup& setup,
+               const run::Folder& folder, run::Beginning& begins, std::vector<std::string> changes,
+               const std::optional<run::FoundRate>& found) {
   const Config& config = setup.config;
   run::Run run(setup, begins);
+  std::unique_ptr<ResultFile> result = make_result(options, folder);
   if (begins.start) {
     const bool has_validation = setup.corpus.validation.size() > 0;
-    if (const auto done = run::find_finished(*begins.start, config, command.origins, run.plan(), has_validation))
-      return leave_finished(*done);
+    if (const auto done = run::find_finished(*begins.start, config, command.origins, run.plan(), has_validation)) {
+      tell_finished(*done);
+      if (result) result->begin(describe_run(run, folder, {})), result->end();
+      return ExitCode::ok;
+    }
     run::announce_changes(changes);
     if (const auto line = run::describe_rate_change(begins.start->checkpoint, config, run.plan().steps_per_epoch))
       log::info(*line);
@@ -104,7 +113,7 @@ ExitCode train(const config::CommandLine& command, const run::Setup& setup, cons
   warn_of_late_decisions(begins.decisions, run.plan());
   if (found) write_rate_chart(folder, *found);
   folder.write_config(config, command.config_path);
-  Listeners listeners = listeners_of(folder, config.report);
+  Listeners listeners = listeners_of(folder, config.report, std::move(result));
   listeners.begin(describe_run(run, folder, std::move(changes)));
   return Trainer(run, folder, listeners, /*is_saved=*/begins.start && begins.start->is_last, begins.decisions).run();
 }
@@ -189,7 +198,7 @@ ExitCode train_as_first(const config::CommandLine& command, const TrainOptions& 
       if (found) write_rate_chart(folder, *found);
       return tell_found_rate(setup, found, options.json);
     }
-    return train(command, setup, folder, begins, changes, found);
+    return train(command, options, setup, folder, begins, changes, found);
   } catch (const std::exception& error) {
     if (!process::is_out_of_memory(error)) throw;
     begins.release_tensors();  // where the run's own could not be made beside them
@@ -315,8 +324,10 @@ ExitCode train(const config::CommandLine& command, const TrainOptions& options) 
     throw Error(ExitCode::config, "--find-lr trains no run: leave out --eval-only and --restart");
   if (!options.replay.empty() && (options.eval_only || options.find_lr))
     throw Error(ExitCode::config, "--replay is for a run that trains: leave out --eval-only and --find-lr");
-  if (options.json && !options.find_lr && !options.eval_only)
-    throw Error(ExitCode::config, "--json is for --eval-only and --find-lr: a run writes its numbers to metrics.jsonl");
+  if (!options.result.empty() && (options.eval_only || options.find_lr))
+    throw Error(ExitCode::config,
+                "--result is for a run that trains: what --eval-only and --find-lr find is printed, by --json as JSON");
+  if (!options.result.empty()) require_result_file(options.result);
   run::require_run_data(asked, command.config_path.empty() ? "gpt-train" : command.config_path);
   process::watch_signals();
   const distributed::Ranks ranks = distributed::find_ranks();

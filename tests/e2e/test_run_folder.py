@@ -1,5 +1,6 @@
 """Where a run lives, what it goes on from, and what it never overwrites."""
 
+import json
 import pathlib
 import shutil
 import signal
@@ -143,9 +144,38 @@ class RunFolder(programs.WithText):
         self.assertIn("is finished", programs.run("gpt-train", "--config", config, check_code=0).stderr)
         self.assertNotIn("continue", programs.run("gpt-train", "--output_dir", self.root / "none", check_code=2).stderr)
 
-    def test_json_is_of_what_has_a_result_of_its_own(self):
-        done = programs.run("gpt-train", "--data", self.text, "--json", check_code=2)
-        self.assertIn("--json is for --eval-only and --find-lr", done.stderr)
+    def test_what_came_of_a_run_is_one_object_for_programs(self):
+        run, file = self.root / "result", self.root / "result.json"
+        words = {**programs.TINY, "data.text": self.text, "output_dir": run, "training.eval_batches": 2}
+        printed = programs.run("gpt-train", *programs.flags(words), "--result", file, "--json", check_code=0)
+        result = json.loads(file.read_text())
+        self.assertEqual(json.loads(printed.stdout), result)
+        metrics = programs.metrics(run)
+        last, validations = [r for r in metrics if "step_ms" in r][-1], [r for r in metrics if "val_loss" in r]
+        self.assertEqual((result["state"], result["step"], result["loss"], result["tokens"]), ("done", last["step"], last["loss"], last["tokens"]))
+        self.assertEqual(result["seed"], 1337)
+        for key, record in (("validation", validations[-1]), ("best_validation", min(validations, key=lambda r: r["val_loss"]))):
+            self.assertEqual(result[key]["step"], record["step"])
+            for name in ("val_loss", "val_loss_error", "val_perplexity", "val_bits_per_byte"):
+                self.assertAlmostEqual(result[key][name], record[name], places=12)
+            low, high = result[key]["val_loss_interval"]
+            self.assertAlmostEqual(high - low, 2 * 1.96 * record["val_loss_error"], places=9)
+        parts = result["seconds"]
+        self.assertAlmostEqual(parts["all"], sum(parts.values()) - parts["all"], places=2)
+        again = programs.run("gpt-train", *programs.flags(words), "--json", check_code=0)  # finished already
+        told = json.loads(again.stdout)
+        for key in ("state", "step", "loss", "tokens", "validation", "best_validation", "settings"):
+            self.assertEqual(told[key], result[key], key)
+
+    def test_a_result_that_cannot_be_written_is_refused_before_the_run(self):
+        words = ["--data", self.text, "--output_dir", self.root / "no_result"]
+        for path, code, text in ((self.root / "none/result.json", 8, "cannot write"), (self.root, 2, "is no regular file"),
+                                 ("/dev/null", 2, "is no regular file")):
+            line = self.only_line(programs.run("gpt-train", *words, "--result", path, check_code=code))
+            self.assertIn(text, line)
+        line = self.only_line(programs.run("gpt-train", *words, "--result", self.root / "r.json", "--eval-only", check_code=2))
+        self.assertIn("--result is for a run that trains", line)
+        self.assertFalse((self.root / "no_result").exists())
 
     def test_eval_only_and_restart_exclude_each_other(self):
         done = programs.run("gpt-train", "--data", self.text, "--eval-only", "--restart", check_code=2)

@@ -26,6 +26,7 @@ struct RunRecord {
   std::vector<std::string> changes = {};  // since the checkpoint of a run that resumes: "key: old -> new"
   // The settings that are not the defaults, by their keys.
   std::vector<std::pair<std::string, std::string>> settings = {};
+  int64_t seed = 0;
 };
 
 // When something was so, which every line of metrics.jsonl says.

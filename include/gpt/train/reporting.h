@@ -1,11 +1,13 @@
 // Who listens to a run, and what they are told at its beginning.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "gpt/config/config.h"
 #include "gpt/report/listener.h"
+#include "gpt/report/result_file.h"
 #include "gpt/run/folder.h"
 #include "gpt/run/run.h"
 #include "gpt/run/state.h"
@@ -14,7 +16,8 @@ namespace gpt {
 
 Moment moment_of(const run::State& state);  // now
 
-Listeners listeners_of(const run::Folder& folder, const ReportConfig& config);
+// `result` may be null.
+Listeners listeners_of(const run::Folder& folder, const ReportConfig& config, std::unique_ptr<ResultFile> result);
 
 // `changes`: since the checkpoint, of a run that resumes.
 RunRecord describe_run(const run::Run& run, const run::Folder& folder, std::vector<std::string> changes);

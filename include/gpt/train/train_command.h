@@ -13,7 +13,8 @@ struct TrainOptions {
   bool restart = false;                     // an older run in output_dir is set aside
   bool eval_only = false;                   // evaluate_run() in place of training
   bool find_lr = false;                     // only looks for the learning rate of a run that would begin
-  bool json = false;                        // what these two find is JSON on standard output
+  bool json = false;                        // what these two find, or the run's result, is JSON on standard output
+  std::string result = {};                  // the file that the run's result is written to (report/result_file.h)
   std::string replay = {};                  // a file of decisions that the run takes at their steps (run/decisions.h)
   std::vector<std::string> arguments = {};  // of the command line, for the processes that it starts
 };

@@ -1,0 +1,120 @@
+#include "gpt/report/result_file.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "gpt/core/error.h"
+#include "gpt/core/file.h"
+#include "gpt/core/printable.h"
+#include "gpt/core/version.h"
+#include "json_number.h"
+
+namespace gpt {
+namespace {
+
+using nlohmann::ordered_json;
+
+const auto program_start = std::chrono::steady_clock::now();
+
+double seconds_of_program() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - program_start).count();
+}
+
+ordered_json rounded(double seconds) { return json_number(std::round(1e3 * seconds) / 1e3); }
+
+// With the names of metrics.jsonl. The interval holds the loss of the whole split 95 times in 100.
+ordered_json to_json(const std::optional<EvaluationRecord>& evaluation) {
+  constexpr double kQuantile = 1.96;
+  if (!evaluation) return {};
+  ordered_json object{{"step", evaluation->step},
+                      {"val_loss", json_number(evaluation->loss)},
+                      {"val_perplexity", json_number(evaluation->perplexity())}};
+  if (evaluation->bits_per_byte) object["val_bits_per_byte"] = json_number(*evaluation->bits_per_byte);
+  if (!evaluation->standard_error) return object;
+  const double error = *evaluation->standard_error, width = kQuantile * error;
+  object["val_loss_error"] = json_number(error);
+  object["val_loss_interval"] = {json_number(evaluation->loss - width), json_number(evaluation->loss + width)};
+  if (evaluation->bits_per_byte) {
+    const double bits = *evaluation->bits_per_byte, per_nat = bits / evaluation->loss;
+    object["val_bits_per_byte_interval"] = {json_number(bits - width * per_nat), json_number(bits + width * per_nat)};
+  }
+  return object;
+}
+
+}  // namespace
+
+void require_result_file(const std::string& path) {
+  std::error_code ignored;
+  const std::filesystem::file_status status = std::filesystem::status(path, ignored);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    throw Error(ExitCode::config, fmt::format("--result: {} is no regular file: name one, or leave it out and let "
+                                              "--json write to standard output",
+                                              path));
+  }
+  const AtomicFile writable(path);
+}
+
+void ResultFile::begin(const RunRecord& run) {
+  run_ = run;
+  read_metrics(metrics_path_, run.first_step, history_);
+  last_step_ = run.first_step;
+  loss_ = std::numeric_limits<double>::quiet_NaN();
+  if (history_.last_step) loss_ = history_.last_step->loss, tokens_ = history_.last_step->at.tokens;
+  before_training_ = seconds_of_program();
+}
+
+void ResultFile::step(const StepRecord& step) {
+  history_.add(step);
+  last_step_ = step.step, loss_ = step.loss, tokens_ = step.at.tokens;
+}
+
+void ResultFile::losses(const std::vector<LossRecord>& losses) {
+  if (losses.empty()) return;
+  last_step_ = losses.back().step, loss_ = losses.back().loss, tokens_ = losses.back().at.tokens;
+}
+
+void ResultFile::evaluation(const EvaluationRecord& evaluation) {
+  history_.add(evaluation);
+  validating_ += evaluation.seconds;
+}
+
+void ResultFile::task(const TaskRecord& task) { validating_ += task.seconds; }
+
+void ResultFile::write(const std::string& state, int64_t step) const {
+  const double all = seconds_of_program();
+  ordered_json result{{"state", state},
+                      {"step", step},
+                      {"total_steps", run_.total_steps},
+                      {"loss", json_number(loss_)},
+                      {"validation", to_json(history_.last_evaluation)},
+                      {"best_validation", to_json(history_.best_evaluation)},
+                      {"tokens", tokens_},
+                      {"parameters", run_.parameters}};
+  result["seconds"] = {{"all", rounded(all)},
+                       {"before_training", rounded(before_training_)},
+                       {"updates", rounded(trained_.seconds)},
+                       {"validation", rounded(validating_)},
+                       {"other", rounded(all - before_training_ - trained_.seconds - validating_)}};
+  const double seconds = trained_.seconds;
+  result["tokens_per_second"] =
+      seconds > 0 ? json_number(static_cast<double>(trained_.tokens) / seconds) : ordered_json();
+  result["peak_memory_mb"] = history_.last_step ? json_number(history_.last_step->peak_memory_mb) : ordered_json();
+  result["share_of_limit"] = share_of_limit_ ? json_number(*share_of_limit_) : ordered_json();
+  result["seed"] = run_.seed;
+  result["output_dir"] = run_.folder;
+  result["version"] = version_text().substr(0, version_text().find('\n'));
+  for (const auto& [key, value] : run_.settings) result["settings"][key] = value;
+  const std::string text = result.dump(2, ' ', /*ensure_ascii=*/true, ordered_json::error_handler_t::replace) + "\n";
+  if (!path_.empty()) {
+    AtomicFile file(path_, text.size());
+    file.write(text);
+    file.commit();
+  }
+  if (prints_) print(text);
+}
+
+}  // namespace gpt
