@@ -2,6 +2,7 @@
 #include "gpt/config/load.h"
 #include "gpt/core/process.h"
 #include "gpt/plan/automatic_sizes.h"
+#include "gpt/train/sweep.h"
 #include "gpt/train/train_command.h"
 
 namespace {
@@ -16,15 +17,14 @@ const config::Guide kGuide = {
   gpt-train --init_from models/mine --data other.txt --output_dir models/tuned
 )",
     .ending =
-        R"(The same command continues a run that was stopped. The log goes to standard error; standard output has only what --help, --manual, --version, the --print options, --eval-only and --json print.
+        R"(The same command continues a run that was stopped. The log goes to standard error; standard output has only what --help, --manual, --version, the --print options, --eval-only, --sweep and --json print.
 
 Exit status
   0 done, 1 an unexpected error, 2 configuration or usage, 3 data, 4 checkpoint, 5 numerics, 6 another process of the run was lost, 7 memory, 8 disk, 9 quit without saving; 129, 130 and 143 after SIGHUP, Ctrl-C and SIGTERM, with everything saved that there was to save.
 )"};
 
-int main_of(int argc, char** argv) {
-  TrainOptions options;
-  const auto command = config::parse_command_line(
+config::CommandLine read_command_line(int argc, const char* const* argv, TrainOptions& options) {
+  return config::parse_command_line(
       argc, argv, "gpt-train", "Trains a GPT from scratch.",
       {config::switch_row("restart", options.restart, "start anew: an older run in output_dir is set aside"),
        config::switch_row(
@@ -33,6 +33,11 @@ int main_of(int argc, char** argv) {
        config::switch_row(
            "find-lr", options.find_lr,
            "look for the learning rate of a new run, as learning_rate: auto does, draw what was found, and exit"),
+       {.name = "sweep",
+        .target = &options.sweep,
+        .help =
+            "KEY=VALUE,VALUE ...: train a run with each combination of these values, in a folder within output_dir, and "
+            "print a table of what came of them"},
        {.name = "replay",
         .target = &options.replay,
         .help =
@@ -47,8 +52,22 @@ int main_of(int argc, char** argv) {
            "json", options.json,
            "print what came of the run, or what --eval-only or --find-lr finds, as JSON on standard output")},
       plan::choose_for_this_machine, kGuide);
+}
+
+config::CommandLine read_run_of_sweep(const std::vector<std::string>& arguments) {
+  std::vector<const char*> words{"gpt-train"};
+  for (const std::string& argument : arguments) words.push_back(argument.c_str());
+  TrainOptions options;
+  return read_command_line(static_cast<int>(words.size()), words.data(), options);
+}
+
+int main_of(int argc, char** argv) {
+  TrainOptions options;
+  const config::CommandLine command = read_command_line(argc, argv, options);
   options.arguments.assign(argv + 1, argv + argc);
-  return command.handled ? 0 : static_cast<int>(train(command, options));
+  if (command.handled) return 0;
+  return static_cast<int>(options.sweep.empty() ? train(command, options)
+                                                : run_sweep(command, options, read_run_of_sweep));
 }
 
 }  // namespace

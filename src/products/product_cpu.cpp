@@ -12,6 +12,7 @@ namespace gpt::ops::cpu {
 
 using Float32Kernel = ProductKernel<float, float>;
 GPT_CPU_KERNEL(Float32Kernel, product_float32)
+GPT_CPU_KERNEL(TransposeKernel, transpose_float32)
 
 #define GPT_BFLOAT16_PRODUCTS(CAPABILITY)                                       \
   namespace CAPABILITY {                                                        \
@@ -95,6 +96,7 @@ bool can_multiply(const Product& product) {
 }
 
 const Float32Kernel& float32_kernel() { return best_product_float32(); }
+TransposeKernel transpose_kernel() { return best_transpose_float32(); }
 
 void multiply(const Product& product) {
   if (product.a.scalar_type() == at::kFloat) return multiply(product, best_product_float32());

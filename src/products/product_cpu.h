@@ -19,6 +19,7 @@ inline constexpr int64_t kLeastProducts = 1 << 18;
 
 // For a thread, where several products are computed together.
 const ProductKernel<float, float>& float32_kernel();
+TransposeKernel transpose_kernel();
 
 template <class T>
 ProductFactor<T> factor(const at::Tensor& x) {

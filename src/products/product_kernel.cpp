@@ -260,12 +260,25 @@ int64_t scratch_floats(const ProductArguments<T, R>& product, int64_t rows) {
   return ProductScratch<FactorOf<T>>(product, rows, Arena(nullptr)).floats;
 }
 
+void transpose(const float* a, int64_t stride, int64_t rows, int64_t columns, float* to, int64_t to_stride) {
+  const int64_t whole_rows = round_down(rows, kColumns), whole_columns = round_down(columns, kColumns);
+  for (int64_t i = 0; i < whole_rows; i += kColumns) {
+    for (int64_t j = 0; j < whole_columns; j += kColumns)
+      transpose_tile(a + i * stride + j, stride, to + j * to_stride + i, to_stride);
+  }
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = i < whole_rows ? whole_columns : 0; j < columns; ++j) to[j * to_stride + i] = a[i * stride + j];
+  }
+}
+
 }  // namespace
 
 #define GPT_PRODUCT_KERNEL(T, R, name)   \
   extern const ProductKernel<T, R> name; \
   const ProductKernel<T, R> name{kTileRows, kLanes, kPanelColumns, kPackingRows, scratch_floats<T, R>, multiply<T, R>};
 GPT_PRODUCT_KERNEL(float, float, product_float32)
+extern const TransposeKernel transpose_float32;
+const TransposeKernel transpose_float32 = transpose;
 #ifdef __AVX512BF16__
 GPT_PRODUCT_KERNEL(BFloat16, BFloat16, product_bfloat16)
 GPT_PRODUCT_KERNEL(BFloat16, float, product_bfloat16_in_float32)

@@ -48,4 +48,8 @@ struct ProductKernel {
   void (*multiply)(const ProductArguments<T, R>&, const ProductPart&, float* scratch);
 };
 
+// Writes the transpose of a (rows, columns) to `to`; strides are from row to row.
+using TransposeKernel = void (*)(const float* a, int64_t stride, int64_t rows, int64_t columns, float* to,
+                                 int64_t to_stride);
+
 }  // namespace gpt::ops::cpu

@@ -87,11 +87,10 @@ void begin(const SymmetricProduct& product, const Arguments& arguments, const Pr
 // The rows below the part's own columns become columns beside its own rows, which no other part writes.
 void mirror(const Arguments& arguments, const ProductPart& part) {
   const int64_t stride = arguments.result_stride, first = std::max(part.first_row, part.last_column);
-  for (int64_t column = part.first_column; column < part.last_column; ++column) {
-    const float* const from = arguments.result + column;
-    float* const to = arguments.result + column * stride;
-    for (int64_t row = first; row < part.last_row; ++row) to[row] = from[row * stride];
-  }
+  if (first >= part.last_row) return;
+  transpose_kernel()(arguments.result + first * stride + part.first_column, stride, part.last_row - first,
+                     part.last_column - part.first_column, arguments.result + part.first_column * stride + first,
+                     stride);
 }
 
 }  // namespace

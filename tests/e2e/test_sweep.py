@@ -1,0 +1,85 @@
+"""gpt-train --sweep: a run for each combination of values."""
+
+import json
+import re
+import signal
+import subprocess
+import unittest
+
+import programs
+
+
+class Sweep(programs.WithText):
+    def words(self, name, *values, **options):
+        words = {**programs.TINY, "data.text": self.text, "output_dir": self.root / name,
+                 **{key.replace("__", "."): value for key, value in options.items()}}
+        return [*programs.flags(words), "--sweep", *values]
+
+    def run_sweep(self, name, *values, check_code=0, more=(), **options):
+        return programs.run("gpt-train", *self.words(name, *values, **options), *more, check_code=check_code)
+
+    def test_each_combination_has_a_run_and_the_best_comes_first(self):
+        file = self.root / "all.json"
+        done = self.run_sweep("grid", "learning_rate=1e-4,1e-2", "model.n_layer=1", more=("--result", file), training__eval_batches=0)
+        head, *lines = done.stdout.splitlines()
+        self.assertEqual(head.split(), ["val", "loss", "bits/byte", "tokens", "seconds", "settings"])
+        folders = {path.name for path in (self.root / "grid").iterdir()}
+        self.assertEqual(folders, {f"learning_rate={rate},model.n_layer=1" for rate in ("1e-2", "1e-4")})
+        found = []
+        for line in lines:
+            loss, bits, tokens, _, rate, layers = line.split()
+            run = self.root / "grid" / f"{rate},{layers}"
+            last = [record for record in programs.metrics(run) if "val_loss" in record][-1]
+            self.assertEqual((float(loss), float(bits)), (round(last["val_loss"], 4), round(last["val_bits_per_byte"], 4)))
+            self.assertEqual(int(tokens.replace(",", "")), 24 * 2 * 4 * 16)
+            found.append(last["val_loss"])
+        self.assertEqual((len(found), found), (2, sorted(found)))
+        self.assertIn("learning_rate=1e-2", lines[0])
+        results = json.loads(file.read_text())
+        self.assertEqual([one["result"]["validation"]["val_loss"] for one in results], found)
+        self.assertEqual(results[0]["sweep"]["learning_rate"], "1e-2")
+        again = self.run_sweep("grid", "learning_rate=1e-4,1e-2", "model.n_layer=1", more=("--json",), training__eval_batches=0)
+        self.assertEqual(again.stderr.count("is finished"), 2)
+        self.assertEqual([one["result"]["validation"] for one in json.loads(again.stdout)], [one["result"]["validation"] for one in results])
+
+    def test_a_run_that_diverges_stands_in_the_table(self):
+        """Weights explode at the higher rate, and every update from then on is skipped."""
+        done = self.run_sweep("diverges", "learning_rate=10,1e-3", training__max_steps=600, training__gradient_clip=0, training__warmup_steps=0,
+                              training__lr_schedule="constant", training__weight_decay=10, training__log_interval=100, training__eval_interval=0)
+        _, best, other = done.stdout.splitlines()
+        self.assertTrue(best.endswith("learning_rate=1e-3"), best)
+        self.assertEqual(other.split(), ["-", "-", "diverged", "-", "learning_rate=10"])
+
+    def test_what_is_wrong_with_any_run_is_said_before_the_first(self):
+        for values, text in ((("learning_rat=1,2",), "did you mean '--learning_rate'?"), (("n_layer=1,two",), "got 'two'"),
+                             (("n_layer",), "'n_layer' is no key with values, such as learning_rate=1e-3,3e-3"),
+                             (("n_layer=1,,2",), "is no key with values"), (("n_layer=1,1",), "n_layer has the value 1 twice"),
+                             (("n_layer=1", "n_layer=2"), "n_layer is given twice"), (("n_layer=1,2", "n_head=3,2"), "n_head")):
+            refused = self.run_sweep("wrong", *values, check_code=2)
+            self.assertEqual(refused.stderr.count("\n"), 1, refused.stderr)
+            self.assertIn(text, refused.stderr)
+        self.assertFalse((self.root / "wrong").exists())
+        self.assertIn("--sweep trains runs", self.run_sweep("wrong", "n_layer=1,2", more=("--eval-only",), check_code=2).stderr)
+        (self.root / "single").mkdir()
+        (self.root / "single/ckpt.pt").touch()
+        self.assertIn("holds a run of its own", self.run_sweep("single", "n_layer=1,2", check_code=2).stderr)
+
+    def test_a_sweep_that_is_stopped_goes_on(self):
+        words = self.words("stopped", "seed=1,2", training__max_steps=400, training__log_interval=20)
+        first = subprocess.Popen(programs.command("gpt-train", *words), stderr=subprocess.PIPE, text=True)
+        for line in first.stderr:
+            if re.match(r"step +20/", line):
+                break
+        first.send_signal(signal.SIGINT)
+        rest = first.stderr.read()
+        first.stderr.close()
+        self.assertEqual(first.wait(programs.HANGS), 130, rest)
+        self.assertIn("The sweep is stopped; the same command goes on with it", rest)
+        self.assertFalse((self.root / "stopped/seed=2").exists())
+        done = programs.run("gpt-train", *words, check_code=0)
+        self.assertEqual(done.stderr.count("Resuming from"), 1)
+        self.assertEqual(len(done.stdout.splitlines()), 3)
+
+
+if __name__ == "__main__":
+    unittest.main()
