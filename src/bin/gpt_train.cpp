@@ -1,5 +1,6 @@
 // gpt-train: trains a GPT, or goes on with one.
 #include "gpt/config/load.h"
+#include "gpt/core/error.h"
 #include "gpt/core/process.h"
 #include "gpt/plan/automatic_sizes.h"
 #include "gpt/train/sweep.h"
@@ -58,7 +59,9 @@ config::CommandLine read_run_of_sweep(const std::vector<std::string>& arguments)
   std::vector<const char*> words{"gpt-train"};
   for (const std::string& argument : arguments) words.push_back(argument.c_str());
   TrainOptions options;
-  return read_command_line(static_cast<int>(words.size()), words.data(), options);
+  config::CommandLine command = read_command_line(static_cast<int>(words.size()), words.data(), options);
+  if (!options.sweep.empty()) throw Error(ExitCode::config, "--sweep: a run of a sweep is no sweep");
+  return command;
 }
 
 int main_of(int argc, char** argv) {

@@ -121,7 +121,8 @@ double muon_workspace(const std::vector<ParameterRow>& rows, const OptimizerConf
                                 (config.kind == OptimizerKind::normuon ? 3.0 * sizeof(float) : 0);
   double most = 0, bytes = 0;
   Together together;
-  for (const ParameterRow& row : rows) {
+  for (const size_t i : flat_order(rows)) {
+    const ParameterRow& row = rows[i];
     if (!is_of_muon(row, config)) continue;
     if (!together.takes(row)) bytes = 0;
     bytes += static_cast<double>(row.count()) * bytes_of_value;

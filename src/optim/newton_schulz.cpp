@@ -62,10 +62,11 @@ class Squares {
     return is_tall_ ? SymmetricProduct{gram_, wide_, of_.from} : SymmetricProduct{gram_, of_.from, of_.from.t()};
   }
 
-  // Divides by the square of the norm, which is the trace.
+  // Divides by the square of the norm, which is the trace. Where that is too large for float32 nothing remains.
   void normalize() {
     wide_.reset();
     const double trace = gram_.diagonal().sum(at::kDouble).item<double>();
+    if (!std::isfinite(trace)) gram_.zero_();
     norm_ = std::max(std::sqrt(trace), kLeastNorm);
     multiply(gram_, std::sqrt(kQuintic) / (norm_ * norm_));
   }

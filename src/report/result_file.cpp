@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -51,10 +52,18 @@ void require_result_file(const std::string& path) {
   std::error_code ignored;
   const std::filesystem::file_status status = std::filesystem::status(path, ignored);
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
-    throw Error(ExitCode::config, fmt::format("--result: {} is no regular file: name one, or leave it out and let "
-                                              "--json write to standard output",
+    throw Error(ExitCode::config, fmt::format("--result: {} is not a regular file: name one, or leave --result out and "
+                                              "let --json write to standard output",
                                               path));
   }
+  char first = 0;
+  std::ifstream file(path);
+  if (file.get(first) && first != '{' && first != '[') {
+    throw Error(ExitCode::config,
+                fmt::format("--result: {} exists and holds no result: name a file that is free, or remove it", path));
+  }
+  if (const std::filesystem::path folder = std::filesystem::path(path).parent_path(); !folder.empty())
+    create_folders(folder);
   const AtomicFile writable(path);
 }
 
@@ -65,6 +74,7 @@ void ResultFile::begin(const RunRecord& run) {
   loss_ = std::numeric_limits<double>::quiet_NaN();
   if (history_.last_step) loss_ = history_.last_step->loss, tokens_ = history_.last_step->at.tokens;
   before_training_ = seconds_of_program();
+  if (!path_.empty()) write_file(text("running", last_step_));  // what is left where the run is killed
 }
 
 void ResultFile::step(const StepRecord& step) {
@@ -84,7 +94,7 @@ void ResultFile::evaluation(const EvaluationRecord& evaluation) {
 
 void ResultFile::task(const TaskRecord& task) { validating_ += task.seconds; }
 
-void ResultFile::write(const std::string& state, int64_t step) const {
+std::string ResultFile::text(const std::string& state, int64_t step) const {
   const double all = seconds_of_program();
   ordered_json result{{"state", state},
                       {"step", step},
@@ -98,23 +108,28 @@ void ResultFile::write(const std::string& state, int64_t step) const {
                        {"before_training", rounded(before_training_)},
                        {"updates", rounded(trained_.seconds)},
                        {"validation", rounded(validating_)},
-                       {"other", rounded(all - before_training_ - trained_.seconds - validating_)}};
-  const double seconds = trained_.seconds;
-  result["tokens_per_second"] =
-      seconds > 0 ? json_number(static_cast<double>(trained_.tokens) / seconds) : ordered_json();
+                       {"other", rounded(all - before_training_ - trained_.seconds - validating_)},
+                       {"updates_in_all", rounded(history_.seconds)}};
+  result["tokens_per_second"] = json_number(history_.tokens / history_.seconds);
   result["peak_memory_mb"] = history_.last_step ? json_number(history_.last_step->peak_memory_mb) : ordered_json();
   result["share_of_limit"] = share_of_limit_ ? json_number(*share_of_limit_) : ordered_json();
   result["seed"] = run_.seed;
   result["output_dir"] = run_.folder;
   result["version"] = version_text().substr(0, version_text().find('\n'));
   for (const auto& [key, value] : run_.settings) result["settings"][key] = value;
-  const std::string text = result.dump(2, ' ', /*ensure_ascii=*/true, ordered_json::error_handler_t::replace) + "\n";
-  if (!path_.empty()) {
-    AtomicFile file(path_, text.size());
-    file.write(text);
-    file.commit();
-  }
-  if (prints_) print(text);
+  return result.dump(2, ' ', /*ensure_ascii=*/true, ordered_json::error_handler_t::replace) + "\n";
+}
+
+void ResultFile::write_file(const std::string& text) const {
+  AtomicFile file(path_, text.size());
+  file.write(text);
+  file.commit();
+}
+
+void ResultFile::write(const std::string& state, int64_t step) const {
+  const std::string result = text(state, step);
+  if (!path_.empty()) write_file(result);
+  if (prints_) print(result);
 }
 
 }  // namespace gpt

@@ -2,22 +2,31 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <thread>
+#include <tuple>
 
 #include "gpt/core/child_process.h"
 #include "gpt/core/file.h"
 #include "gpt/core/format.h"
+#include "gpt/core/hash.h"
 #include "gpt/core/log.h"
 #include "gpt/core/printable.h"
 #include "gpt/core/process.h"
 #include "gpt/distributed/ranks.h"
 #include "gpt/report/result_file.h"
 #include "gpt/run/folder.h"
+#include "gpt/run/same_run.h"
 
 namespace gpt {
 namespace {
@@ -25,6 +34,7 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr size_t kMostRuns = 1000;
+constexpr int kSignalled = 128;  // and the signal's number: the status of a program that a signal has ended
 
 std::string text_of(const Combination& combination, const char* separator) {
   std::vector<std::string> parts;
@@ -43,7 +53,8 @@ std::pair<std::string, std::vector<std::string>> read_values(const std::string& 
   const bool has_empty = std::any_of(values.begin(), values.end(), [](const auto& value) { return value.empty(); });
   if (equals == 0 || values.empty() || has_empty)
     throw Error(ExitCode::config,
-                fmt::format("--sweep: '{}' is no key with values, such as learning_rate=1e-3,3e-3", text));
+                fmt::format("--sweep: '{}' is not KEY=VALUE,VALUE without spaces, such as learning_rate=1e-3,3e-3",
+                            text));
   std::vector<std::string> sorted = values;
   std::sort(sorted.begin(), sorted.end());
   if (const auto twice = std::adjacent_find(sorted.begin(), sorted.end()); twice != sorted.end())
@@ -55,24 +66,31 @@ std::pair<std::string, std::vector<std::string>> read_values(const std::string& 
 struct SweptRun {
   Combination combination;
   std::string folder;
-  int status = 0;  // its exit status
-  ordered_json result = {};
+  int status = 0;            // its exit status
+  ordered_json result = {};  // of result_file.h; null where it has left none
 
-  bool is_fault_of_all() const {
+  bool is_done() const { return status == 0; }
+  // By a signal, which it or this process got.
+  bool is_stopped() const {
     const auto code = static_cast<ExitCode>(status);
-    return code == ExitCode::config || code == ExitCode::data;
+    return code == ExitCode::hung_up || code == ExitCode::interrupted || code == ExitCode::terminated ||
+           code == ExitCode::left_unsaved;
   }
-  // Such as "/validation/val_loss", where the run is done and has one.
+  // What may be due to the settings that the sweep changes.
+  bool may_differ() const {
+    const auto code = static_cast<ExitCode>(status);
+    return code == ExitCode::numerics || code == ExitCode::memory;
+  }
+  // Such as "/validation/val_loss".
   std::optional<double> number(const char* place) const {
     const ordered_json::json_pointer pointer(place);
     return result.contains(pointer) && result[pointer].is_number() ? std::optional(result[pointer].get<double>())
                                                                    : std::nullopt;
   }
-  // Runs that are done come before others, by their validation loss or, without one, the last of training.
-  std::pair<bool, double> rank() const {
-    const std::optional<double> validation = number("/validation/val_loss"),
-                                loss = validation ? validation : number("/loss");
-    return {!loss, loss.value_or(0)};
+  // Runs that are done come first, by their validation loss; those without one by the last loss of training.
+  std::tuple<bool, bool, double> rank() const {
+    const std::optional<double> validation = number("/validation/val_loss"), loss = number("/loss");
+    return {!is_done(), !validation, validation ? *validation : loss.value_or(0)};
   }
 };
 
@@ -93,6 +111,18 @@ std::vector<std::string> arguments_for_each(const std::vector<std::string>& all)
   return kept;
 }
 
+// Each, for it may have been sent to this process alone. One that comes twice within a second changes nothing.
+int wait_passing_signals(pid_t child) {
+  constexpr std::chrono::milliseconds kPause(20);
+  int status = 0;
+  while (waitpid(child, &status, WNOHANG) == 0) {
+    if (process::take_save_request()) kill(child, SIGUSR1);
+    if (const int signal = process::take_stop_signal(); signal != 0) kill(child, signal);
+    std::this_thread::sleep_for(kPause);
+  }
+  return status;
+}
+
 class Runs {
  public:
   Runs(const config::CommandLine& command, const TrainOptions& options)
@@ -102,7 +132,20 @@ class Runs {
 
   // Before the first: what is wrong with any of them.
   void require_right(const ReadCommandLine& read) const {
-    for (const Combination& combination : combinations_) (void)read(arguments_of(combination));
+    std::map<std::string, std::string> names;  // of the runs, by their configurations and by their folders
+    for (const Combination& combination : combinations_) {
+      const config::CommandLine command = read(arguments_of(combination));
+      const std::string name = text_of(combination, ", ");
+      if (command.handled) throw Error(ExitCode::config, fmt::format("--sweep: {} is no setting of a run", name));
+      run::require_run_data(command.config, name);
+      Config config = command.config;
+      config.output_dir.clear();
+      for (const std::string& what : {config::dump(config), folder_of(combination)}) {
+        const auto [same, is_new] = names.emplace(what, name);
+        if (!is_new)
+          throw Error(ExitCode::config, fmt::format("--sweep: {} and {} would be the same run", same->second, name));
+      }
+    }
     if (run::holds_checkpoint(folder_)) {
       throw Error(ExitCode::config,
                   fmt::format("{} holds a run of its own: give the sweep another folder with --output_dir, such as {}",
@@ -111,22 +154,26 @@ class Runs {
     create_folders(folder_);
   }
 
-  // Up to one that has ended as all others would, or by a signal.
+  // Up to one that is stopped, or the first, where it fails as all others would.
   std::vector<SweptRun> run_all() const {
     std::vector<SweptRun> runs_done;
     for (const Combination& combination : combinations_) {
       log::info(
           fmt::format("Run {} of {}: {}", runs_done.size() + 1, combinations_.size(), text_of(combination, ", ")));
       runs_done.push_back(run(combination));
-      if (process::stop_signal() != 0 || runs_done.back().is_fault_of_all()) break;
+      const SweptRun& last = runs_done.back();
+      if (last.is_stopped() || static_cast<ExitCode>(last.status) == ExitCode::disk) break;
+      if (runs_done.size() == 1 && !last.is_done() && !last.may_differ()) break;
     }
     return runs_done;
   }
 
  private:
   std::string folder_of(const Combination& combination) const {
+    constexpr size_t kLongest = 200, kKept = 150;
     std::string name = text_of(combination, ",");
     std::replace(name.begin(), name.end(), '/', '_');
+    if (name.size() > kLongest) name = shortened(name, kKept) + hash128(name);
     return folder_ + "/" + name;
   }
 
@@ -143,14 +190,14 @@ class Runs {
     std::vector<std::string> command = arguments_of(combination);
     command.insert(command.begin(), path_of_this_program());
     command.insert(command.end(), {"--result", file});
-    const int status = wait_for_child(start_child(command, {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}));
-    constexpr int kSignalled = 128;
-    SweptRun one{.combination = combination,
+    const int status = wait_passing_signals(start_child(command, {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}));
+    SweptRun run{.combination = combination,
                  .folder = folder,
                  .status = WIFSIGNALED(status) ? kSignalled + WTERMSIG(status) : WEXITSTATUS(status)};
-    if (one.status == 0)
-      one.result = ordered_json::parse(read_file(file, ExitCode::disk), nullptr, /*allow_exceptions=*/false);
-    return one;
+    std::error_code ignored;
+    if (std::filesystem::exists(file, ignored))
+      run.result = ordered_json::parse(read_file(file, ExitCode::disk), nullptr, /*allow_exceptions=*/false);
+    return run;
   }
 
   std::string folder_;
@@ -158,50 +205,65 @@ class Runs {
   std::vector<Combination> combinations_;
 };
 
-std::string what_happened(int status) {
-  switch (static_cast<ExitCode>(status)) {
+std::string what_happened(const SweptRun& run) {
+  if (run.is_done()) return "done";
+  if (run.status > kSignalled) {
+    const char* const name = sigabbrev_np(run.status - kSignalled);
+    return fmt::format("SIG{}", name ? name : "?");
+  }
+  switch (static_cast<ExitCode>(run.status)) {
     case ExitCode::numerics: return "diverged";
-    case ExitCode::memory: return "out of memory";
-    default: return fmt::format("exit status {}", status);
+    case ExitCode::memory: return "no memory";
+    default: return fmt::format("exit {}", run.status);
   }
 }
 
-std::string table_of(const std::vector<SweptRun>& runs_done) {
+std::string table_of(const std::vector<SweptRun>& runs) {
   const auto cell = [](const std::optional<double>& value, int digits) {
     return value ? fmt::format("{:.{}f}", *value, digits) : "-";
   };
+  constexpr const char* kRow = "{:>8}  {:>9}  {:>8}  {:>13}  {:>8}  {:<9}  {}\n";
   std::string table =
-      fmt::format("{:>8}  {:>9}  {:>13}  {:>8}  settings\n", "val loss", "bits/byte", "tokens", "seconds");
-  for (const SweptRun& one : runs_done) {
-    const auto tokens = one.number("/tokens");
-    table += fmt::format("{:>8}  {:>9}  {:>13}  {:>8}  {}\n", cell(one.number("/validation/val_loss"), 4),
-                         cell(one.number("/validation/val_bits_per_byte"), 4),
-                         tokens ? with_commas(static_cast<int64_t>(*tokens)) : what_happened(one.status),
-                         cell(one.number("/seconds/updates"), 1), text_of(one.combination, " "));
+      fmt::format(fmt::runtime(kRow), "val loss", "bits/byte", "loss", "tokens", "seconds", "", "settings");
+  for (const SweptRun& run : runs) {
+    const auto tokens = run.number("/tokens");
+    table +=
+        fmt::format(fmt::runtime(kRow), cell(run.number("/validation/val_loss"), 4),
+                    cell(run.number("/validation/val_bits_per_byte"), 4), cell(run.number("/loss"), 4),
+                    tokens ? with_commas(static_cast<int64_t>(*tokens)) : "-",
+                    cell(run.number("/seconds/updates_in_all"), 1), what_happened(run), text_of(run.combination, " "));
   }
   return table;
 }
 
-std::string json_of(const std::vector<SweptRun>& runs_done) {
+std::string json_of(const std::vector<SweptRun>& runs) {
   ordered_json list = ordered_json::array();
-  for (const SweptRun& one : runs_done) {
-    ordered_json object{{"sweep", ordered_json::object()}, {"output_dir", one.folder}, {"status", one.status}};
-    for (const auto& [key, value] : one.combination) object["sweep"][key] = value;
-    object["result"] = one.result;
+  for (const SweptRun& run : runs) {
+    ordered_json object{{"sweep", ordered_json::object()}, {"output_dir", run.folder}, {"status", run.status}};
+    for (const auto& [key, value] : run.combination) object["sweep"][key] = value;
+    object["result"] = run.result;
     list.push_back(std::move(object));
   }
   return list.dump(2, ' ', /*ensure_ascii=*/true, ordered_json::error_handler_t::replace) + "\n";
 }
 
-void tell(const TrainOptions& options, std::vector<SweptRun> runs_done) {
-  std::stable_sort(runs_done.begin(), runs_done.end(),
-                   [](const SweptRun& a, const SweptRun& b) { return a.rank() < b.rank(); });
+void tell(const TrainOptions& options, std::vector<SweptRun> runs) {
+  std::stable_sort(runs.begin(), runs.end(), [](const auto& a, const auto& b) { return a.rank() < b.rank(); });
   if (!options.result.empty()) {
     AtomicFile file(options.result);
-    file.write(json_of(runs_done));
+    file.write(json_of(runs));
     file.commit();
   }
-  print(options.json ? json_of(runs_done) : table_of(runs_done));
+  print(options.json ? json_of(runs) : table_of(runs));
+}
+
+// That of the first run that has failed otherwise than by its settings, or of all.
+ExitCode code_of(const std::vector<SweptRun>& runs) {
+  const bool any_done = std::any_of(runs.begin(), runs.end(), [](const SweptRun& run) { return run.is_done(); });
+  const auto failed = std::find_if(runs.begin(), runs.end(), [any_done](const SweptRun& run) {
+    return !run.is_done() && !(any_done && run.may_differ());
+  });
+  return failed == runs.end() ? ExitCode::ok : static_cast<ExitCode>(failed->status);
 }
 
 }  // namespace
@@ -235,14 +297,19 @@ ExitCode run_sweep(const config::CommandLine& command, const TrainOptions& optio
   runs.require_right(read);
   if (!options.result.empty()) require_result_file(options.result);
   process::watch_signals();
-  std::vector<SweptRun> runs_done = runs.run_all();
-  if (process::stop_signal() != 0) {
-    log::info("The sweep is stopped; the same command goes on with it");
-    return process::stop_code();
+  process::leave_stopping_to_children();
+  std::vector<SweptRun> all = runs.run_all();
+  if (all.back().is_stopped()) {
+    log::info(fmt::format("The sweep is stopped; the same command{} goes on with it",
+                          options.restart ? " without --restart" : ""));
+    return static_cast<ExitCode>(all.back().status);
   }
-  if (runs_done.back().is_fault_of_all()) return static_cast<ExitCode>(runs_done.back().status);  // as the run has said
-  tell(options, std::move(runs_done));
-  return ExitCode::ok;
+  const SweptRun& first = all.front();
+  if (all.size() == 1 && !first.is_done() && !first.may_differ())
+    return static_cast<ExitCode>(first.status);  // it has said why
+  const ExitCode code = code_of(all);
+  tell(options, std::move(all));
+  return code;
 }
 
 }  // namespace gpt

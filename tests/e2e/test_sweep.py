@@ -22,12 +22,13 @@ class Sweep(programs.WithText):
         file = self.root / "all.json"
         done = self.run_sweep("grid", "learning_rate=1e-4,1e-2", "model.n_layer=1", more=("--result", file), training__eval_batches=0)
         head, *lines = done.stdout.splitlines()
-        self.assertEqual(head.split(), ["val", "loss", "bits/byte", "tokens", "seconds", "settings"])
+        self.assertEqual(head.split(), ["val", "loss", "bits/byte", "loss", "tokens", "seconds", "settings"])
         folders = {path.name for path in (self.root / "grid").iterdir()}
         self.assertEqual(folders, {f"learning_rate={rate},model.n_layer=1" for rate in ("1e-2", "1e-4")})
         found = []
         for line in lines:
-            loss, bits, tokens, _, rate, layers = line.split()
+            loss, bits, _, tokens, _, state, rate, layers = line.split()
+            self.assertEqual(state, "done")
             run = self.root / "grid" / f"{rate},{layers}"
             last = [record for record in programs.metrics(run) if "val_loss" in record][-1]
             self.assertEqual((float(loss), float(bits)), (round(last["val_loss"], 4), round(last["val_bits_per_byte"], 4)))
@@ -40,7 +41,10 @@ class Sweep(programs.WithText):
         self.assertEqual(results[0]["sweep"]["learning_rate"], "1e-2")
         again = self.run_sweep("grid", "learning_rate=1e-4,1e-2", "model.n_layer=1", more=("--json",), training__eval_batches=0)
         self.assertEqual(again.stderr.count("is finished"), 2)
-        self.assertEqual([one["result"]["validation"] for one in json.loads(again.stdout)], [one["result"]["validation"] for one in results])
+        told = json.loads(again.stdout)
+        self.assertEqual([one["result"]["validation"] for one in told], [one["result"]["validation"] for one in results])
+        for one in told:
+            self.assertGreater(one["result"]["seconds"]["updates_in_all"], 0)
 
     def test_a_run_that_diverges_stands_in_the_table(self):
         """Weights explode at the higher rate, and every update from then on is skipped."""
@@ -48,15 +52,21 @@ class Sweep(programs.WithText):
                               training__lr_schedule="constant", training__weight_decay=10, training__log_interval=100, training__eval_interval=0)
         _, best, other = done.stdout.splitlines()
         self.assertTrue(best.endswith("learning_rate=1e-3"), best)
-        self.assertEqual(other.split(), ["-", "-", "diverged", "-", "learning_rate=10"])
+        self.assertEqual((other.split()[:2], other.split()[-2:]), (["-", "-"], ["diverged", "learning_rate=10"]))
+
+    def test_a_run_that_fails_keeps_neither_the_others_nor_the_table(self):
+        done = self.run_sweep("fails", f"data={self.text},{self.root}/none.txt", "seed=3", check_code=3, training__max_steps=2)
+        self.assertIn("cannot read", done.stderr)
+        self.assertEqual([line.split()[5] for line in done.stdout.splitlines()[1:]], ["done", "exit"])
 
     def test_what_is_wrong_with_any_run_is_said_before_the_first(self):
         for values, text in ((("learning_rat=1,2",), "did you mean '--learning_rate'?"), (("n_layer=1,two",), "got 'two'"),
-                             (("n_layer",), "'n_layer' is no key with values, such as learning_rate=1e-3,3e-3"),
-                             (("n_layer=1,,2",), "is no key with values"), (("n_layer=1,1",), "n_layer has the value 1 twice"),
-                             (("n_layer=1", "n_layer=2"), "n_layer is given twice"), (("n_layer=1,2", "n_head=3,2"), "n_head")):
+                             (("n_layer",), "'n_layer' is not KEY=VALUE,VALUE without spaces, such as learning_rate=1e-3,3e-3"),
+                             (("n_layer=1,,2",), "is not KEY=VALUE,VALUE"), (("n_layer=1,1",), "n_layer has the value 1 twice"),
+                             (("n_layer=1", "n_layer=2"), "n_layer is given twice"), (("n_layer=1,2", "n_head=3,2"), "n_head"), (("learning_rate=1e-3,0.001",), "would be the same run"),
+                             (("output_dir=a,b",), "would be the same run"), (("help=true",), "no setting of a run")):
             refused = self.run_sweep("wrong", *values, check_code=2)
-            self.assertEqual(refused.stderr.count("\n"), 1, refused.stderr)
+            self.assertEqual(refused.stderr.strip().count("\n"), 0, refused.stderr)
             self.assertIn(text, refused.stderr)
         self.assertFalse((self.root / "wrong").exists())
         self.assertIn("--sweep trains runs", self.run_sweep("wrong", "n_layer=1,2", more=("--eval-only",), check_code=2).stderr)

@@ -424,12 +424,12 @@ TEST(Estimates, MuonHasOneMomentumAndRoomForProducts) {
   EXPECT_EQ(muon.workspace, adamw.workspace) << "the passes need more than the update";
   EXPECT_EQ(static_cast<double>(checkpoint_bytes(gpt2_small(), training)),
             static_cast<double>(checkpoint_bytes(gpt2_small(), {})) - 4 * matrices);
-  // One token of one layer leaves less than the four matrices of attention take together: direction, result and five squares of each.
+  // One token leaves less than the MLP's first and attention's last take: directions, results, a transpose, five squares each.
   ModelConfig tiny = gpt2(/*layers=*/1, /*heads=*/12, /*width=*/768);
   tiny.block_size = 1, tiny.vocab_size = 64;
   training.batch_size = 1;
   const MemoryUse least = estimate_memory(tiny, training, {});
-  EXPECT_DOUBLE_EQ(least.activations + least.logits + least.workspace, 4.0 * (2 + 5) * 4 * 768 * 768);
+  EXPECT_DOUBLE_EQ(least.activations + least.logits + least.workspace, 4.0 * ((3 * 4 + 5) + (2 + 5)) * 768 * 768);
 }
 
 TEST(Estimates, FewerBitsOfStateCostLess) {

@@ -1,5 +1,5 @@
 // What came of a run, as one object of JSON for programs that start many and compare them: written when the run ends or stops, and again by
-// each later start.
+// each later start. Until then it says "running".
 #pragma once
 
 #include <cstdint>
@@ -29,6 +29,8 @@ class ResultFile : public Listener {
   void end() override { write("done", last_step_); }
 
  private:
+  std::string text(const std::string& state, int64_t step) const;
+  void write_file(const std::string& text) const;
   void write(const std::string& state, int64_t step) const;
 
   std::string path_;
@@ -42,7 +44,8 @@ class ResultFile : public Listener {
   std::optional<double> share_of_limit_;
 };
 
-// Before the run. Throws gpt::Error: disk where that file cannot be written, and config where it is a folder or a device.
+// Before the run; makes the file's folder. Throws gpt::Error: disk where the file cannot be written, and config where it is a folder or a
+// device, or holds something else than JSON.
 void require_result_file(const std::string& path);
 
 }  // namespace gpt
