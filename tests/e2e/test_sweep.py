@@ -75,7 +75,7 @@ class Sweep(programs.WithText):
         self.assertIn("holds a run of its own", self.run_sweep("single", "n_layer=1,2", check_code=2).stderr)
 
     def test_a_sweep_that_is_stopped_goes_on(self):
-        words = self.words("stopped", "seed=1,2", training__max_steps=400, training__log_interval=20)
+        words = self.words("stopped", "seed=1,2", training__max_steps=100_000, training__log_interval=20, training__eval_interval=0)
         first = subprocess.Popen(programs.command("gpt-train", *words), stderr=subprocess.PIPE, text=True)
         for line in first.stderr:
             if re.match(r"step +20/", line):
@@ -86,7 +86,8 @@ class Sweep(programs.WithText):
         self.assertEqual(first.wait(programs.HANGS), 130, rest)
         self.assertIn("The sweep is stopped; the same command goes on with it", rest)
         self.assertFalse((self.root / "stopped/seed=2").exists())
-        done = programs.run("gpt-train", *words, check_code=0)
+        step = int(re.search(r"Stopped by SIGINT after step (\d+)", rest)[1])
+        done = self.run_sweep("stopped", "seed=1,2", training__max_steps=step + 5, training__log_interval=20, training__eval_interval=0)
         self.assertEqual(done.stderr.count("Resuming from"), 1)
         self.assertEqual(len(done.stdout.splitlines()), 3)
 
