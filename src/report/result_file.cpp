@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -46,6 +46,16 @@ ordered_json to_json(const std::optional<EvaluationRecord>& evaluation) {
   return object;
 }
 
+// Of a run, or of a sweep. JSON lines that someone learns from begin with a brace, too.
+bool holds_result(const std::string& path) {
+  constexpr SizeLimit kResultLimit{"a result", 64 << 20};
+  const std::string text = read_file(path, ExitCode::config, kResultLimit);
+  if (text.empty()) return true;
+  const ordered_json json = ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const bool is_of_sweep = json.is_array() && (json.empty() || (json[0].is_object() && json[0].contains("sweep")));
+  return is_of_sweep || (json.is_object() && json.contains("state") && json.contains("total_steps"));
+}
+
 }  // namespace
 
 void require_result_file(const std::string& path) {
@@ -56,9 +66,7 @@ void require_result_file(const std::string& path) {
                                               "let --json write to standard output",
                                               path));
   }
-  char first = 0;
-  std::ifstream file(path);
-  if (file.get(first) && first != '{' && first != '[') {
+  if (std::filesystem::exists(status) && !holds_result(path)) {
     throw Error(ExitCode::config,
                 fmt::format("--result: {} exists and holds no result: name a file that is free, or remove it", path));
   }

@@ -168,9 +168,11 @@ class RunFolder(programs.WithText):
             self.assertEqual(told[key], result[key], key)
 
     def test_a_result_that_cannot_be_written_is_refused_before_the_run(self):
+        chats = self.root / "chats.jsonl"
+        chats.write_text('{"messages": [{"role": "user", "content": "ok?"}, {"role": "assistant", "content": "yes"}]}\n')
         words = ["--data", self.text, "--output_dir", self.root / "no_result"]
         for path, code, text in (("/proc/none/result.json", 8, "cannot"), (self.root, 2, "is not a regular file"),
-                                 ("/dev/null", 2, "is not a regular file"), (self.text, 2, "holds no result")):
+                                 ("/dev/null", 2, "is not a regular file"), (self.text, 2, "holds no result"), (chats, 2, "holds no result")):
             line = self.only_line(programs.run("gpt-train", *words, "--result", path, check_code=code))
             self.assertIn(text, line)
         line = self.only_line(programs.run("gpt-train", *words, "--result", self.root / "r.json", "--eval-only", check_code=2))

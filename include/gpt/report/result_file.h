@@ -45,7 +45,7 @@ class ResultFile : public Listener {
 };
 
 // Before the run; makes the file's folder. Throws gpt::Error: disk where the file cannot be written, and config where it is a folder or a
-// device, or holds something else than JSON.
+// device, or holds something else than a result.
 void require_result_file(const std::string& path);
 
 }  // namespace gpt
