@@ -52,6 +52,7 @@ struct OptionValue {
   Json operator()(Interval* value) const {
     return value->unit == Interval::Unit::run ? Json(value->count) : Json(config::value_text(value));
   }
+  Json operator()(Duration* value) const { return config::value_text(value); }
   Json operator()(const config::NumberOrAuto& number) const {
     return *number.value == 0 ? Json("auto") : Json(*number.value);
   }

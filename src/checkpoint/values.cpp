@@ -75,6 +75,18 @@ void visit_course(AnyCheckpoint& c, Visitor&& visit) {
          .without = "it follows from the length of the run",
          .most = kMost},
         c.warmup_steps);
+  const bool has_course = c.course.planned > 0;
+  visit({"/schedule/planned_steps", "the updates that the schedule of a run with `max_time` is laid out for",
+         "the length of the run is not a time", has_course, 0, kMost},
+        c.course.planned);
+  visit({"/schedule/total_steps", "those that it ends after, as was decided last", "0", has_course, 0, kMost},
+        c.course.total);
+  visit({"/schedule/since_step", "the step of that decision", "0", has_course, 0, step}, c.course.since);
+  visit({"/schedule/position", "and where the run was on its schedule then, in planned updates", "0", has_course, 0,
+         static_cast<double>(c.course.planned)},
+        c.course.position);
+  visit({"/schedule/seconds_spent", "the time that the run has taken of `max_time`", "0", has_course, 0},
+        c.seconds_spent);
   visit({"/decisions", "what was decided on the way, each a `step`, a `what` and a `value`", "nothing was",
          !c.decisions.empty()},
         c.decisions);

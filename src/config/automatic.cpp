@@ -33,6 +33,10 @@ constexpr Sizes kTable[] = {
 };
 // clang-format on
 
+constexpr double kRowSeconds = 150;  // that the row for two cores took where it was measured
+
+constexpr Interval kOfTime{10, Interval::Unit::percent};  // between validations of a run with max_time
+
 constexpr const char* kSizeKeys[] = {"model.n_layer",  "model.n_head",   "model.n_kv_head", "model.n_embd",
                                      "model.head_dim", "model.n_hidden", "model.block_size"};
 
@@ -163,7 +167,7 @@ void choose_tuning(Config& config, const Origins& origins) {
   if (!origins.count("training.min_lr"))
     schedule.min_lr = std::min(schedule.min_lr, kShareOfEnd * schedule.learning_rate);
   // How many steps a run counted in epochs has is known only with its data.
-  if (!origins.count("training.warmup_steps") && !schedule.epochs)
+  if (!origins.count("training.warmup_steps") && !schedule.epochs && !schedule.has_time())
     schedule.warmup_steps = std::min(kMostWarmUp, schedule.max_steps.value_or(kDefaultMaxSteps) / 10);
   if (!origins.count("model.dropout")) config.model.dropout = 0;
 }
@@ -174,6 +178,11 @@ double useful_epochs(double weights_per_token, double dropout) {
   constexpr double kFewest = 4;  // so often a text is worth nearly as much as another (Muennighoff et al., 2023)
   constexpr double kMost = 100;
   return std::clamp(40 * (1 + 8 * dropout) / std::sqrt(weights_per_token), kFewest, kMost);
+}
+
+void choose_cadence(Config& config, const Origins& origins) {
+  if (config.training.schedule.has_time() && !origins.count("training.eval_interval"))
+    config.training.cadence.eval_interval = kOfTime;
 }
 
 void choose_sequence_length(Config& config, const Origins& origins, const Surroundings& surroundings) {
@@ -193,6 +202,8 @@ void choose_sizes(Config& config, const Origins& origins, const Surroundings& su
   const double fraction =
       origins.count("data.validation_fraction") ? config.data.validation_fraction : chosen.data.validation_fraction;
   Sizes sizes = row_for(surroundings);
+  const Duration time = config.training.schedule.max_time;
+  if (time.seconds > 0) sizes.steps = std::max<int64_t>(1, std::llround(sizes.steps * time.seconds / kRowSeconds));
   const bool has_model = !config.training.init_from.empty();
   const std::optional<int64_t> total_batch_size = config.training.total_batch_size;
   const bool is_length_of_sequences_given =
@@ -213,13 +224,17 @@ void choose_sizes(Config& config, const Origins& origins, const Surroundings& su
   }
   chosen.model.dropout = sizes.dropout;
   TrainingConfig& training = chosen.training;
-  training.batch_size = sizes.batch_size, training.schedule.max_steps = sizes.steps;
+  training.batch_size = sizes.batch_size;
+  if (time.seconds == 0) training.schedule.max_steps = sizes.steps;
   if (!has_model) training.schedule.min_lr = std::min(1e-4, config.training.schedule.learning_rate);
   training.optimizer.beta2 = 0.99;
   // How many steps a run counted in epochs has is known only with its data.
-  if (!training.schedule.epochs) training.schedule.warmup_steps = std::min<int64_t>(100, sizes.steps / 10);
+  if (!training.schedule.epochs && time.seconds == 0)
+    training.schedule.warmup_steps = std::min<int64_t>(100, sizes.steps / 10);
   training.cadence.eval_interval = {std::max<int64_t>(50, sizes.steps / 12 / 50 * 50), Interval::Unit::steps};
   training.cadence.sample_interval = {6 * training.cadence.eval_interval.count, Interval::Unit::steps};
+  if (time.seconds > 0)
+    training.cadence.eval_interval = kOfTime, training.cadence.sample_interval = {50, Interval::Unit::percent};
   training.cadence.patience = 5;
   copy_chosen(config, origins, chosen);
   derive_accumulation(config.training, origins);

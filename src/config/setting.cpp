@@ -69,6 +69,8 @@ void add_setting(std::vector<Setting>& settings, const Spelling& spelling, Setti
     bool on = false;
     assign_or_throw({.name = alias->name, .target = &on, .help = ""}, setting);
     setting.text = on ? alias->if_true : alias->if_false;
+  } else if (alias && !alias->unit.empty()) {
+    setting.text += " " + alias->unit;
   }
   settings.push_back(std::move(setting));
 }

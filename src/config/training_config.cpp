@@ -74,95 +74,10 @@ std::vector<Option> batch_and_precision(TrainingConfig& c) {
   };
 }
 
-std::vector<Option> length_and_optimizer(TrainingConfig& c) {
+std::vector<Option> schedule(TrainingConfig& c) { return options(c.schedule); }
+
+std::vector<Option> optimizer(TrainingConfig& c) {
   return {
-      {.name = "epochs",
-       .target = &c.schedule.epochs,
-       .help = "length of the run in passes over the data; auto = as long as max_steps says",
-       .min = 1,
-       .max = 1e9,
-       .aliases = {{"num_epochs"}, {"max_epochs"}, {"num_train_epochs"}},
-       .tried = {"auto", "1"}},
-      {.name = "max_steps",
-       .target = &c.schedule.max_steps,
-       .help = "length of the run in updates; auto = 5000 unless epochs is set",
-       .min = 1,
-       .max = 1e12,
-       .aliases = {{"max_iters"}, {"steps"}, {"max_train_steps"}, {"num_steps"}},
-       .tried = {"auto", "100"}},
-      {.name = "learning_rate",
-       .target = FoundNumber{&c.schedule.learning_rate, &c.schedule.finds_learning_rate},
-       .help =
-           "peak learning rate, of AdamW and Muon alike, with init_from 1e-4 unless set; auto = found by short runs before the first update, in about a minute, and kept with the run",
-       .min = 0,
-       .max = 10,
-       .aliases = {{"lr"}},
-       .tried = {"0.001", "auto"}},
-      {.name = "min_lr",
-       .target = &c.schedule.min_lr,
-       .help = "learning rate at the end of the schedule; with plateau the lowest one",
-       .min = 0,
-       .max = 10},
-      {.name = "warmup_steps",
-       .target = &c.schedule.warmup_steps,
-       .help =
-           "updates until learning_rate is reached; auto = 1000, with init_from 100, but at most a tenth of the run",
-       .min = 0,
-       .max = 1e12,
-       .aliases = {{"warmup_iters"}, {"num_warmup_steps"}, {"lr_warmup_steps"}},
-       .tried = {"auto", "5"}},
-      {.name = "lr_schedule",
-       .target = choice(c.schedule.lr_schedule, {{"cosine", LrSchedule::cosine},
-                                                 {"constant", LrSchedule::constant},
-                                                 {"linear", LrSchedule::linear},
-                                                 {"wsd", LrSchedule::wsd},
-                                                 {"plateau", LrSchedule::plateau}}),
-       .help =
-           "learning rate after the warm-up; cosine and linear = down to min_lr over the rest of the run; wsd = constant, then down "
-           "to min_lr over the last decay_fraction, and with a larger max_steps the run goes on from before the decay; "
-           "plateau = lower whenever the validation loss has stopped improving",
-       .aliases = {{"use_lr_scheduler", "cosine", "constant"},
-                   {"decay_lr", "cosine", "constant"},
-                   {"lr_scheduler"},
-                   {"lr_scheduler_type"}}},
-      {.name = "decay_fraction",
-       .target = &c.schedule.decay_fraction,
-       .help = "share of the run, at its end, in which the learning rate of lr_schedule wsd decays",
-       .min = 0.01,
-       .max = 1,
-       .aliases = {{"warmdown_ratio"}, {"cooldown_fraction"}, {"cooldown_frac"}}},
-      {.name = "decay_shape",
-       .target =
-           choice(c.schedule.decay_shape, {{"linear", DecayShape::linear}, {"1-sqrt", DecayShape::one_minus_sqrt}}),
-       .help =
-           "how the learning rate of lr_schedule wsd decays; 1-sqrt = fast at first, by the root of the share of the decay "
-           "that is done",
-       .aliases = {{"decay_type"}}},
-      {.name = "plateau_factor",
-       .target = &c.schedule.plateau.factor,
-       .help =
-           "what lr_schedule plateau multiplies the learning rate by when the validation loss has stopped improving",
-       .min = 0.001,
-       .max = 0.999},
-      {.name = "plateau_patience",
-       .target = &c.schedule.plateau.patience,
-       .help =
-           "validations in a row without an improvement that lr_schedule plateau bears; with one more it lowers the "
-           "learning rate",
-       .min = 0,
-       .max = 1e9},
-      {.name = "plateau_threshold",
-       .target = &c.schedule.plateau.threshold,
-       .help =
-           "share of the best validation loss by which one must be below it to be an improvement for lr_schedule plateau",
-       .min = 0,
-       .max = 0.999},
-      {.name = "plateau_cooldown",
-       .target = &c.schedule.plateau.cooldown,
-       .help =
-           "validations after lr_schedule plateau has lowered the learning rate in which none without an improvement counts",
-       .min = 0,
-       .max = 1e9},
       {.name = "optimizer",
        .target = choice(c.optimizer.kind, {{"adamw", OptimizerKind::adamw},
                                            {"muon", OptimizerKind::muon},
@@ -471,7 +386,7 @@ std::vector<Option> options(TrainingConfig& c) {
     row.safe_on_resume = row.name == "quantized_forward_force";
     rows.push_back(std::move(row));
   }
-  for (auto group : {length_and_optimizer, execution, cadence, divergence}) {
+  for (auto group : {schedule, optimizer, execution, cadence, divergence}) {
     for (Option& row : group(c)) {
       // With other weights, or another state of the optimizer, it is another run.
       row.safe_on_resume = row.name != "init_from" && row.name != "freeze" && row.name != "optimizer";

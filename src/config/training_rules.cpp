@@ -45,6 +45,15 @@ std::vector<RefusalRule> length_rules() {
            },
        .cures = {leave_out("training.epochs"), leave_out("training.max_steps")},
        .advice = "keep one"},
+      {.keys = {"training.max_time", "data.stages", "data.schedule"},
+       .when =
+           [](const Config& c, const Facts&) {
+             return c.training.schedule.has_time() &&
+                    (!c.data.stages.empty() || c.data.schedule != DataSchedule::constant);
+           },
+       .why = "stages begin after numbers of steps, and how many steps fit into max_time is not known before",
+       .cures = {Cure{{"data.stages", std::nullopt}, {"data.schedule", std::nullopt}}, leave_out("training.max_time")},
+       .advice = "set the length in max_steps instead"},
       {.keys = {"training.min_lr", "training.learning_rate"},
        .when = [](const Config& c, const Facts&) { return has_wrong_ends(c.training.schedule); },
        .why =
@@ -79,7 +88,8 @@ std::vector<RefusalRule> length_rules() {
        .when =
            [](const Config& c, const Facts&) {
              const ScheduleConfig& schedule = c.training.schedule;
-             return !schedule.epochs && schedule.warmup_steps.value_or(0) >= length_of(schedule);
+             return !schedule.epochs && !schedule.has_time() &&
+                    schedule.warmup_steps.value_or(0) >= length_of(schedule);
            },
        .why =
            [](const Config& c) {

@@ -78,19 +78,26 @@ constexpr IntervalWord kIntervalWords[] = {
     // the largest of a unit first
     {"step", Interval::Unit::steps, 1},      {"epoch", Interval::Unit::epochs, 1},
     {"hour", Interval::Unit::seconds, 3600}, {"minute", Interval::Unit::seconds, 60},
-    {"second", Interval::Unit::seconds, 1},
+    {"second", Interval::Unit::seconds, 1},  {"%", Interval::Unit::percent, 1},
 };
 
 std::string interval_text(const Interval& interval) {
   for (const auto& [word, unit, size] : kIntervalWords) {
     if (unit != interval.unit || interval.count % size != 0 || (interval.count == 0 && size > 1)) continue;
     const int64_t count = interval.count / size;
-    return fmt::format("{} {}{}", count, word, count == 1 ? "" : "s");
+    return fmt::format("{} {}{}", count, word, count == 1 || word == "%" ? "" : "s");
   }
   return fmt::format("{}", interval.count);
 }
 
 std::optional<Interval> parse_interval(std::string_view text) {
+  constexpr int64_t kWhole = 100;  // per cent
+  if (text.ends_with('%')) {
+    const std::string_view number = text.substr(0, text.find_last_not_of(" %") + 1);
+    const auto share = parse<int64_t>(number);
+    return share && *share >= 0 && *share <= kWhole ? std::optional<Interval>({*share, Interval::Unit::percent})
+                                                    : std::nullopt;
+  }
   const size_t space = text.find(' ');
   const auto count = parse<int64_t>(text.substr(0, space));
   if (!count || *count < 0) return std::nullopt;
@@ -104,6 +111,35 @@ std::optional<Interval> parse_interval(std::string_view text) {
   return std::nullopt;
 }
 
+struct DurationWord {
+  std::string_view word;  // for one; more have an "s"
+  double seconds;
+};
+constexpr DurationWord kDurationWords[] = {{"day", 86400}, {"hour", 3600}, {"minute", 60}, {"second", 1}};
+
+// In the largest unit of which it is a whole number.
+std::string duration_text(const Duration& duration) {
+  if (duration.seconds == 0) return "none";
+  for (const auto& [word, seconds] : kDurationWords) {
+    const double count = duration.seconds / seconds;
+    if (count == std::floor(count) || seconds == 1)
+      return fmt::format("{} {}{}", number_text(count), word, count == 1 ? "" : "s");
+  }
+  return "";
+}
+
+std::optional<Duration> parse_duration(std::string_view text) {
+  if (text == "none" || text == "0") return Duration{};
+  const size_t space = text.find(' ');
+  const auto count = parse<double>(text.substr(0, space));
+  if (!count || space == std::string_view::npos) return std::nullopt;
+  std::string_view name = text.substr(space + 1);
+  if (name.ends_with('s')) name.remove_suffix(1);
+  for (const auto& [word, seconds] : kDurationWords)
+    if (name == word) return Duration{*count * seconds};
+  return std::nullopt;
+}
+
 bool is_time(const Interval& interval) { return interval.unit == Interval::Unit::seconds; }
 
 const std::string kAlsoAuto = "auto or ";
@@ -114,26 +150,30 @@ std::string expectation(const Option& option) {
   const bool is_closed = std::isfinite(option.min) && std::isfinite(option.max);
   const std::string from = is_closed ? " from " : " ";
   const auto with_range = [&](const std::string& what) { return allowed.empty() ? what : what + from + allowed; };
-  return "must be " + std::visit(Overloaded{
-                                     [](bool*) -> std::string { return "true or false"; },
-                                     [&](std::integral auto*) { return with_range("a whole number"); },
-                                     [&](double*) { return with_range("a number"); },
-                                     [&](std::optional<double>*) { return with_range("a number"); },
-                                     [&](std::optional<int64_t>*) { return "auto or " + with_range("a whole number"); },
-                                     [&](const NumberOrAuto&) {
-                                       return kAlsoAuto + "a whole number" + from + allowed.substr(kAlsoAuto.size());
-                                     },
-                                     [&](const FoundNumber&) {
-                                       return kAlsoAuto + "a number" + from + allowed.substr(kAlsoAuto.size());
-                                     },
-                                     [&](Interval*) -> std::string {
-                                       return option.may_be_time ? "like 500, '500 steps', '2 epochs' or '10 minutes'"
-                                                                 : "like 500, '500 steps' or '2 epochs'";
-                                     },
-                                     [&](const Choice&) { return "one of " + allowed; },
-                                     [](const auto&) -> std::string { return "text"; },
-                                 },
-                                 option.target);
+  return "must be " +
+         std::visit(Overloaded{
+                        [](bool*) -> std::string { return "true or false"; },
+                        [&](std::integral auto*) { return with_range("a whole number"); },
+                        [&](double*) { return with_range("a number"); },
+                        [&](std::optional<double>*) { return with_range("a number"); },
+                        [&](std::optional<int64_t>*) { return "auto or " + with_range("a whole number"); },
+                        [&](const NumberOrAuto&) {
+                          return kAlsoAuto + "a whole number" + from + allowed.substr(kAlsoAuto.size());
+                        },
+                        [&](const FoundNumber&) {
+                          return kAlsoAuto + "a number" + from + allowed.substr(kAlsoAuto.size());
+                        },
+                        [&](Interval*) -> std::string {
+                          return option.may_be_time ? "like 500, '500 steps', '2 epochs', '10 %' or '10 minutes'"
+                                                    : "like 500, '500 steps', '2 epochs' or '10 %'";
+                        },
+                        [&](Duration*) -> std::string {
+                          return fmt::format("a time like '90 seconds', '10 minutes' or '1.5 hours' ({})", allowed);
+                        },
+                        [&](const Choice&) { return "one of " + allowed; },
+                        [](const auto&) -> std::string { return "text"; },
+                    },
+                    option.target);
 }
 
 // What a wrong value was probably meant to be, or nothing.
@@ -266,6 +306,13 @@ std::optional<std::string> assign(const Option& option, std::string_view text, b
                                      *target = *value;
                                      return true;
                                    },
+                                   [&](Duration* target) {
+                                     const auto value =
+                                         is_quoted && parse<double>(text) ? std::nullopt : parse_duration(text);
+                                     if (!value || (value->seconds != 0 && !in_range(value->seconds))) return false;
+                                     *target = *value;
+                                     return true;
+                                   },
                                    [&](const Choice& target) {
                                      std::string_view name = text;
                                      if (const auto on = boolean(text)) name = word_for(*on, option, target, text);
@@ -303,6 +350,7 @@ std::string value_text(const Target& target) {
                         [](const FoundNumber& of) { return *of.is_auto ? "auto" : number_text(*of.value); },
                         [](std::optional<double>* value) { return *value ? number_text(**value) : ""; },
                         [](Interval* value) { return interval_text(*value); },
+                        [](Duration* value) { return duration_text(*value); },
                         [](const Choice& value) { return value.names[value.get()]; },
                         [](const Structure& value) { return value.write(); },
                     },
@@ -331,6 +379,8 @@ std::string allowed_text(const Option& option) {
   const bool may_be_auto =
       std::holds_alternative<NumberOrAuto>(option.target) || std::holds_alternative<FoundNumber>(option.target);
   const std::string also = may_be_auto ? kAlsoAuto : "";
+  if (std::holds_alternative<Duration*>(option.target))
+    return fmt::format("none, or {} to {}", duration_text({option.min}), duration_text({option.max}));
   const bool low = std::isfinite(option.min), high = std::isfinite(option.max);
   if (low && high) return fmt::format("{}{} to {}", also, bound_text(option.min), bound_text(option.max));
   if (low) return fmt::format("{}>= {}", also, bound_text(option.min));

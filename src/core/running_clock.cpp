@@ -1,6 +1,13 @@
 #include "gpt/core/running_clock.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <ctime>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <string>
 #include <thread>
 
 namespace gpt {
@@ -12,6 +19,24 @@ Pauses& pauses() {
 }
 
 Pauses::Time steady_time() { return std::chrono::steady_clock::now().time_since_epoch(); }
+
+// How long ago the system started this process; 0 where it does not say.
+double seconds_since_exec() {
+  constexpr int kStartTime = 20;  // of the fields behind the name, which stands in brackets (proc_pid_stat(5))
+  std::ifstream in("/proc/self/stat");
+  const std::string stat((std::istreambuf_iterator<char>(in)), {});
+  std::istringstream fields(stat.substr(std::min(stat.size(), stat.rfind(')') + 1)));
+  std::string field;
+  for (int i = 0; i < kStartTime && fields >> field; ++i) {}
+  timespec now{};
+  if (!fields || clock_gettime(CLOCK_BOOTTIME, &now) != 0) return 0;
+  const double started = std::strtod(field.c_str(), nullptr) / static_cast<double>(sysconf(_SC_CLK_TCK));
+  return std::max(0.0, static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec) - started);
+}
+
+// Looked at while the libraries are loaded, before anything can have paused.
+const double seconds_before = seconds_since_exec();
+const RunningClock::time_point seconds_counted_from = RunningClock::now();
 
 }  // namespace
 
@@ -54,5 +79,9 @@ bool RunningClock::is_watched() { return pauses().are_watched(); }
 void RunningClock::look() { pauses().look(steady_time()); }
 
 void RunningClock::woke() { pauses().woke(steady_time()); }
+
+double seconds_since_start() {
+  return seconds_before + std::chrono::duration<double>(RunningClock::now() - seconds_counted_from).count();
+}
 
 }  // namespace gpt

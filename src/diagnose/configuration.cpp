@@ -5,10 +5,8 @@
 
 #include <algorithm>
 #include <exception>
-#include <filesystem>
 #include <functional>
 #include <optional>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -19,7 +17,6 @@
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
 #include "gpt/core/processors.h"
-#include "gpt/core/remedies.h"
 #include "gpt/data/corpus.h"
 #include "gpt/device/host.h"
 #include "gpt/device/precision.h"
@@ -41,6 +38,7 @@
 #include "gpt/plan/savers.h"
 #include "gpt/plan/sent_bytes.h"
 #include "gpt/plan/time_checks.h"
+#include "gpt/run/find_length.h"
 #include "gpt/run/finished.h"
 #include "gpt/run/folder.h"
 #include "gpt/run/initial_weights.h"
@@ -52,25 +50,6 @@
 
 namespace gpt {
 namespace {
-
-namespace fs = std::filesystem;
-
-bool exists(const std::string& path) {
-  std::error_code ignored;
-  return fs::exists(path, ignored);
-}
-
-// What to do where the data could not be read; the detail has said why.
-std::string data_fix(const DataConfig& data) {
-  if (!data.bin.empty()) {
-    const std::string folder = fs::path(data.bin).parent_path().string();
-    return fmt::format("{} it with gpt-prepare --input TEXT --output {}", exists(data.bin) ? "prepare" : "make",
-                       folder.empty() ? "." : folder);
-  }
-  if (!data.text.empty())
-    return exists(data.text) ? "correct the text, or data.tokenizer" : "name an existing text with --data";
-  return fmt::format("name a text with --data, or for the example {}", remedies().data);
-}
 
 // Examines the run part by part. A part that needs what an earlier one could not find is reported as not checked.
 class Examination {
@@ -95,7 +74,7 @@ class Examination {
       if (asked_.steps_per_epoch) {
         plan_without_data();
       } else {
-        attempt("dataset", data_fix(config_.data), [&] { examine_data(); });
+        attempt("dataset", plan::data_fix(config_.data), [&] { examine_data(); });
       }
       choose_batch();
       if (config_.model.vocab_size)
@@ -110,7 +89,9 @@ class Examination {
     if (plan_) attempt("time", "add --seconds-per-step", [&] { examine_time(); });
     if (several_.processes > 1) add(plan::check_processes(several_));
     if (config_.model.vocab_size && !asked_.is_elsewhere())
-      attempt("disk", "choose another output_dir", [&] { examine_disk(); });
+      attempt("disk", "choose another output_dir", [&] {
+        for (plan::Check& check : plan::check_disk(config_, corpus_ ? &*corpus_ : nullptr)) add(std::move(check));
+      });
     return std::move(checks_);
   }
 
@@ -289,10 +270,37 @@ class Examination {
   // For data that are not here.
   void plan_without_data() {
     choose_batch();
-    plan_ = run::plan_run(config_.training, *asked_.steps_per_epoch * config_.training.gradient_accumulation_steps);
+    batches_per_epoch_ = *asked_.steps_per_epoch * config_.training.gradient_accumulation_steps;
+    plan_length(asked_.seconds_per_step.value_or(0));
     begin_where_it_stopped();
-    add(plan::passed("length", fmt::format("{} at {} an epoch", plural(plan_->total_steps, "step"),
-                                           with_commas(plan_->steps_per_epoch))));
+    if (is_length_known())
+      add(plan::passed("length", fmt::format("{} at {} an epoch", plural(plan_->total_steps, "step"),
+                                             with_commas(plan_->steps_per_epoch))));
+  }
+
+  void plan_length(double update_seconds) {
+    const Tokenizer* const tokenizer = corpus_ ? corpus_->tokenizer.get() : nullptr;
+    const auto with_time = run::plan_with_time(config_,
+                                               {.batches_per_epoch = batches_per_epoch_,
+                                                .validation_tokens = corpus_ ? corpus_->validation.size() : 0,
+                                                .update_seconds = update_seconds,
+                                                .checkpoint_bytes = run::checkpoint_file_bytes(config_, tokenizer)},
+                                               start_ ? &start_->checkpoint : nullptr);
+    is_length_planned_ = with_time.has_value();
+    plan_ = with_time.value_or(run::plan_run(config_.training, batches_per_epoch_));
+  }
+  bool is_length_known() const { return is_length_planned_ || !config_.training.schedule.has_time(); }
+  // Once the time of an update is known.
+  void plan_length_by(double update_seconds) {
+    if (is_length_known()) return;
+    plan_length(update_seconds);
+    if (facts_) check_plan();
+  }
+
+  void check_plan() {
+    if (config_.data.stages.empty()) add(plan::check_length(config_, *facts_, *plan_));
+    add(plan::check_learning_rate(config_.training.schedule, *plan_));
+    add(plan::check_validation(config_, *facts_, *plan_));
   }
 
   plan::Check check_start() const {
@@ -337,16 +345,16 @@ class Examination {
                             device_ && !card_ ? device_->device : at::Device(at::kCPU));
     plan::DatasetFacts facts = plan::describe_data(corpus, loader);
     if (card_) facts.resident = memory_.data > 0;
-    plan_ = run::plan_run(config_.training, loader.batches_per_epoch());
     training_ = plan::with_real_batch(config_.training, facts);
     undivided_ = plan::with_real_batch(undivided_, facts);
+    batches_per_epoch_ = loader.batches_per_epoch();
+    plan_length(asked_.seconds_per_step.value_or(0));
     add(plan::check_dataset(config_.data, config_.sequence_length(), facts));
     add(plan::check_batch(config_.training, facts));
-    if (config_.data.stages.empty()) add(plan::check_length(config_, facts, *plan_));
+    facts_ = std::move(facts);
+    if (is_length_known()) check_plan();
     for (const std::string& stage : describe_stages(config_, corpus)) add(plan::passed("stage", stage));
-    add(plan::check_learning_rate(config_.training.schedule, *plan_));
-    add(plan::check_validation(config_, facts, *plan_));
-    if (!card_) add(plan::check_workers(config_.data, facts.resident, device_ && device_->device.is_cuda(), cores_));
+    if (!card_) add(plan::check_workers(config_.data, facts_->resident, device_ && device_->device.is_cuda(), cores_));
     begin_where_it_stopped();
   }
 
@@ -394,8 +402,9 @@ class Examination {
     const Config config = real();
     UpdateFacts facts{config, undivided_, *device_, precision, form, kernel, memory_};
     if (card_) {
-      add(plan::check_compute(config.model, training_, *plan_, std::nullopt));
       step_ = estimate_update(facts, *card_, several_).step;
+      plan_length_by(step_->seconds);
+      add(plan::check_compute(config.model, training_, *plan_, std::nullopt));
       return;
     }
     plan::MemoryBudget memory = memory_;
@@ -404,14 +413,18 @@ class Examination {
     facts.product_speed = measure_product_speed(device_->device, precision.compute_type());
     is_timed_ = !asked_.no_probe && !asked_.seconds_per_step;
     const std::optional<UpdateTime> time = is_timed_ ? time_update(facts) : std::nullopt;
-    if (time) step_ = time->step;
+    if (time) step_ = time->step, plan_length_by(step_->seconds);
     if (time && processes_ > 1) {
       attempt("processes", "give the loopback an address, or set distributed.processes: 1",
               [&] { compare_with_one(facts, several_, *step_); });
     }
     const bool is_known = time || asked_.seconds_per_step;
     const double speed = facts.product_speed * static_cast<double>(processes_);
-    add(plan::check_compute(config.model, training_, *plan_, is_known ? std::nullopt : std::optional(speed)));
+    if (is_length_known())
+      add(plan::check_compute(config.model, training_, *plan_, is_known ? std::nullopt : std::optional(speed)));
+    else
+      add(plan::warned("length", "not known: how many updates fit into training.max_time follows from the time of one",
+                       "leave --no-probe out, or give --seconds-per-step"));
     if (time) add(*time->speed);
   }
 
@@ -441,17 +454,6 @@ class Examination {
       add(plan::check_data_speed(slowest->path, slowest->bytes_per_second, tokens_per_second * corpus_->train.width()));
   }
 
-  void examine_disk() {
-    const std::string folder = plan::nearest_folder(config_.output_dir);
-    const auto bytes =
-        static_cast<double>(run::checkpoint_file_bytes(config_, corpus_ ? corpus_->tokenizer.get() : nullptr));
-    add(plan::check_disk_speed(folder, plan::measure_write_speed(folder), bytes));
-    const CadenceConfig& cadence = config_.training.cadence;
-    const int64_t files = 1 + (corpus_ && corpus_->validation.size() > 0) + cadence.divergence.kept_checkpoints() +
-                          config_.training.schedule.kept_checkpoints();
-    add(plan::check_disk_space(folder, static_cast<double>(free_disk_space(folder)), bytes, files, cadence.keep_last));
-  }
-
   // The configuration with the batch that the data really give.
   Config real() const {
     Config config = config_;
@@ -479,7 +481,10 @@ class Examination {
   bool is_timed_ = false;               // it was tried
   std::optional<plan::StepTime> step_;  // nothing where it is not known
   std::optional<Corpus> corpus_;
+  int64_t batches_per_epoch_ = 0;
+  std::optional<plan::DatasetFacts> facts_;
   std::optional<run::Plan> plan_;
+  bool is_length_planned_ = false;               // of a run with training.max_time
   TrainingConfig training_ = config_.training;   // with the batch that the data really give
   TrainingConfig undivided_ = config_.training;  // as one process would compute it
   bool has_batch_ = false;                       // it has been chosen

@@ -30,17 +30,17 @@ std::optional<int64_t> steps_before_decay(const ScheduleConfig& config, int64_t 
   return std::max(warmup_steps(config, total_steps), total_steps - decay);
 }
 
-double learning_rate_at(const ScheduleConfig& config, int64_t step, int64_t total_steps, const Plateau& plateau) {
-  const int64_t warmup = warmup_steps(config, total_steps);
+double learning_rate_at(const ScheduleConfig& config, double step, int64_t total_steps, const Plateau& plateau) {
+  const auto warmup = static_cast<double>(warmup_steps(config, total_steps));
   double peak = config.learning_rate;
   if (config.lr_schedule == LrSchedule::plateau) peak = std::max(config.min_lr, plateau.factor * peak);
-  if (step < warmup) return peak * static_cast<double>(step + 1) / static_cast<double>(warmup + 1);
+  if (step < warmup) return peak * (step + 1) / (warmup + 1);
   if (config.lr_schedule == LrSchedule::constant || config.lr_schedule == LrSchedule::plateau) return peak;
   const std::optional<int64_t> stable = steps_before_decay(config, total_steps);
-  if (stable && step <= *stable) return peak;
-  const int64_t begin = stable.value_or(warmup);
-  if (step >= total_steps) return config.min_lr;
-  const double done = static_cast<double>(step - begin) / static_cast<double>(total_steps - begin);
+  const double begin = stable ? static_cast<double>(*stable) : warmup, end = static_cast<double>(total_steps);
+  if (stable && step <= begin) return peak;
+  if (step >= end) return config.min_lr;
+  const double done = (step - begin) / (end - begin);
   return config.min_lr + (config.learning_rate - config.min_lr) * height(config, done);
 }
 

@@ -122,6 +122,7 @@ void choose_for_this_machine(Config& config, const config::Origins& origins) {
   if (chooses) here = surroundings_of(config);
   here.characters_per_token = characters_per_token;
   config::choose_tuning(config, origins);
+  config::choose_cadence(config, origins);
   here.has_conversations = holds_conversations(config.data);
   config::choose_sequence_length(config, origins, here);
   config::choose_sizes(config, origins, here);

@@ -68,7 +68,16 @@ void require_gain_of_quantization(const run::Setup& setup, bool is_resumed) {
   log::warn(fmt::format("training.quantized_forward: {}", check.detail));
 }
 
+void say_doubts_about_length(const Config& config, const DatasetFacts& facts, const run::Plan& plan) {
+  if (config.data.stages.empty()) say_if_doubtful(check_length(config, facts, plan));
+  say_if_doubtful(check_learning_rate(config.training.schedule, plan));
+}
+
 }  // namespace
+
+void check_length_before_training(const run::Run& run) {
+  say_doubts_about_length(run.config(), describe_data(run.setup().corpus, run.state().loader), run.plan());
+}
 
 void check_before_training(const run::Setup& setup, bool is_resumed) {
   const Config& config = setup.config;
@@ -83,12 +92,12 @@ void check_before_training(const run::Setup& setup, bool is_resumed) {
   require_memory(real, setup);
   require_gain_of_quantization(setup, is_resumed);
   if (is_resumed) return;
-  const run::Plan plan = run::plan_run(config.training, loader.batches_per_epoch());
   if (device.device.is_cpu()) say_if_doubtful(check_threads(config.threads, usable_cores(), setup.local_processes));
   compare_splits(corpus);
   say_if_doubtful(check_batch(config.training, facts));
-  if (config.data.stages.empty()) say_if_doubtful(check_length(config, facts, plan));
-  say_if_doubtful(check_learning_rate(config.training.schedule, plan));
+  if (config.training.schedule.has_time()) return;  // how long it is then is not known yet
+  const run::Plan plan = run::plan_run(config.training, loader.batches_per_epoch());
+  say_doubts_about_length(config, facts, plan);
   say_if_doubtful(check_compute(config.model, config.training, plan,
                                 measure_product_speed(device.device, setup.precision.compute_type())));
 }

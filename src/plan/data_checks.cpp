@@ -11,6 +11,7 @@
 #include "gpt/config/automatic.h"
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
+#include "gpt/core/remedies.h"
 #include "gpt/data/document_mask.h"
 #include "gpt/data/overlap.h"
 #include "gpt/generate/prompt.h"
@@ -24,7 +25,23 @@ namespace {
 
 std::string count(int64_t value) { return format_count(static_cast<double>(value)); }
 
+bool exists(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
 }  // namespace
+
+std::string data_fix(const DataConfig& data) {
+  if (!data.bin.empty()) {
+    const std::string folder = std::filesystem::path(data.bin).parent_path().string();
+    return fmt::format("{} it with gpt-prepare --input TEXT --output {}", exists(data.bin) ? "prepare" : "make",
+                       folder.empty() ? "." : folder);
+  }
+  if (!data.text.empty())
+    return exists(data.text) ? "correct the text, or data.tokenizer" : "name an existing text with --data";
+  return fmt::format("name a text with --data, or for the example {}", remedies().data);
+}
 
 DatasetFacts describe_data(const Corpus& corpus, const DataLoader& loader) {
   std::error_code error;

@@ -37,6 +37,9 @@ void Listeners::tell(Say say) {
 void Listeners::begin(const RunRecord& run) {
   tell([&](Listener& l) { l.begin(run); });
 }
+void Listeners::length(int64_t total_steps, double epochs) {
+  tell([&](Listener& listener) { listener.length(total_steps, epochs); });
+}
 void Listeners::step(const StepRecord& step) {
   tell([&](Listener& l) { l.step(step); });
 }

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -11,6 +10,7 @@
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
 #include "gpt/core/printable.h"
+#include "gpt/core/running_clock.h"
 #include "gpt/core/version.h"
 #include "json_number.h"
 
@@ -18,12 +18,6 @@ namespace gpt {
 namespace {
 
 using nlohmann::ordered_json;
-
-const auto program_start = std::chrono::steady_clock::now();
-
-double seconds_of_program() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - program_start).count();
-}
 
 ordered_json rounded(double seconds) { return json_number(std::round(1e3 * seconds) / 1e3); }
 
@@ -81,7 +75,7 @@ void ResultFile::begin(const RunRecord& run) {
   last_step_ = run.first_step;
   loss_ = std::numeric_limits<double>::quiet_NaN();
   if (history_.last_step) loss_ = history_.last_step->loss, tokens_ = history_.last_step->at.tokens;
-  before_training_ = seconds_of_program();
+  before_training_ = seconds_since_start();
   if (!path_.empty()) write_file(text("running", last_step_));  // what is left where the run is killed
 }
 
@@ -103,7 +97,7 @@ void ResultFile::evaluation(const EvaluationRecord& evaluation) {
 void ResultFile::task(const TaskRecord& task) { validating_ += task.seconds; }
 
 std::string ResultFile::text(const std::string& state, int64_t step) const {
-  const double all = seconds_of_program();
+  const double all = seconds_since_start();
   ordered_json result{{"state", state},
                       {"step", step},
                       {"total_steps", run_.total_steps},

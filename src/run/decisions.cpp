@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -22,6 +23,7 @@ using Json = nlohmann::ordered_json;
 struct Kind {
   const char* what;
   double above, most;  // the values that it can have
+  bool is_whole;
   void (*take_effect)(State& state, double value);
   std::string (*told)(double value);
 };
@@ -32,8 +34,16 @@ constexpr std::array kKinds = {
     Kind{.what = kLearningRateFactor,
          .above = 0,
          .most = kMostLearningRateFactor,
+         .is_whole = false,
          .take_effect = [](State& state, double value) { state.learning_rate_factor = value; },
          .told = [](double value) { return fmt::format("the learning rate is {:.3g} times the schedule's", value); }},
+    Kind{.what = kTotalSteps,
+         .above = 0,
+         .most = kMostSteps,
+         .is_whole = true,
+         .take_effect = [](State& state, double value) { state.course.end_at(std::llround(value), state.step); },
+         .told =
+             [](double value) { return fmt::format("the run ends after step {}", with_commas(std::llround(value))); }},
 };
 
 const Kind* find_kind(std::string_view what) {
@@ -76,8 +86,10 @@ std::string fault_of(const Json& line) {
     return fmt::format("needs what is decided: {}", fmt::join(known, ", "));
   }
   const bool is_number = value != line.end() && value->is_number();
-  if (!is_number || !(value->get<double>() > kind->above && value->get<double>() <= kind->most))
-    return fmt::format("needs a value above {} and at most {}", kind->above, kind->most);
+  const double number = is_number ? value->get<double>() : 0;
+  if (!(number > kind->above && number <= kind->most) || (kind->is_whole && number != std::floor(number)))
+    return fmt::format("needs a {} above {} and at most {}", kind->is_whole ? "whole number" : "value", kind->above,
+                       kind->most);
   return "";
 }
 
@@ -254,6 +266,10 @@ bool Decisions::write(const Decision& decision) const {
 void Decisions::take(const Decision& decision) {
   kind_of(decision).take_effect(state_, decision.value);
   state_.decisions.push_back(decision);
+}
+
+bool Decisions::has_to_come(const char* what) const {
+  return std::any_of(to_come_.begin(), to_come_.end(), [what](const Decision& later) { return later.what == what; });
 }
 
 std::vector<Decision> Decisions::take_due() {

@@ -25,7 +25,8 @@ namespace {
 constexpr double kWantedError = 0.005;  // a share of the loss
 // Fewer losses would not tell how much they vary: from so many, the standard error itself is known to 7 %.
 constexpr int64_t kFewestSequences = 100;
-constexpr uint64_t kOrderKey = 0;  // runs are compared on the same sequences
+constexpr double kForwardsOfUpdate = 3;  // what an update costs, in forward passes
+constexpr uint64_t kOrderKey = 0;        // runs are compared on the same sequences
 
 const Evaluation kStopped{.loss = std::numeric_limits<double>::quiet_NaN()};
 
@@ -70,17 +71,28 @@ SplitWindows windows_of(const Tokens& validation, int64_t block_size, at::Device
 
 int64_t automatic_eval_sequences(int64_t block_size) { return 400 + 48000 / block_size; }
 
-int64_t evaluation_tokens(const TrainingConfig& training, int64_t block_size, int64_t validation_tokens) {
+std::optional<int64_t> most_eval_sequences(const TrainingConfig& training, int64_t planned_steps) {
+  constexpr double kShare = 0.01;
+  if (!training.schedule.has_time() || training.cadence.eval_batches || planned_steps == 0) return std::nullopt;
+  const int64_t of_update = training.batch_size * training.gradient_accumulation_steps;
+  const auto fitting =
+      static_cast<int64_t>(kShare * kForwardsOfUpdate * static_cast<double>(planned_steps * of_update));
+  return std::max(training.batch_size, fitting);
+}
+
+int64_t evaluation_tokens(const TrainingConfig& training, int64_t block_size, int64_t validation_tokens,
+                          std::optional<int64_t> most) {
   const int64_t all = std::max<int64_t>(0, validation_tokens - 1);
   const auto batches = training.cadence.eval_batches;
   if (batches == 0) return all;
-  const int64_t sequences = batches ? *batches * training.batch_size : automatic_eval_sequences(block_size);
+  int64_t sequences = batches ? *batches * training.batch_size : automatic_eval_sequences(block_size);
+  if (most) sequences = std::min(sequences, *most);
   return sequences >= all / block_size ? all : sequences * block_size;
 }
 
 double evaluation_steps(const TrainingConfig& training, int64_t block_size, int64_t tokens) {
   const int64_t step_tokens = training.batch_size * training.gradient_accumulation_steps * block_size;
-  return static_cast<double>(tokens) / static_cast<double>(3 * step_tokens);
+  return static_cast<double>(tokens) / (kForwardsOfUpdate * static_cast<double>(step_tokens));
 }
 
 Evaluator::Evaluator(const Corpus& corpus, int64_t batch_size, int64_t block_size, const EvaluationRule& rule,
@@ -90,19 +102,21 @@ Evaluator::Evaluator(const Corpus& corpus, int64_t batch_size, int64_t block_siz
       order_(static_cast<uint64_t>(windows_.size()), kOrderKey),
       batch_size_(batch_size),
       block_size_(block_size),
+      most_(rule.most),
       takes_neighbours_(rule.takes_neighbours),
       device_(device),
       autocast_type_(precision.autocast_type()),
       ranks_(mesh.data),
       stages_(mesh.pipeline.stages) {
   const auto batches = rule.eval_batches;
+  const int64_t most = most_.value_or(std::numeric_limits<int64_t>::max());
   is_settled_ = batches || rule.sequences > 0 || takes_neighbours_;
   if (batches == 0) {
     draw(windows_.size());
   } else if (takes_neighbours_) {
     take_neighbours(batches.value_or(at::divup(automatic_eval_sequences(block_size), batch_size)));
   } else {
-    draw(batches ? *batches * batch_size : is_settled_ ? rule.sequences : kFewestSequences);
+    draw(batches ? *batches * batch_size : is_settled_ ? rule.sequences : std::min(kFewestSequences, most));
   }
   read_in_order();
 }
@@ -154,9 +168,10 @@ std::vector<int64_t> Evaluator::counts() const {
 
 bool Evaluator::settle(const at::Tensor& sums) {
   const Sample sample(sums, counts(), windows_.size());
-  if (is_settled_ || is_whole() || sample.is_exact_enough()) return true;
+  const int64_t most = std::min(2 * sample.count, most_.value_or(std::numeric_limits<int64_t>::max()));
+  if (is_settled_ || is_whole() || sample.is_exact_enough() || sample.count >= most) return true;
   // Not far beyond what is known, as so few may vary less or more than all do.
-  draw(std::clamp(sample.wanted_count(), sample.count + 1, 2 * sample.count));
+  draw(std::clamp(sample.wanted_count(), sample.count + 1, most));
   return false;
 }
 

@@ -26,6 +26,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// All trials together. With max_time their time is part of it.
+double most_seconds(const ScheduleConfig& schedule) {
+  constexpr double kMost = 180, kShare = 0.2;
+  return schedule.has_time() ? std::min(kMost, kShare * schedule.max_time.seconds) : kMost;
+}
+
 // The schedule of a trial: the run's warm-up, up to half of it, and then down to min_lr in the run's way.
 ScheduleConfig schedule_for(const ScheduleConfig& of_run, int64_t run_steps, double rate, int64_t updates) {
   const bool decays = of_run.lr_schedule != LrSchedule::constant && of_run.lr_schedule != LrSchedule::plateau;
@@ -70,7 +76,7 @@ class Trials {
 
  private:
   static constexpr int64_t kLookEvery = 8;
-  static constexpr double kDiverged = 1.5, kMostSeconds = 180;
+  static constexpr double kDiverged = 1.5;
 
   bool make_update(Run& run, double rate, int64_t update) {
     const auto stop = [this] { return must_end(); };
@@ -87,8 +93,8 @@ class Trials {
 
   // The time is up, by the first process's clock. Throws where a signal ends the program.
   bool must_end() {
-    const bool is_late =
-        setup_.mesh.all->is_first() && std::chrono::duration<double>(Clock::now() - began_).count() > kMostSeconds;
+    const bool is_late = setup_.mesh.all->is_first() && std::chrono::duration<double>(Clock::now() - began_).count() >
+                                                            most_seconds(setup_.config.training.schedule);
     const Interruption decided = interruptions_.agree({.stop_signal = process::stop_signal(), .is_time = is_late});
     if (decided.stop_signal != 0) {
       process::request_stop(static_cast<int>(decided.stop_signal));
@@ -107,7 +113,7 @@ class Trials {
 }  // namespace
 
 int64_t search_updates(const Setup& setup, int64_t run_steps) {
-  constexpr double kSeconds = 60, kCoreSpeed = 60e9, kCardSpeed = 30e12, kCardShare = 0.3;
+  constexpr double kShare = 1.0 / 3, kCoreSpeed = 60e9, kCardSpeed = 30e12, kCardShare = 0.3;
   constexpr int64_t kMost = 3000, kMostRuns = 8;  // of small models, which are far from a minute with them
   const Config& config = setup.config;
   const DeviceInfo& device = setup.device;
@@ -122,7 +128,7 @@ int64_t search_updates(const Setup& setup, int64_t run_steps) {
       teacher_flops_per_token(config.model, training);
   const double micro_batch = per_token * static_cast<double>(training.batch_size * config.sequence_length()) / speed;
   constexpr double kOverhead = 2e-3;  // seconds of a micro-batch, whatever its size
-  const double fitting = kSeconds / (micro_batches * (micro_batch + kOverhead));
+  const double fitting = kShare * most_seconds(training.schedule) / (micro_batches * (micro_batch + kOverhead));
   return std::min({kMost, static_cast<int64_t>(std::min(fitting, 1e9)), kMostRuns * run_steps});
 }
 

@@ -36,19 +36,20 @@ std::optional<FinishedRun> find_finished(const StartingPoint& start, const Confi
   const int64_t step = checkpoint.step, patience = config.training.cadence.patience;
   if (step < plan.total_steps && (patience == 0 || checkpoint.evaluations_since_best < patience)) return std::nullopt;
   if (step < plan.total_steps) return out_of_patience(start, config, plan);
-  const bool by_epochs = plan.counted_in_epochs;
-  const std::string key = by_epochs ? "training.epochs" : "training.max_steps";
+  const bool by_time = checkpoint.course.planned > 0 && config.training.schedule.has_time(),
+             by_epochs = !by_time && plan.counted_in_epochs;
+  const std::string key = by_time ? "training.max_time" : by_epochs ? "training.epochs" : "training.max_steps";
   const int64_t steps_or_epochs = by_epochs ? step / plan.steps_per_epoch : step;
   if (!lies_in(start.path, config.output_dir)) {
     const std::string length =
         by_epochs ? fmt::format("training.epochs {} are {} steps", *config.training.schedule.epochs, plan.total_steps)
-                  : fmt::format("training.max_steps is {}", plan.total_steps);
+                  : fmt::format("{} {} {}", key, by_time ? "ends after step" : "is", plan.total_steps);
     return FinishedRun{
         .fact = fmt::format("{} is at step {}, but {}, and a run that resumes from it goes on counting there",
                             start.path, step, length),
-        .remedy = fmt::format("set {} above {}, or begin a new run with its weights: training.init_from instead of "
-                              "resume_from",
-                              key, steps_or_epochs),
+        .remedy = fmt::format("{}, or begin a new run with its weights: training.init_from instead of resume_from",
+                              by_time ? "set a longer training.max_time"
+                                      : fmt::format("set {} above {}", key, steps_or_epochs)),
         .is_foreign = true};
   }
   if (step > plan.total_steps) {
@@ -63,7 +64,7 @@ std::optional<FinishedRun> find_finished(const StartingPoint& start, const Confi
   const bool is_evaluated = checkpoint.evaluated_step == step || plan.eval_every == 0 || !has_validation;
   if (!is_evaluated) return std::nullopt;
   // The run keeps a length that it chose itself, or that an earlier command gave, until one is given anew.
-  const bool is_kept = !origins.count("training.max_steps") && !origins.count("training.epochs");
+  const bool is_kept = !by_time && !origins.count("training.max_steps") && !origins.count("training.epochs");
   const std::string steps = with_commas(step);
   return FinishedRun{.fact = fmt::format("{} is finished: {} of {} steps are done{}", config.output_dir, steps, steps,
                                          is_kept ? ", the length that it began with" : ""),

@@ -13,6 +13,14 @@
 #include "gpt/run/plan.h"
 
 namespace gpt::run {
+
+Course course_with(const Checkpoint& checkpoint, const ScheduleConfig& schedule) {
+  const double before = checkpoint.config.training.schedule.max_time.seconds, now = schedule.max_time.seconds;
+  Course course = now > 0 ? checkpoint.course : Course();
+  if (course.planned > 0 && before > 0 && before != now) course.stretch(now / before, checkpoint.step);
+  return course;
+}
+
 namespace {
 
 // With the warm-up that a run along wsd has had.
@@ -23,14 +31,25 @@ ScheduleConfig schedule_of(const Config& config, const Checkpoint& checkpoint) {
   return schedule;
 }
 
+// Where the checkpoint is on the schedule of this configuration, and how many updates that is laid out for.
+struct Place {
+  double position = 0;
+  int64_t steps = 0;
+};
+
+Place place_of(const Config& config, const Checkpoint& checkpoint, int64_t steps_per_epoch) {
+  const Course course = course_with(checkpoint, config.training.schedule);
+  return {course.position_at(checkpoint.step),
+          course.planned > 0 ? course.planned : total_steps(config.training.schedule, steps_per_epoch)};
+}
+
 std::optional<int64_t> steps_before(const Config& config, const Checkpoint& checkpoint, int64_t steps_per_epoch) {
-  const ScheduleConfig schedule = schedule_of(config, checkpoint);
-  return steps_before_decay(schedule, total_steps(schedule, steps_per_epoch));
+  return steps_before_decay(schedule_of(config, checkpoint), place_of(config, checkpoint, steps_per_epoch).steps);
 }
 
 double next_rate(const Config& config, const Checkpoint& checkpoint, int64_t steps_per_epoch) {
-  const ScheduleConfig schedule = schedule_of(config, checkpoint);
-  return learning_rate_at(schedule, checkpoint.step, total_steps(schedule, steps_per_epoch), checkpoint.plateau);
+  const Place place = place_of(config, checkpoint, steps_per_epoch);
+  return learning_rate_at(schedule_of(config, checkpoint), place.position, place.steps, checkpoint.plateau);
 }
 
 }  // namespace
@@ -40,13 +59,16 @@ std::optional<std::string> checkpoint_before_decay(const StartingPoint& start, c
   const Checkpoint& checkpoint = start.checkpoint;
   const auto then = steps_before(checkpoint.config, checkpoint, steps_per_epoch),
              later = steps_before(now, checkpoint, steps_per_epoch);
-  if (!then || !later || checkpoint.step <= *then) return std::nullopt;
+  const double position = place_of(checkpoint.config, checkpoint, steps_per_epoch).position;
+  if (!then || !later || position <= static_cast<double>(*then)) return std::nullopt;
+  const double per_step = position / static_cast<double>(checkpoint.step);  // 1, unless it follows a course
   const std::filesystem::path folder = std::filesystem::path(start.path).parent_path();
   std::error_code ignored;
   std::optional<int64_t> newest;
   for (const std::string& name : names_in(folder.string(), ignored)) {
     const auto step = is_stable(name) ? step_in_name(name) : std::nullopt;
-    if (step && *step <= checkpoint.step && *step < *later) newest = std::max(newest.value_or(0), *step);
+    const bool is_before = step && per_step * static_cast<double>(*step) < static_cast<double>(*later);
+    if (is_before && *step <= checkpoint.step) newest = std::max(newest.value_or(0), *step);
   }
   if (!newest) return std::nullopt;
   return (folder / stable_checkpoint(*newest)).string();

@@ -17,10 +17,23 @@
 #include "gpt/ops/aten.h"
 #include "gpt/optim/lr_schedule.h"
 #include "gpt/optim/newton_schulz.h"
+#include "gpt/run/decisions.h"
 #include "gpt/run/divided_weights.h"
+#include "gpt/run/longer_run.h"
 
 namespace gpt::run {
 namespace {
+
+// A run that has had another time goes on as far along its schedule as it is.
+void begin_course(State& state, const ScheduleConfig& schedule, const Beginning& begins) {
+  if (begins.start) state.course = course_with(begins.start->checkpoint, schedule);
+  if (!schedule.has_time()) state.seconds_spent = 0;
+  if (state.course.planned == 0 && begins.total_steps) {
+    state.course.end_at(*begins.total_steps, state.step);
+    state.decisions.push_back(
+        {.step = state.step, .what = kTotalSteps, .value = static_cast<double>(*begins.total_steps)});
+  }
+}
 
 Division division_of(const Setup& setup) {
   return {setup.mesh, setup.config.distributed, setup.config.training.optimizer};
@@ -97,13 +110,19 @@ Run::Run(const Setup& setup, const Beginning& begins, const MakeRecorder& make_r
       teacher_(teacher_of(setup)),
       state_(setup.config, setup.corpus, setup.device.device, setup.precision, begins.start ? &*begins.start : nullptr,
              begins.initial ? &begins.initial->model : nullptr, division_of(setup)),
-      plan_(plan_run(setup.config.training, state_.loader.batches_per_epoch())),
-      schedule_(setup.config.training.schedule) {
+      schedule_(setup.config.training.schedule),
+      keeps_time_(schedule_.has_time() && begins.keeps_time) {
   const TrainingConfig& training = setup.config.training;
-  if (schedule_.lr_schedule == LrSchedule::wsd) {
-    if (!schedule_.warmup_steps) schedule_.warmup_steps = state_.warmup_steps;
+  begin_course(state_, schedule_, begins);
+  const Course& course = state_.course;
+  plan_ = plan_run(training, state_.loader.batches_per_epoch(),
+                   course.planned > 0 ? std::optional(course.planned) : std::nullopt);
+  if (schedule_.lr_schedule == LrSchedule::wsd && !schedule_.warmup_steps) schedule_.warmup_steps = state_.warmup_steps;
+  if (schedule_.lr_schedule == LrSchedule::wsd || course.planned > 0)
     schedule_.warmup_steps = gpt::warmup_steps(schedule_, plan_.total_steps);
-  }
+  if (course.planned > 0)  // nobody knew how long it would be
+    schedule_.warmup_steps = std::min(*schedule_.warmup_steps, course.planned / 2);
+  follow_course();
   state_.warmup_steps = schedule_.lr_schedule == LrSchedule::wsd ? schedule_.warmup_steps : std::nullopt;
   state_.teacher = teacher_ ? std::optional(teacher_->hash()) : std::nullopt;
   if (teacher_) {
@@ -160,11 +179,24 @@ bool Run::check_operators(bool is_told) {
   return false;
 }
 
-double Run::learning_rate() const {
-  return state_.learning_rate_factor * learning_rate_at(schedule_, state_.step, plan_.total_steps, state_.plateau);
+void Run::follow_course() {
+  if (state_.course.planned > 0) plan_.total_steps = state_.course.total;
 }
 
-std::optional<int64_t> Run::steps_before_decay() const { return gpt::steps_before_decay(schedule_, plan_.total_steps); }
+int64_t Run::schedule_steps() const { return state_.course.planned > 0 ? state_.course.planned : plan_.total_steps; }
+
+double Run::learning_rate() const {
+  return state_.learning_rate_factor *
+         learning_rate_at(schedule_, state_.course.position_at(state_.step), schedule_steps(), state_.plateau);
+}
+
+bool Run::begins_decay() const {
+  const auto before = steps_before_decay(schedule_, schedule_steps());
+  if (!before) return false;
+  const auto begin = static_cast<double>(*before);
+  const bool was_before = state_.step == 0 || state_.course.position_at(state_.step - 1) < begin;
+  return was_before && state_.course.position_at(state_.step) >= begin;
+}
 
 std::optional<int64_t> Run::update(const std::function<bool()>& stop) {
   const State::Cursor before = state_.cursor();
@@ -198,6 +230,7 @@ Evaluator& Run::evaluator() {
     evaluator_.emplace(setup_.corpus, training.batch_size, config().sequence_length(),
                        EvaluationRule{.eval_batches = training.cadence.eval_batches,
                                       .sequences = state_.eval_sequences.value_or(0),
+                                      .most = most_eval_sequences(training, state_.course.planned),
                                       .takes_neighbours = !state_.eval_sequences,
                                       .packing = config().data.packing},
                        setup_.device.device, setup_.precision, setup_.mesh);

@@ -198,8 +198,8 @@ void announce_run(const run::Run& run) {
           : "in " + plural(std::ssize(config.data.stages), "stage");
   log::info(fmt::format("Run: {} ({}), {}{} = {} a step, warm-up {}", plural(plan.total_steps, "step"), epochs,
                         plural(sequences, "sequence"), length, plural(sequences * config.sequence_length(), "token"),
-                        plural(warmup_steps(run.schedule(), plan.total_steps), "step")));
-  log::info("Learning rate: " + describe_schedule(run.schedule(), plan.total_steps));
+                        plural(warmup_steps(run.schedule(), run.schedule_steps()), "step")));
+  log::info("Learning rate: " + describe_schedule(run.schedule(), run.schedule_steps()));
   for (const std::string& stage : describe_stages(config, corpus)) log::info("Stage " + stage);
 }
 

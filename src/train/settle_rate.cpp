@@ -75,7 +75,7 @@ std::optional<run::FoundRate> settle_learning_rate(run::Setup& setup, const run:
     return found;
   }
   log::warn(fmt::format(
-      "no learning rate was found in three minutes, because updates of this model take long or diverge at every rate: "
+      "no learning rate was found in three minutes, or a fifth of training.max_time, because updates of this model take long or diverge at every rate: "
       "training.learning_rate is {:.3g}",
       schedule.learning_rate));
   return found;

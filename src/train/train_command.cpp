@@ -28,6 +28,7 @@
 #include "gpt/run/beginning.h"
 #include "gpt/run/decisions.h"
 #include "gpt/run/divided_state.h"
+#include "gpt/run/find_length.h"
 #include "gpt/run/finished.h"
 #include "gpt/run/longer_run.h"
 #include "gpt/run/run.h"
@@ -102,6 +103,7 @@ ExitCode train(const config::CommandLine& command, const TrainOptions& options, 
       changes.push_back(std::move(change));
   }
   run.check_operators();
+  if (!begins.start && config.training.schedule.has_time()) plan::check_length_before_training(run);
   announce_run(run);
   announce_idle_settings(setup, run.state().loader.resident(), command.origins);
   announce_beginning(run, begins);
@@ -194,6 +196,7 @@ ExitCode train_as_first(const config::CommandLine& command, const TrainOptions& 
       (void)TaskEvaluations(setup.config, setup.corpus);  // what is wrong with them shows before the search
       found = settle_learning_rate(setup, begins, folder);
     }
+    if (!options.find_lr) run::find_length(setup, begins, !options.replay.empty());
     if (options.find_lr) {
       if (found) write_rate_chart(folder, *found);
       return tell_found_rate(setup, found, options.json);
@@ -217,6 +220,7 @@ ExitCode train_as_other(const config::CommandLine& command, const TrainOptions& 
                                               asked.training.precision, group);
   if (must_find_rate(setup, options)) (void)settle_learning_rate(setup, shared.begins, folder);
   if (options.find_lr) return ExitCode::ok;
+  run::find_length(setup, shared.begins, !options.replay.empty());
   run::Run run(setup, shared.begins);
   if (shared.begins.start) {
     const bool has_validation = setup.corpus.validation.size() > 0;

@@ -20,6 +20,7 @@
 #include "gpt/data/sample_start.h"
 #include "gpt/device/memory.h"
 #include "gpt/generate/generator.h"
+#include "gpt/layout/freeze.h"
 #include "gpt/run/measured_memory.h"
 #include "gpt/run/out_of_memory.h"
 #include "gpt/run/teacher.h"
@@ -55,12 +56,22 @@ Trainer::Trainer(run::Run& run, const run::Folder& folder, Listeners& listeners,
       tasks_(setup_.config, setup_.corpus),
       forecast_(plan_, run::evaluation_steps(training(), setup_.config.sequence_length(),
                                              run::evaluation_tokens(training(), setup_.config.sequence_length(),
-                                                                    setup_.corpus.validation.size()))),
+                                                                    setup_.corpus.validation.size(),
+                                                                    run::most_eval_sequences(training(),
+                                                                                             state_.course.planned)))),
       checkpoints_(state_, folder, plan_, cadence(), listeners, forecast_, is_saved, setup_.mesh.all->is_first()),
       decisions_(state_, folder, std::move(decisions), setup_.mesh.all),
       memory_watch_(training().execution.memory_check, std::move(senses)),
+      spent_before_(state_.seconds_spent),
       first_step_(state_.step) {
+  if (run_.keeps_time() && setup_.mesh.all->is_first())
+    time_.emplace(training().schedule.max_time.seconds, seconds_spent());
   logged_.step = epoch_.step = state_.step;
+  const auto most = run::most_eval_sequences(training(), state_.course.planned);
+  if (most && *most < run::automatic_eval_sequences(setup_.config.sequence_length()))
+    log::info(
+        fmt::format("Validation takes at most {}, because more would take more than a hundredth of training.max_time",
+                    plural(*most, "sequence")));
   if (!tasks_.empty()) log::info(fmt::format("Tasks evaluated with each validation: {}", tasks_.describe()));
   if (plan_.eval_every > 0 && !run_.evaluator().empty() && !run_.evaluator().knows_bytes()) {
     log::info(
@@ -94,10 +105,17 @@ void Trainer::train() {
   const bool evaluation_due =
       run::due(plan_.eval_every, state_.step) || (plan_.eval_every > 0 && state_.step == plan_.total_steps);
   if (state_.step > 0 && evaluation_due && state_.evaluated_step != state_.step) evaluate();
-  if (state_.step == run_.steps_before_decay()) checkpoints_.save_stable();  // which a signal may have prevented
+  if (run_.begins_decay()) checkpoints_.save_stable();  // which a signal may have prevented
   checkpoints_.begin_writing();
   stopwatch_.start();
   while (!is_done() && !must_stop()) {
+    take_decisions();
+    if (is_done()) {  // no time is left for another update
+      stopwatch_.stop();
+      if (plan_.eval_every > 0 && state_.evaluated_step != state_.step) evaluate();
+      stopwatch_.start();
+      break;
+    }
     bar_.show(progress());
     if (!update()) break;
     if (plan_.ends_epoch(state_.step)) close_epoch();
@@ -113,23 +131,16 @@ void Trainer::train() {
 
 ExitCode Trainer::conclude() {
   activity_ = "checkpoint";
+  if (training().schedule.has_time()) state_.seconds_spent = seconds_spent();
   state_.prepare_capture();
   if (process::stop_signal() != 0) return stop();
   finish();
   return ExitCode::ok;
 }
 
-void Trainer::take_decisions() {
-  for (const Decision& decision : decisions_.take_due()) {
-    const std::string what = fmt::format("{} from now on, as was decided before", run::describe(decision));
-    log::info(fmt::format("step {}: {}", with_commas(state_.step), what));
-    listeners_.event({state_.step, what, moment()});
-  }
-}
-
 bool Trainer::update() {
   const Stopwatch watch;
-  take_decisions();
+  if (time_) time_->begins(seconds_spent());
   learning_rate_ = run_.learning_rate();
   activity_ = kUpdate;
   std::optional<int64_t> tokens;
@@ -152,6 +163,7 @@ bool Trainer::update() {
   const bool warmed_up = state_.step - first_step_ == kWarmUpSteps;
   if (is_logged(state_.step) || warmed_up) close_log_interval();
   forecast_.took(run::Forecast::kStep, watch.running_seconds());
+  keep_to_time();
   return true;
 }
 
@@ -159,10 +171,12 @@ bool Trainer::must_stop() {
   interruption_ = interruptions_.agree({.stop_signal = process::stop_signal(),
                                         .lacks_memory = memory_watch_.is_running_out(),
                                         .saves = process::take_save_request(),
-                                        .is_time = checkpoints_.take_time()});
+                                        .is_time = checkpoints_.take_time(),
+                                        .total_steps = std::exchange(wanted_steps_, 0)});
   if (interruption_.stop_signal != 0) process::request_stop(static_cast<int>(interruption_.stop_signal));
   saves_ = saves_ || interruption_.saves;
   if (interruption_.is_time) checkpoints_.agree_on_time();
+  if (interruption_.total_steps > 0) agreed_steps_ = interruption_.total_steps;
   return is_interrupted();
 }
 
@@ -270,7 +284,7 @@ void Trainer::periodic_work() {
   const bool last = state_.step == plan_.total_steps;
   tell_speed();
   if (run::due(plan_.eval_every, state_.step) || (last && plan_.eval_every > 0)) evaluate();
-  if (state_.step == run_.steps_before_decay()) checkpoints_.save_stable();
+  if (run_.begins_decay()) checkpoints_.save_stable();
   if (checkpoints_.is_due()) {
     write_losses();  // a run that resumes from there has them
     show_activity("saving");

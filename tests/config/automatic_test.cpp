@@ -32,6 +32,20 @@ TEST(AutomaticSizes, GrowWithTheMachine) {
   EXPECT_EQ(chosen({.gpu = true, .cores = 2, .characters = kMegabyte}).training.batch_size, 64);
 }
 
+TEST(AutomaticSizes, LeaveTheLengthToTheTime) {
+  Config config;
+  config.training.schedule.max_time = {600};
+  config = chosen({.gpu = false, .cores = 2, .characters = kMegabyte}, config, {{"training.max_time", "--max_time"}});
+  EXPECT_EQ(config.training.schedule.max_steps, std::nullopt);
+  EXPECT_EQ(config.training.schedule.warmup_steps, std::nullopt) << "a tenth of a length that is not known yet";
+  EXPECT_EQ(config.training.cadence.eval_interval, (Interval{10, Interval::Unit::percent}));
+  config.training.cadence.eval_interval = {7, Interval::Unit::steps};
+  choose_cadence(config, {{"training.eval_interval", "--eval_interval"}});
+  EXPECT_EQ(config.training.cadence.eval_interval.count, 7);
+  choose_cadence(config, {});
+  EXPECT_EQ(config.training.cadence.eval_interval, (Interval{10, Interval::Unit::percent}));
+}
+
 TEST(AutomaticSizes, NoTextIsReadMoreThanThirtyTimes) {
   for (const int64_t characters : {30'000, 137'000, 1'115'394}) {
     const Config config = chosen({.gpu = false, .cores = 2, .characters = characters});

@@ -56,6 +56,10 @@ void randomise(const Option& row, std::mt19937_64& random) {
   if (auto* interval = std::get_if<Interval*>(&row.target))
     **interval = {whole() % (random() % 2 ? 3 : 1000000),
                   static_cast<Interval::Unit>(random() % (row.may_be_time ? 4 : 3))};
+  if (auto* interval = std::get_if<Interval*>(&row.target); interval && random() % 4 == 0)
+    **interval = {static_cast<int64_t>(random() % 101), Interval::Unit::percent};
+  if (auto* duration = std::get_if<Duration*>(&row.target))
+    (*duration)->seconds = random() % 3 == 0 ? 0 : random_number(random, row.min, row.max);
   if (auto* choice = std::get_if<Choice>(&row.target)) choice->set(random() % choice->names.size());
 }
 
@@ -72,6 +76,7 @@ TEST(Dump, ReadsBackEqual) {
     ASSERT_EQ(back.training.schedule.learning_rate, config.training.schedule.learning_rate);
     ASSERT_EQ(back.training.cadence.eval_interval, config.training.cadence.eval_interval);
     ASSERT_EQ(back.training.cadence.checkpoint_interval, config.training.cadence.checkpoint_interval);
+    ASSERT_EQ(back.training.schedule.max_time, config.training.schedule.max_time);
   }
 }
 

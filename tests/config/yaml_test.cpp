@@ -125,26 +125,37 @@ TEST(Yaml, PlacesEveryFault) {
       {"training:\n  epochs: many\n",
        "c.yaml:2:11: 'training.epochs' must be auto or a whole number from 1 to 1e9, got 'many'"},
       {"training:\n  eval_interval: 5 days\n",
-       "c.yaml:2:18: 'training.eval_interval' must be like 500, '500 steps' or '2 epochs', got '5 days'"},
+       "c.yaml:2:18: 'training.eval_interval' must be like 500, '500 steps', '2 epochs' or '10 %', got '5 days'"},
       {"training:\n  eval_interval: 10 minutes\n",
-       "c.yaml:2:18: 'training.eval_interval' must be like 500, '500 steps' or '2 epochs', got '10 minutes'; only "
+       "c.yaml:2:18: 'training.eval_interval' must be like 500, '500 steps', '2 epochs' or '10 %', got '10 minutes'; only "
        "checkpoint_interval may be a time, since a run's losses and samples must not depend on its speed"},
       {"training:\n  sample_interval: 1 hour\n",
-       "c.yaml:2:20: 'training.sample_interval' must be like 500, '500 steps' or '2 epochs', got '1 hour'; only "
+       "c.yaml:2:20: 'training.sample_interval' must be like 500, '500 steps', '2 epochs' or '10 %', got '1 hour'; only "
        "checkpoint_interval may be a time, since a run's losses and samples must not depend on its speed"},
       {"training:\n  checkpoint_interval: 5 days\n",
-       "c.yaml:2:24: 'training.checkpoint_interval' must be like 500, '500 steps', '2 epochs' or '10 minutes', got "
+       "c.yaml:2:24: 'training.checkpoint_interval' must be like 500, '500 steps', '2 epochs', '10 %' or '10 minutes', got "
        "'5 days'"},
       {"training:\n  checkpoint_interval: 9223372036854775807 hours\n",
-       "c.yaml:2:24: 'training.checkpoint_interval' must be like 500, '500 steps', '2 epochs' or '10 minutes', got "
+       "c.yaml:2:24: 'training.checkpoint_interval' must be like 500, '500 steps', '2 epochs', '10 %' or '10 minutes', got "
        "'9223372036854775807 hours'"},
+      {"training:\n  eval_interval: 101 %\n",
+       "c.yaml:2:18: 'training.eval_interval' must be like 500, '500 steps', '2 epochs' or '10 %', got '101 %'"},
+      {"training:\n  max_time: 10\n",
+       "c.yaml:2:13: 'training.max_time' must be a time like '90 seconds', '10 minutes' or '1.5 hours' (none, or 1 second to "
+       "3650 days), got '10'"},
+      {"training:\n  max_time: 10 steps\n",
+       "c.yaml:2:13: 'training.max_time' must be a time like '90 seconds', '10 minutes' or '1.5 hours' (none, or 1 second to "
+       "3650 days), got '10 steps'"},
+      {"training:\n  max_time: 0.5 seconds\n",
+       "c.yaml:2:13: 'training.max_time' must be a time like '90 seconds', '10 minutes' or '1.5 hours' (none, or 1 second to "
+       "3650 days), got '0.5 seconds'"},
       {"seed: 99999999999999999999\n",
        "c.yaml:1:7: 'seed' must be a whole number >= 0, got '99999999999999999999'; the largest is 9223372036854775807"},
       // out of range
       {"seed: -1\n", "c.yaml:1:7: 'seed' must be a whole number >= 0, got '-1'"},
       {"model:\n  dropout: 1.0\n", "c.yaml:2:12: 'model.dropout' must be a number from 0 to 0.9, got '1.0'"},
       {"training:\n  eval_interval: -2 steps\n",
-       "c.yaml:2:18: 'training.eval_interval' must be like 500, '500 steps' or '2 epochs', got '-2 steps'"},
+       "c.yaml:2:18: 'training.eval_interval' must be like 500, '500 steps', '2 epochs' or '10 %', got '-2 steps'"},
       // the wrong shape
       {"seed:\n", "c.yaml:1:1: 'seed' has no value; remove the line to use the default"},
       {"seed: ~\n", "c.yaml:1:1: 'seed' has no value; remove the line to use the default"},
@@ -162,6 +173,25 @@ TEST(Yaml, PlacesEveryFault) {
       {"\"a\\nb\": 1\n", "c.yaml:1:1: unknown key 'a\\nb'; --help lists all keys"},
   };
   for (const auto& [yaml, fault] : cases) EXPECT_EQ(yaml_fault(yaml), fault) << yaml;
+}
+
+TEST(Yaml, ATimeHasAUnit) {
+  const auto seconds = [](const std::string& value) {
+    return from_yaml("training:\n  " + value + "\n").training.schedule.max_time.seconds;
+  };
+  EXPECT_EQ(seconds("max_time: 90 seconds"), 90);
+  EXPECT_EQ(seconds("max_time: 1 minute"), 60);
+  EXPECT_EQ(seconds("max_time: 1.5 hours"), 5400);
+  EXPECT_EQ(seconds("max_time: 2 days"), 172800);
+  EXPECT_EQ(seconds("max_time: none"), 0);
+  EXPECT_EQ(seconds("max_minutes: 2.5"), 150) << "the name has the unit";
+  EXPECT_EQ(seconds("max_hours: 3"), 10800);
+}
+
+TEST(Yaml, AnIntervalMayBeAShareOfTheRun) {
+  const Config c = from_yaml("training:\n  eval_interval: 10 %\n  sample_interval: 50%\n");
+  EXPECT_EQ(c.training.cadence.eval_interval, (Interval{10, Interval::Unit::percent}));
+  EXPECT_EQ(c.training.cadence.sample_interval, (Interval{50, Interval::Unit::percent}));
 }
 
 TEST(Yaml, ASectionMayBeWrittenBeforeItsKey) {

@@ -36,6 +36,29 @@ TEST(Plan, BareIntervalsCountAsTheRunIsCounted) {
   EXPECT_EQ(plan.total_epochs(), 9);
 }
 
+TEST(Plan, IntervalsMayBeSharesOfTheRun) {
+  TrainingConfig config;
+  config.cadence.eval_interval = {10, Interval::Unit::percent};
+  config.cadence.sample_interval = {0, Interval::Unit::percent};
+  config.schedule.max_steps = 250;
+  EXPECT_EQ(plan_run(config, 5).eval_every, 25);
+  EXPECT_EQ(plan_run(config, 5).sample_every, 0);
+  config.schedule.max_steps = 3;
+  EXPECT_EQ(plan_run(config, 5).eval_every, 1) << "one step at least";
+}
+
+TEST(Plan, ARunOfATimeIsAsLongAsWasFoundOut) {
+  TrainingConfig config;
+  config.schedule.max_time = {600};
+  config.cadence.eval_interval = {10, Interval::Unit::percent};
+  const Plan plan = plan_run(config, 5, 700);
+  EXPECT_EQ(plan.total_steps, 700);
+  EXPECT_EQ(plan.eval_every, 70);
+  EXPECT_GT(most_steps(config.schedule, 5), 1'000'000'000) << "nothing else limits it";
+  config.schedule.epochs = 4;
+  EXPECT_EQ(most_steps(config.schedule, 5), 20);
+}
+
 TEST(Plan, CheckpointsMayBeCountedInTime) {
   TrainingConfig config;
   config.cadence.checkpoint_interval = {600, Interval::Unit::seconds};

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "gpt/optim/course.h"
 #include "gpt/optim/plateau.h"
 
 namespace gpt {
@@ -44,6 +45,8 @@ struct Remembered {
   std::optional<int64_t> proven_step = {}, waiting_step = {};
   // With lr_schedule: wsd the warm-up that the run began with, so that another max_steps does not change what has been done.
   std::optional<int64_t> warmup_steps = {};
+  Course course = {};                       // of training.max_time
+  double seconds_spent = 0;                 // of training.max_time
   Plateau plateau = {};                     // of lr_schedule: plateau
   bool recording_failed = false;            // CUDA graphs of its step, on this machine and with this program
   std::optional<std::string> teacher = {};  // the hash of its weights, where training.distill_from names one

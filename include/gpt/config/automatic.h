@@ -31,6 +31,9 @@ void choose_sizes(Config& config, const Origins& origins, const Surroundings& su
 // leave what the model knows, and no dropout. Nothing where it begins with none.
 void choose_tuning(Config& config, const Origins& origins);
 
+// How often a run with training.max_time validates, unless that was written out: its steps are not known.
+void choose_cadence(Config& config, const Origins& origins);
+
 // training.sequence_length of conversations, which are short, unless it was written out.
 void choose_sequence_length(Config& config, const Origins& origins, const Surroundings& surroundings);
 

@@ -58,14 +58,16 @@ struct FoundNumber {
 
 // A list of texts takes one more whenever its flag is given. A number that may be missing has no default to be shown; where a
 // whole number is missing it is "auto".
-using Target = std::variant<bool*, int64_t*, NumberOrAuto, uint64_t*, double*, std::string*, std::vector<std::string>*,
-                            std::optional<int64_t>*, std::optional<double>*, Interval*, Choice, Structure, FoundNumber>;
+using Target =
+    std::variant<bool*, int64_t*, NumberOrAuto, uint64_t*, double*, std::string*, std::vector<std::string>*,
+                 std::optional<int64_t>*, std::optional<double>*, Interval*, Duration*, Choice, Structure, FoundNumber>;
 
 // Another spelling of a key, such as another document's. One that is true or false there stands for two values of the key
-// here: use_gpu: false is device: cpu.
+// here: use_gpu: false is device: cpu. One that is a bare number there has its unit here.
 struct Alias {
   std::string name;
   std::string if_true = {}, if_false = {};
+  std::string unit = {};
   bool is_switch() const { return !if_true.empty(); }
 };
 

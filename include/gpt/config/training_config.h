@@ -11,6 +11,7 @@
 #include "gpt/config/divergence_config.h"
 #include "gpt/config/interval.h"
 #include "gpt/config/quantized_config.h"
+#include "gpt/config/schedule_config.h"
 
 namespace gpt {
 
@@ -28,13 +29,9 @@ inline bool cudnn_knows_dropout(double probability) { return std::floor(16 * pro
 
 // What the backward pass computes again instead of keeping it: ever more.
 enum class GradientCheckpointing { none, activation, norm, selective, block };
-enum class LrSchedule { cosine, constant, linear, wsd, plateau };  // wsd: warm-up, stable, decay
-enum class DecayShape { linear, one_minus_sqrt };                  // YAML: linear | 1-sqrt
 enum class OptimizerKind { adamw, muon, normuon };
 enum class StateDtype { float32, bfloat16, int8 };  // the type of AdamW's moments and of Muon's momentum
 enum class GradientDtype { automatic, float32, bfloat16 };
-
-constexpr int64_t kDefaultMaxSteps = 5000;  // the length of a run with neither epochs nor max_steps
 
 struct OptimizerConfig {
   OptimizerKind kind = OptimizerKind::adamw;  // of the blocks' matrices; all else has AdamW
@@ -51,32 +48,6 @@ struct OptimizerConfig {
   double offload = 0;                    // the share of the state that is in the memory of the host
 
   bool has_muon() const { return kind != OptimizerKind::adamw; }
-};
-
-// lr_schedule: plateau, with the names of PyTorch's ReduceLROnPlateau.
-struct PlateauConfig {
-  double factor = 0.5;
-  int64_t patience = 2;     // validations without an improvement that are borne; one more lowers the rate
-  double threshold = 1e-4;  // a loss improves where it falls by more than this share of the best
-  int64_t cooldown = 0;     // validations after the rate was lowered in which none counts
-};
-
-// The length of a run and the learning rate along it.
-struct ScheduleConfig {
-  std::optional<int64_t> epochs;     // the length of the run: one of the two;
-  std::optional<int64_t> max_steps;  // neither set: kDefaultMaxSteps
-  double learning_rate = 1e-3;
-  bool finds_learning_rate = false;  // learning_rate: auto, until it is found
-  double min_lr = 1e-5;
-  std::optional<int64_t> warmup_steps;  // auto: 1000, at most a tenth of the run
-  LrSchedule lr_schedule = LrSchedule::cosine;
-  // Of wsd: the share of the run at its end in which the rate decays, and how. A fifth along 1-sqrt ends at the loss of a cosine of the
-  // same length, and hardly gains from more (Hägele et al., arXiv 2405.18392).
-  double decay_fraction = 0.2;
-  DecayShape decay_shape = DecayShape::one_minus_sqrt;
-  PlateauConfig plateau;
-
-  int64_t kept_checkpoints() const { return lr_schedule == LrSchedule::wsd ? 1 : 0; }  // beside all others
 };
 
 struct PrecisionConfig {

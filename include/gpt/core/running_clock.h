@@ -45,4 +45,7 @@ class RunningClock {
   static void woke();
 };
 
+// For how long this process has run, its loading of libraries included and its pauses not.
+double seconds_since_start();
+
 }  // namespace gpt

@@ -1,7 +1,7 @@
 // What gpt-train looks at before its first step: those checks of gpt-diagnose that cost less than a second.
 #pragma once
 
-#include "gpt/run/setup.h"
+#include "gpt/run/run.h"
 
 namespace gpt::plan {
 
@@ -11,5 +11,8 @@ namespace gpt::plan {
 // would begin with a text that the tokenizer cannot encode. Nothing of the run has been allocated yet, and its random state
 // stays untouched.
 void check_before_training(const run::Setup& setup, bool is_resumed);
+
+// The same about the length of a new run with training.max_time, which is known only once a few updates have been timed.
+void check_length_before_training(const run::Run& run);
 
 }  // namespace gpt::plan

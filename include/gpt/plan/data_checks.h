@@ -12,6 +12,9 @@
 
 namespace gpt::plan {
 
+// What to do where the data could not be read; the message has said why.
+std::string data_fix(const DataConfig& data);
+
 struct DatasetFacts {
   std::string source;      // path
   int64_t file_bytes = 0;  // 0: not one file

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "gpt/config/config.h"
 #include "gpt/data/corpus.h"
 #include "gpt/plan/check.h"
 
@@ -39,5 +40,8 @@ std::optional<ReadSpeed> measure_read_speed(const Corpus& corpus);
 
 // `needed`: bytes per second that training takes.
 Check check_data_speed(const std::string& path, double bytes_per_second, double needed);
+
+// The two that are about the run's folder, measured there. `corpus`: null where the data could not be read.
+Checks check_disk(const Config& config, const Corpus* corpus);
 
 }  // namespace gpt::plan

@@ -20,6 +20,7 @@ std::string efficiency_text(const EfficiencyRecord& efficiency);
 class Console : public Listener {
  public:
   void begin(const RunRecord& run) override { run_ = run; }
+  void length(int64_t total_steps, double epochs) override { run_.lasts(total_steps, epochs); }
   void step(const StepRecord& step) override;
   void evaluation(const EvaluationRecord& evaluation) override;
   void task(const TaskRecord& task) override;

@@ -27,6 +27,7 @@ class HtmlReport : public Listener {
   HtmlReport(std::string path, std::string metrics_path);
 
   void begin(const RunRecord& run) override;
+  void length(int64_t total_steps, double epochs) override { run_.lasts(total_steps, epochs); }
   void step(const StepRecord& step) override;
   void losses(const std::vector<LossRecord>& losses) override;
   void evaluation(const EvaluationRecord& evaluation) override;

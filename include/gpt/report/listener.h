@@ -17,7 +17,7 @@ namespace gpt {
 // A run, as it begins or resumes.
 struct RunRecord {
   int64_t first_step = 0, total_steps = 0;  // updates done, and to do in all
-  int64_t total_epochs = 0;
+  int64_t total_epochs = 0;                 // begun ones, too
   int64_t parameters = 0;
   std::string folder;                     // the run's folder
   std::string configuration;              // the effective one, as YAML
@@ -27,6 +27,10 @@ struct RunRecord {
   // The settings that are not the defaults, by their keys.
   std::vector<std::pair<std::string, std::string>> settings = {};
   int64_t seed = 0;
+
+  void lasts(int64_t steps, double of_epochs) {
+    total_steps = steps, epochs = of_epochs, total_epochs = static_cast<int64_t>(std::ceil(of_epochs));
+  }
 };
 
 // When something was so, which every line of metrics.jsonl says.
@@ -135,6 +139,8 @@ class Listener {
  public:
   virtual ~Listener() = default;
   virtual void begin(const RunRecord& /*run*/) {}
+  // The run has another length from now on, which may happen often.
+  virtual void length(int64_t /*total_steps*/, double /*epochs*/) {}
   virtual void step(const StepRecord& /*step*/) {}
   // Those since the last call, or the last step(), in their order.
   virtual void losses(const std::vector<LossRecord>& /*losses*/) {}
@@ -157,6 +163,7 @@ class Listeners : public Listener {
   void add(std::unique_ptr<Listener> listener, std::string lost);
 
   void begin(const RunRecord& run) override;
+  void length(int64_t total_steps, double epochs) override;
   void step(const StepRecord& step) override;
   void losses(const std::vector<LossRecord>& losses) override;
   void evaluation(const EvaluationRecord& evaluation) override;

@@ -19,6 +19,7 @@ class ResultFile : public Listener {
       : path_(std::move(path)), prints_(prints), metrics_path_(std::move(metrics_path)) {}
 
   void begin(const RunRecord& run) override;
+  void length(int64_t total_steps, double epochs) override { run_.lasts(total_steps, epochs); }
   void step(const StepRecord& step) override;
   void losses(const std::vector<LossRecord>& losses) override;
   void evaluation(const EvaluationRecord& evaluation) override;

@@ -16,6 +16,10 @@ struct Beginning {
   std::optional<InitialWeights> initial;  // the weights of a new run
   InTheWay in_the_way = {};               // of files in the run's folder, until it begins
   std::vector<Decision> decisions = {};   // that the run has still to take (run/decisions.h)
+  // With training.max_time: the length that the run is laid out for, where it has none yet (run/find_length.h), and whether it keeps to the
+  // clock, unless it repeats what another run has decided.
+  std::optional<int64_t> total_steps = {};
+  bool keeps_time = true;
 
   // Once the run has copied them, or could not. Where they came from stays.
   void release_tensors();

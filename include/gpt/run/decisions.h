@@ -18,6 +18,7 @@ namespace gpt::run {
 
 // What can be decided; each has a row in decisions.cpp.
 inline constexpr const char* kLearningRateFactor = "learning_rate_factor";
+inline constexpr const char* kTotalSteps = "total_steps";  // of training.max_time
 
 // {"step": 100, "what": "learning_rate_factor", "value": 0.5} in each line, in the order of their steps. Throws gpt::Error(checkpoint) with
 // PATH:LINE, what is wrong there, and what is right.
@@ -50,6 +51,7 @@ class Decisions {
 
   // Those that were decided before and are due now take effect, and are returned.
   std::vector<Decision> take_due();
+  bool has_to_come(const char* what) const;
 
  private:
   bool write(const Decision& decision) const;

@@ -38,6 +38,7 @@ struct Evaluation {
 struct EvaluationRule {
   std::optional<int64_t> eval_batches = {};  // training.eval_batches; 0: the whole split
   int64_t sequences = 0;                     // where it is auto, those of the first evaluation; 0: this is the first
+  std::optional<int64_t> most = {};          // and at most so many
   bool takes_neighbours = false;             // as older programs did: whole batches of consecutive sequences
   bool packing = true;                       // data.packing
 };
@@ -46,8 +47,13 @@ struct EvaluationRule {
 // texts differ, and by 1.1 / sqrt(T) of it, as tokens do: (0.01 + 1.2 / T) / 0.005^2.
 int64_t automatic_eval_sequences(int64_t block_size);
 
-// Tokens that one evaluation predicts on a split of `validation_tokens`; where eval_batches is auto, about.
-int64_t evaluation_tokens(const TrainingConfig& training, int64_t block_size, int64_t validation_tokens);
+// With training.max_time, the most sequences that an evaluation with eval_batches: auto takes, so that it costs a hundredth of the
+// `planned_steps`; nothing without it.
+std::optional<int64_t> most_eval_sequences(const TrainingConfig& training, int64_t planned_steps);
+
+// Tokens that one evaluation predicts on a split of `validation_tokens`; where eval_batches is auto, about. `most`: sequences, as above.
+int64_t evaluation_tokens(const TrainingConfig& training, int64_t block_size, int64_t validation_tokens,
+                          std::optional<int64_t> most = {});
 
 // What an evaluation of `tokens` costs in updates of `training`: the forward and backward pass of a token cost three times as
 // much as its forward pass alone.
@@ -82,6 +88,7 @@ class Evaluator {
   Permutation order_;
   int64_t batch_size_, block_size_;
   std::vector<int64_t> chosen_;  // windows
+  std::optional<int64_t> most_;
   bool is_settled_ = false, takes_neighbours_;
   std::optional<double> bytes_;  // once it is settled
   at::Device device_;

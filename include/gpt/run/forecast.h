@@ -14,19 +14,26 @@ class Forecast {
 
   enum Activity { kStep, kEvaluation, kSample, kCheckpoint };
   void took(Activity activity, double seconds);
+  void expect(Activity activity, double seconds) { expected_[activity] = seconds; }  // once, until it has been measured
+
+  void ends_after(int64_t total_steps) { plan_.total_steps = total_steps; }
 
   double step_seconds() const { return mean(kStep); }
   // The time from the end of `steps_done` updates to the end of the run; 0 = no step has been measured yet.
   double remaining_seconds(int64_t steps_done) const;
+  // Of that, what is not for updates, and what comes after the last of them.
+  double other_seconds(int64_t steps_done) const;
+  double closing_seconds() const;
 
  private:
   double mean(Activity activity) const {
-    return count_[activity] == 0 ? 0 : seconds_[activity] / static_cast<double>(count_[activity]);
+    return count_[activity] == 0 ? expected_[activity] : seconds_[activity] / static_cast<double>(count_[activity]);
   }
+  double evaluation_seconds() const;
 
   Plan plan_;
   double evaluation_steps_;
-  double seconds_[4] = {};
+  double seconds_[4] = {}, expected_[4] = {};
   int64_t count_[4] = {};
 };
 

@@ -15,6 +15,7 @@ struct Interruption {
   bool lacks_memory = false;  // other programs take it
   bool saves = false;         // SIGUSR1 has asked for a checkpoint
   bool is_time = false;       // for a checkpoint that is due by the clock
+  int64_t total_steps = 0;    // after which the run is to end instead, by the clock of the first process; 0: as before
 
   bool stops() const { return stop_signal != 0 || lacks_memory; }
 };
@@ -29,7 +30,7 @@ class Interruptions {
 
  private:
   std::shared_ptr<distributed::Communicator> ranks_;
-  at::Tensor said_;  // (4) int64
+  at::Tensor said_;  // (5) int64
   std::function<void()> answer_;
 };
 

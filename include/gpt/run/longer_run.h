@@ -10,6 +10,9 @@
 
 namespace gpt::run {
 
+// The course of a run that goes on from the checkpoint with this schedule: none without max_time, and a longer one where that is longer now.
+Course course_with(const Checkpoint& checkpoint, const ScheduleConfig& schedule);
+
 // Where the learning rate of `start` has begun to decay along lr_schedule: wsd, and with the configuration `now` the decay begins later: the
 // checkpoint from before the decay, in the same folder, from which the run goes on without a jump of the rate. Otherwise nothing.
 std::optional<std::string> checkpoint_before_decay(const StartingPoint& start, const Config& now,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "gpt/config/training_config.h"
 
@@ -22,14 +23,18 @@ struct Plan {
   int64_t micro_batches(int64_t step) const;
 
  private:
-  friend Plan plan_run(const TrainingConfig& config, int64_t batches_per_epoch);
+  friend Plan plan_run(const TrainingConfig& config, int64_t batches_per_epoch, std::optional<int64_t> steps_in_time);
   int64_t accumulation_ = 1;
 };
 
-// The length of a run, which is counted in updates or in epochs.
+// The length of a run, which is counted in updates or in epochs. With max_time it is only the most that the run may have; where nothing else
+// limits it, kDefaultMaxSteps stands for a length that is not known.
 int64_t total_steps(const ScheduleConfig& config, int64_t steps_per_epoch);
+int64_t most_steps(const ScheduleConfig& config,
+                   int64_t steps_per_epoch);  // the same, without a length that stands for none
 
-Plan plan_run(const TrainingConfig& config, int64_t batches_per_epoch);
+// `steps_in_time`: how long it is with max_time, once that is known.
+Plan plan_run(const TrainingConfig& config, int64_t batches_per_epoch, std::optional<int64_t> steps_in_time = {});
 
 // True after `steps_done` updates when something that happens every `every` steps is due.
 inline bool due(int64_t every, int64_t steps_done) { return every > 0 && steps_done % every == 0; }

@@ -49,10 +49,12 @@ class Run {
   const Setup& setup() const { return setup_; }
   const Config& config() const { return setup_.config; }
   const Plan& plan() const { return plan_; }
+  void follow_course();                                         // the plan is as long as was decided last
+  bool keeps_time() const { return keeps_time_; }               // of training.max_time
   double learning_rate() const;                                 // learning rate of the next update
   const ScheduleConfig& schedule() const { return schedule_; }  // with the warm-up that the run began with
-  // With lr_schedule: wsd how many updates come before the decay.
-  std::optional<int64_t> steps_before_decay() const;
+  int64_t schedule_steps() const;                               // that it is laid out for
+  bool begins_decay() const;                                    // with lr_schedule: wsd, after the last update
   State& state() { return state_; }
   const State& state() const { return state_; }
   TrainStep& step() { return *step_; }
@@ -66,6 +68,7 @@ class Run {
   State state_;
   Plan plan_;
   ScheduleConfig schedule_;
+  bool keeps_time_;
   std::optional<TrainStep> step_;
   std::optional<Evaluator> evaluator_;
 };

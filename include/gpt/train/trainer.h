@@ -16,6 +16,7 @@
 #include "gpt/run/interruptions.h"
 #include "gpt/run/out_of_memory.h"
 #include "gpt/run/run.h"
+#include "gpt/run/time_budget.h"
 #include "gpt/train/checkpoint_keeper.h"
 #include "gpt/train/divergence.h"
 #include "gpt/train/efficiency.h"
@@ -47,7 +48,12 @@ class Trainer {
   bool outlasts_shortage();
   // Throws run::OutOfMemory, once all that the step held has been released.
   [[noreturn]] void leave_out_of_memory(run::Shortage shortage);
-  void take_decisions();        // those that are due
+  void take_decisions();  // those that are due
+  // With training.max_time, by the clock of the first process.
+  double seconds_spent() const;
+  void keep_to_time();          // after an update
+  void decide_length();         // as all processes have agreed
+  void follow_length();         // that was decided
   bool update();                // false: a signal came midway, and nothing has changed
   void release_memory() const;  // as training.release_memory says
   [[noreturn]] void leave_changed_data(const std::string& file);
@@ -106,6 +112,10 @@ class Trainer {
   run::Interruptions interruptions_{state_.division().divides_state ? setup_.mesh.all->another() : setup_.mesh.all};
   run::Interruption interruption_;
   bool saves_ = false;                   // SIGUSR1 has asked for a checkpoint
+  const double spent_before_;            // seconds of training.max_time, in earlier starts
+  std::optional<run::TimeBudget> time_;  // at the first process of a run that keeps to it
+  int64_t wanted_steps_ = 0,
+          agreed_steps_ = 0;  // the length of the run that the clock asks for, until it is decided; 0: as it is
   std::optional<StepRecord> last_step_;  // logged
   std::optional<double> last_val_loss_;
   bool is_rise_announced_ = false;

@@ -1,0 +1,147 @@
+#include "gpt/run/find_length.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "gpt/core/error.h"
+#include "gpt/core/format.h"
+#include "gpt/core/log.h"
+#include "gpt/core/process.h"
+#include "gpt/core/running_clock.h"
+#include "gpt/device/memory.h"
+#include "gpt/run/decisions.h"
+#include "gpt/run/forecast.h"
+#include "gpt/run/interruptions.h"
+#include "gpt/run/longer_run.h"
+#include "gpt/run/run.h"
+#include "gpt/run/time_budget.h"
+
+namespace gpt::run {
+namespace {
+
+template <typename Number>
+Number of_first(const distributed::Mesh& mesh, Number own) {
+  const at::Tensor value = at::full({1}, own, std::is_integral_v<Number> ? at::kLong : at::kDouble);
+  mesh.all->broadcast(value);
+  return value.item<Number>();
+}
+
+// Updates of a run that is made for it.
+class TimedUpdates {
+ public:
+  explicit TimedUpdates(const Setup& setup) : setup_(setup), run_(setup) { (void)run_.check_operators(false); }
+
+  // The mean time of so many updates, in seconds.
+  double time(int64_t updates) {
+    const auto begin = RunningClock::now();
+    for (int64_t i = 0; i < updates; ++i, ++made_)
+      (void)run_update(run_.step(), run_.state().loader, run_.plan().micro_batches(made_), run_.learning_rate(), made_,
+                       [this] { return must_end(); });
+    synchronize(setup_.device.device);  // sync: it is timed
+    return std::chrono::duration<double>(RunningClock::now() - begin).count() / static_cast<double>(updates);
+  }
+  const Run& run() const { return run_; }
+
+ private:
+  bool must_end() {
+    const Interruption said = interruptions_.agree({.stop_signal = process::stop_signal()});
+    if (said.stop_signal == 0) return false;
+    process::request_stop(static_cast<int>(said.stop_signal));
+    throw Error(ExitCode::interrupted, "stopped while it measured the time of an update; the run had not begun");
+  }
+
+  const Setup& setup_;
+  Run run_;
+  Interruptions interruptions_{setup_.mesh.all};
+  int64_t made_ = 0;
+};
+
+TimedRun time_updates(const Setup& setup) {
+  constexpr double kShare = 0.02;  // of the time, at most
+  constexpr int64_t kMost = 10;
+  TimedUpdates updates(setup);
+  const double first = updates.time(updates_before_timing(setup.device.device, 1)),
+               seconds = kShare * setup.config.training.schedule.max_time.seconds;
+  const int64_t count = std::clamp<int64_t>(static_cast<int64_t>(seconds / first), 1, kMost);
+  return {.batches_per_epoch = updates.run().plan().batches_per_epoch,
+          .validation_tokens = setup.corpus.validation.size(),
+          .update_seconds = updates.time(of_first(setup.mesh, count)),
+          .checkpoint_bytes = updates.run().state().checkpoint_bytes()};
+}
+
+bool is_length(const Decision& decision) { return decision.what == kTotalSteps; }
+
+// The length that an earlier run had, which this one is to repeat.
+std::optional<int64_t> take_decided(Beginning& begins, int64_t step) {
+  const auto found = std::find_if(begins.decisions.begin(), begins.decisions.end(), [step](const Decision& decision) {
+    return is_length(decision) && decision.step == step;
+  });
+  if (found == begins.decisions.end()) return std::nullopt;
+  const auto steps = std::llround(found->value);
+  begins.decisions.erase(found);
+  return steps;
+}
+
+void require_time_left(const Duration& time, double spent, bool is_first) {
+  constexpr double kMuch = 1.0 / 3;
+  const std::string fact =
+      fmt::format("training.max_time is {}, and the run has needed {} of it before its first update",
+                  format_duration(time.seconds), format_duration(spent));
+  constexpr const char* kRemedy = "prepare the text beforehand with gpt-prepare, or set a longer time";
+  if (spent >= time.seconds) throw Error(ExitCode::config, fmt::format("{}: {}", fact, kRemedy));
+  if (is_first && spent > kMuch * time.seconds) log::warn(fmt::format("{}: {}", fact, kRemedy));
+}
+
+}  // namespace
+
+int64_t steps_in_time(const Config& config, const TimedRun& run, double seconds) {
+  constexpr double kBytesPerSecond = 5e8;  // of a disk
+  const TrainingConfig& training = config.training;
+  const int64_t fitting = updates_in(seconds, run.update_seconds, 0), length = config.sequence_length();
+  const Plan plan = plan_run(training, run.batches_per_epoch, fitting);
+  const int64_t tokens =
+      evaluation_tokens(training, length, run.validation_tokens, most_eval_sequences(training, fitting));
+  Forecast forecast(plan, evaluation_steps(training, length, tokens));
+  forecast.took(Forecast::kStep, run.update_seconds);
+  forecast.expect(Forecast::kCheckpoint, static_cast<double>(run.checkpoint_bytes) / kBytesPerSecond);
+  const double share = seconds / std::max(seconds, forecast.remaining_seconds(0));
+  const auto steps = static_cast<int64_t>(share * static_cast<double>(fitting));
+  return std::clamp<int64_t>(steps, 1, most_steps(training.schedule, plan.steps_per_epoch));
+}
+
+std::optional<Plan> plan_with_time(const Config& config, const TimedRun& run, const Checkpoint* start) {
+  const ScheduleConfig& schedule = config.training.schedule;
+  if (!schedule.has_time()) return std::nullopt;
+  const Course course = start ? course_with(*start, schedule) : Course();
+  if (course.planned > 0) {
+    Plan plan = plan_run(config.training, run.batches_per_epoch, course.planned);
+    plan.total_steps = course.total;
+    return plan;
+  }
+  if (run.update_seconds == 0) return std::nullopt;
+  return plan_run(config.training, run.batches_per_epoch, steps_in_time(config, run, schedule.max_time.seconds));
+}
+
+void find_length(Setup& setup, Beginning& begins, bool is_replay) {
+  const Duration time = setup.config.training.schedule.max_time;
+  if (time.seconds == 0) return;
+  begins.keeps_time = !is_replay || std::none_of(begins.decisions.begin(), begins.decisions.end(), is_length);
+  if (begins.start && begins.start->checkpoint.course.planned > 0) return;
+  const int64_t step = begins.start ? begins.start->checkpoint.step : 0;
+  begins.total_steps = take_decided(begins, step);
+  if (begins.total_steps) return;
+  require_time_left(time, of_first(setup.mesh, seconds_since_start()), setup.mesh.all->is_first());
+  setup.teacher = teacher_of(setup);
+  const TimedRun timed = time_updates(setup);
+  release_unused_memory(setup.device.device);
+  const double left = time.seconds - seconds_since_start();
+  begins.total_steps = step + of_first(setup.mesh, steps_in_time(setup.config, timed, left));
+  log::info(fmt::format("training.max_time: {} are left for {} of {}, with validation", format_duration(left),
+                        plural(*begins.total_steps - step, "update"), format_short_duration(timed.update_seconds)));
+}
+
+}  // namespace gpt::run
