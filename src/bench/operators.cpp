@@ -237,7 +237,7 @@ class Cases {
   }
 
   void add_activation() {
-    if (model_.mlp == Mlp::gelu) {
+    if (!model_.is_gated()) {
       add("GELU", work_.activation(), rows(model_.hidden()), [](const ops::Operators& ops, const at::Tensor& x) {
         return Outputs{ops.activate(ops::Activation::gelu, x)};
       });

@@ -39,7 +39,7 @@ int64_t ModelConfig::heads() const {
 
 int64_t ModelConfig::hidden() const {
   if (n_hidden) return *n_hidden;
-  if (mlp == Mlp::gelu) return 4 * n_embd;
+  if (!is_gated()) return 4 * n_embd;
   // Three matrices instead of two: two thirds of the width keep the parameter count.
   const int64_t width = 8 * n_embd / 3;
   return (width + 63) / 64 * 64;

@@ -101,13 +101,13 @@ std::vector<ParameterRow> parameter_table(const ModelConfig& config) {
     table.attention_in(h + "attn.c_attn", qkv);
     table.linear(h + "attn.c_proj", Role::attention_out, C, config.attention_width());
     table.norm(h + "ln_2", Role::mlp_norm);
-    if (config.mlp == Mlp::gelu) {
-      table.linear(h + "mlp.c_fc", Role::mlp_in, F, C);
-      table.linear(h + "mlp.c_proj", Role::mlp_out, C, F);
-    } else {
+    if (config.is_gated()) {
       table.linear(h + "mlp.w1", Role::mlp_gate, F, C);
       table.linear(h + "mlp.w2", Role::mlp_out, C, F);
       table.linear(h + "mlp.w3", Role::mlp_in, F, C);
+    } else {
+      table.linear(h + "mlp.c_fc", Role::mlp_in, F, C);
+      table.linear(h + "mlp.c_proj", Role::mlp_out, C, F);
     }
   }
   table.norm("transformer.ln_f", Role::final_norm);

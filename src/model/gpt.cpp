@@ -140,12 +140,12 @@ struct FeedForward {
   at::Tensor operator()(const at::Tensor& x, const Pass& pass) const {
     const ops::ProductInput of_norm = pass.input_from(GradientCheckpointing::norm),
                             of_activation = pass.input_from(GradientCheckpointing::activation);
-    if (kind == Mlp::gelu) return out.last(pass.ops->linear_gelu(x, in.layer, of_norm), pass, of_activation);
+    if (!is_gated(kind)) return out.last(pass.ops->linear_gelu(x, in.layer, of_norm), pass, of_activation);
     const auto [open, opened] = gate_and_in(x, pass, of_norm);
     return out.last(gated(open, opened, pass), pass, of_activation);
   }
 
-  ops::DropoutSpec dropout_after() const { return kind == Mlp::gelu ? dropout : ops::DropoutSpec(); }
+  ops::DropoutSpec dropout_after() const { return is_gated(kind) ? ops::DropoutSpec() : dropout; }
 
  private:
   std::pair<at::Tensor, at::Tensor> gate_and_in(const at::Tensor& x, const Pass& pass, ops::ProductInput input) const {

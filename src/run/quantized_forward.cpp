@@ -34,7 +34,7 @@ class BlockProducts {
     const int64_t C = model.n_embd, A = model.attention_width(), F = model.hidden(),
                   qkv = A + 2 * model.kv_heads() * model.head_dim();
     std::vector<std::pair<int64_t, int64_t>> shapes{{qkv, C}, {C, A}, {F, C}, {C, F}};
-    if (model.mlp != Mlp::gelu) shapes.emplace_back(F, C);
+    if (model.is_gated()) shapes.emplace_back(F, C);
     for (const auto& [out, in] : shapes) {
       layers_.push_back({Parameter(random(out, in)), random(rows, in), random(rows, out)});
       flops_ += 2.0 * static_cast<double>(rows * out * in) * (all_ ? 3 : 1);

@@ -15,6 +15,8 @@ enum class Position { learned, rope };
 enum class AttentionForm { full, blocks };
 enum class Preset { automatic, none, gpt2_small, gpt2_medium, gpt2_large, gpt2_xl, char_small };
 
+constexpr bool is_gated(Mlp kind) { return kind != Mlp::gelu; }  // one product opens what another one gives
+
 // Of the scores of causal attention over so many positions, the share that a window of a layer leaves; 0: all.
 double visible_share(int64_t positions, int64_t window);
 // The same where a query sees its own block of so many positions and the `top` earlier ones that it chooses; 0: all.
@@ -53,6 +55,7 @@ struct ModelConfig {
   int64_t attention_width() const { return heads() * head_dim(); }  // of all queries; n_embd, unless head_dim is set
   int64_t kv_heads() const { return n_kv_head.value_or(heads()); }
   int64_t hidden() const;  // n_hidden, or what auto means
+  bool is_gated() const { return gpt::is_gated(mlp); }
   // Positions that a query of this layer sees; 0: all up to its own, as in a model whose sequences are no longer than the window.
   int64_t window(int64_t layer) const;
   int64_t windowed_layers() const;
