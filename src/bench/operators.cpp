@@ -23,6 +23,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gpt/bench/measurement.h"
+#include "gpt/config/block_form.h"
 #include "gpt/core/format.h"
 #include "gpt/device/graph.h"
 #include "gpt/device/precision.h"
@@ -89,6 +90,7 @@ class Cases {
  public:
   Cases(const Config& config, at::Device device, at::ScalarType type)
       : model_(one_layer(in_training(config.model, config.training))),
+        form_(block_form(model_, 0)),
         training_(config.training),
         options_(at::TensorOptions(device).dtype(type)),
         gradient_type_(gradient_type(training_, /*end_to_end=*/type == at::kBFloat16)),
@@ -96,8 +98,7 @@ class Cases {
               static_cast<double>(training_.batch_size * model_.block_size)),
         parameters_(parameter_table(model_), device, {.compute = type, .gradient = gradient_type_}) {
     parameters_.draw(1);
-    if (model_.position == Position::rope)
-      rotary_ = ops::rotary_tables(model_.block_size, model_.head_dim(), model_.rope_theta, device);
+    if (form_.rotary) rotary_ = ops::rotary_tables(model_.block_size, model_.head_dim(), form_.rotary->theta, device);
     add_batch();
     add_embedding();
     add_norm();
@@ -227,7 +228,7 @@ class Cases {
 
   void add_norm() {
     const at::Tensor branch = rows(model_.n_embd);
-    const ops::Normalization norm{model_.norm, model_.norm_eps, parameters_.weight(ParameterRole::mlp_norm, 0),
+    const ops::Normalization norm{form_.norm.kind, form_.norm.eps, parameters_.weight(ParameterRole::mlp_norm, 0),
                                   parameters_.bias(ParameterRole::mlp_norm, 0)};
     add("residual sum and norm", work_.norm(/*has_branch=*/true), rows(model_.n_embd),
         [norm, branch, dropout = dropout()](const ops::Operators& ops, const at::Tensor& x) {
@@ -237,16 +238,16 @@ class Cases {
   }
 
   void add_activation() {
-    if (!model_.is_gated()) {
-      add("GELU", work_.activation(), rows(model_.hidden()), [](const ops::Operators& ops, const at::Tensor& x) {
+    if (!is_gated(form_.mlp.kind)) {
+      add("GELU", work_.activation(), rows(form_.mlp.width), [](const ops::Operators& ops, const at::Tensor& x) {
         return Outputs{ops.activate(ops::Activation::gelu, x)};
       });
       return;
     }
-    const bool is_silu = model_.mlp == Mlp::swiglu;
+    const bool is_silu = form_.mlp.kind == Mlp::swiglu;
     const ops::Activation activation = is_silu ? ops::Activation::silu : ops::Activation::gelu;
-    add(is_silu ? "SwiGLU" : "GeGLU", work_.activation(), rows(model_.hidden()),
-        [activation, in = rows(model_.hidden()), dropout = dropout()](const ops::Operators& ops, const at::Tensor& x) {
+    add(is_silu ? "SwiGLU" : "GeGLU", work_.activation(), rows(form_.mlp.width),
+        [activation, in = rows(form_.mlp.width), dropout = dropout()](const ops::Operators& ops, const at::Tensor& x) {
           return Outputs{ops.activate_gated(activation, x, in.detach().requires_grad_(), dropout)};
         });
   }
@@ -317,6 +318,7 @@ class Cases {
   }
 
   ModelConfig model_;
+  BlockForm form_;
   TrainingConfig training_;
   at::TensorOptions options_;
   at::ScalarType gradient_type_;  // the type of the weights' gradients

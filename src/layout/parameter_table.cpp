@@ -7,6 +7,8 @@
 #include <numeric>
 #include <tuple>
 
+#include "gpt/config/block_form.h"
+
 namespace gpt {
 namespace {
 
@@ -22,23 +24,38 @@ class TableBuilder {
     add(name, {rows, config_.n_embd}, role, {.normal_std = kStd, .padding_rows = padding_rows});
   }
 
-  void linear(const std::string& name, Role role, int64_t out, int64_t in) {
+  void linear(const std::string& name, Role role, int64_t out, int64_t in, bool has_bias) {
     // GPT-2's rule: what is added to the residual stream is scaled down by the number of additions.
     const bool is_residual = role == Role::attention_out || role == Role::mlp_out;
     const double std = is_residual ? kStd / std::sqrt(2.0 * static_cast<double>(config_.n_layer)) : kStd;
     add(name + ".weight", {out, in}, role, {.normal_std = std});
-    if (config_.bias) add_bias(name, out, role);
+    if (has_bias) add_bias(name, out, role);
   }
 
-  void attention_in(const std::string& name, int64_t out) {
-    const size_t weight = rows.size();
-    linear(name, Role::attention_in, out, config_.n_embd);
-    rows[weight].query_rows = config_.attention_width();
-  }
-
-  void norm(const std::string& name, Role role) {
+  void norm(const std::string& name, Role role, const NormForm& form) {
     add(name + ".weight", {config_.n_embd}, role, {.constant = 1});
-    if (config_.bias && config_.norm == Norm::layernorm) add_bias(name, config_.n_embd, role);
+    if (form.has_bias) add_bias(name, config_.n_embd, role);
+  }
+
+  void attention(const std::string& name, const BlockForm& form) {
+    const int64_t queries = config_.attention_width(), keys = config_.kv_heads() * config_.head_dim();
+    const size_t weight = rows.size();
+    linear(name + "c_attn", Role::attention_in, queries + 2 * keys, config_.n_embd, form.attention_in_bias);
+    rows[weight].query_rows = queries;
+    linear(name + "c_proj", Role::attention_out, config_.n_embd, queries, form.attention_out_bias);
+  }
+
+  // As nanoGPT names them, and gated ones as Llama's own code does.
+  void mlp(const std::string& name, const MlpForm& form) {
+    const int64_t C = config_.n_embd, F = form.width;
+    if (is_gated(form.kind)) {
+      linear(name + "w1", Role::mlp_gate, F, C, form.has_bias);
+      linear(name + "w2", Role::mlp_out, C, F, form.has_bias);
+      linear(name + "w3", Role::mlp_in, F, C, form.has_bias);
+    } else {
+      linear(name + "c_fc", Role::mlp_in, F, C, form.has_bias);
+      linear(name + "c_proj", Role::mlp_out, C, F, form.has_bias);
+    }
   }
 
   int64_t layer = -1;  // the layer of the rows to come
@@ -87,8 +104,7 @@ int64_t ParameterRow::count() const { return product_of(shape); }
 int64_t ParameterRow::whole_count() const { return product_of(whole_shape()); }
 
 std::vector<ParameterRow> parameter_table(const ModelConfig& config) {
-  const int64_t C = config.n_embd, F = config.hidden(), Vp = config.padded_vocab(), padding = Vp - *config.vocab_size;
-  const int64_t qkv = (config.heads() + 2 * config.kv_heads()) * config.head_dim();
+  const int64_t Vp = config.padded_vocab(), padding = Vp - *config.vocab_size;
   TableBuilder table(config);
   table.embedding("transformer.wte.weight", Role::token_embedding, Vp, padding);
   if (config.tie_weights) table.rows.back().tied_name = "lm_head.weight";
@@ -97,20 +113,13 @@ std::vector<ParameterRow> parameter_table(const ModelConfig& config) {
   }
   for (table.layer = 0; table.layer < config.n_layer; ++table.layer) {
     const std::string h = "transformer.h." + std::to_string(table.layer) + ".";
-    table.norm(h + "ln_1", Role::attention_norm);
-    table.attention_in(h + "attn.c_attn", qkv);
-    table.linear(h + "attn.c_proj", Role::attention_out, C, config.attention_width());
-    table.norm(h + "ln_2", Role::mlp_norm);
-    if (config.is_gated()) {
-      table.linear(h + "mlp.w1", Role::mlp_gate, F, C);
-      table.linear(h + "mlp.w2", Role::mlp_out, C, F);
-      table.linear(h + "mlp.w3", Role::mlp_in, F, C);
-    } else {
-      table.linear(h + "mlp.c_fc", Role::mlp_in, F, C);
-      table.linear(h + "mlp.c_proj", Role::mlp_out, C, F);
-    }
+    const BlockForm form = block_form(config, table.layer);
+    table.norm(h + "ln_1", Role::attention_norm, form.norm);
+    table.attention(h + "attn.", form);
+    table.norm(h + "ln_2", Role::mlp_norm, form.norm);
+    table.mlp(h + "mlp.", form.mlp);
   }
-  table.norm("transformer.ln_f", Role::final_norm);
+  table.norm("transformer.ln_f", Role::final_norm, final_norm_form(config));
   if (!config.tie_weights) table.embedding("lm_head.weight", Role::head, Vp, padding);
   return std::move(table.rows);
 }

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "cached_texts.h"
+#include "gpt/config/block_form.h"
 #include "gpt/device/device.h"
 #include "gpt/layout/freeze.h"
 #include "gpt/model/attention_form.h"
@@ -25,6 +26,7 @@
 #include "gpt/ops/fused.h"
 #include "gpt/ops/part.h"
 #include "gpt/ops/rotary.h"
+#include "rotations.h"
 
 namespace gpt {
 namespace {
@@ -32,9 +34,10 @@ namespace {
 // How a forward pass computes.
 struct Pass {
   ops::SharedOperators ops;
-  bool training;                       // with dropout
-  at::Tensor dropout_place;            // as ops::DropoutSpec has it
-  std::optional<int64_t> window = {};  // of windowed layers, instead of their own
+  std::vector<ops::RotaryTables> rotary;  // for its positions, of each rotation of the model
+  bool training = false;                  // with dropout
+  at::Tensor dropout_place = {};          // as ops::DropoutSpec has it
+  std::optional<int64_t> window = {};     // of windowed layers, instead of their own
   GradientCheckpointing checkpointing = GradientCheckpointing::none;
   BodyRun run = BodyRun::first;     // the run of what is recomputed
   at::Tensor document_starts = {};  // as ops::AttentionSpec has it
@@ -93,29 +96,28 @@ struct LayerCache {
 
 struct Attention {
   ops::AttentionSpec spec;
+  size_t rotation;                 // which of the model's
   ops::DropoutSpec dropout_after;  // of what it adds to the stream
   Linear c_attn, c_proj;
 
   // Before the output product.
-  at::Tensor operator()(const at::Tensor& x, const ops::RotaryTables& rotary, const Pass& pass,
-                        const LayerCache* cache) const {
+  at::Tensor operator()(const at::Tensor& x, const Pass& pass, const LayerCache* cache) const {
     at::Tensor qkv = c_attn(x, pass, pass.input_from(GradientCheckpointing::norm));  // (B, T, (H + 2 kv heads) D)
-    return cache ? attend_to(*cache, std::move(qkv), rotary, pass) : attend(std::move(qkv), rotary, pass);
+    return cache ? attend_to(*cache, std::move(qkv), pass) : attend(std::move(qkv), pass);
   }
 
  private:
-  at::Tensor attend(at::Tensor qkv, const ops::RotaryTables& rotary, const Pass& pass) const {
+  at::Tensor attend(at::Tensor qkv, const Pass& pass) const {
     const InPart part(part::kAttention);
     ops::AttentionSpec of_pass = spec;
     of_pass.dropout = pass.dropout(spec.dropout), of_pass.document_starts = pass.document_starts;
     if (spec.window > 0) of_pass.window = pass.window.value_or(spec.window);
-    return pass.ops->attention(std::move(qkv), of_pass, rotary);
+    return pass.ops->attention(std::move(qkv), of_pass, pass.rotary[rotation]);
   }
 
   // The keys and values go into the cache, and the queries see all that is there of their text.
-  at::Tensor attend_to(const LayerCache& cache, at::Tensor qkv, const ops::RotaryTables& rotary,
-                       const Pass& pass) const {
-    const ops::Heads heads = pass.ops->split_heads(std::move(qkv), spec, rotary);
+  at::Tensor attend_to(const LayerCache& cache, at::Tensor qkv, const Pass& pass) const {
+    const ops::Heads heads = pass.ops->split_heads(std::move(qkv), spec, pass.rotary[rotation]);
     const auto& [few, groups] = cache.texts;  // where queries choose blocks, all texts are among the first
     if (few.empty() && groups.size() == 1) return attend_to_past(heads, cache.keys, cache.values, groups[0], spec);
     const at::Tensor y =
@@ -167,28 +169,27 @@ struct Block {
   ops::Normalization ln_2;
   FeedForward mlp;
 
-  Stream operator()(const Stream& in, const ops::RotaryTables& rotary, const Pass& pass,
-                    const LayerCache* cache = nullptr) const {
+  Stream operator()(const Stream& in, const Pass& pass, const LayerCache* cache = nullptr) const {
     const auto [x, first] = add_norm(ln_1, in, pass);
-    return after_attention(x, attn(first, rotary, pass, cache), pass);
+    return after_attention(x, attn(first, pass, cache), pass);
   }
 
   // The same with gradient checkpointing of what comes after attention, or of all; pass.checkpointing says which.
-  Stream recomputed(const Stream& in, const ops::RotaryTables& rotary, const Pass& pass, bool draws) const {
+  Stream recomputed(const Stream& in, const Pass& pass, bool draws) const {
     const auto inner_pass = [pass](BodyRun run) {
       Pass inner = pass;
       inner.checkpointing = GradientCheckpointing::none, inner.run = run;
       return inner;
     };
     if (pass.checkpointing == GradientCheckpointing::block) {
-      const auto body = [this, rotary, inner_pass](const std::vector<at::Tensor>& x, BodyRun run) {
+      const auto body = [this, inner_pass](const std::vector<at::Tensor>& x, BodyRun run) {
         const Pass inner = inner_pass(run);
-        return joined(ln_1, (*this)({x[0], {}}, rotary, inner), inner);
+        return joined(ln_1, (*this)({x[0], {}}, inner), inner);
       };
       return {recompute_in_backward(body, {in.x}, draws), {}};
     }
     const auto [x, first] = add_norm(ln_1, in, pass);
-    const at::Tensor attended = attn(first, rotary, pass, /*cache=*/nullptr);
+    const at::Tensor attended = attn(first, pass, /*cache=*/nullptr);
     const auto body = [this, inner_pass](const std::vector<at::Tensor>& inputs, BodyRun run) {
       const Pass inner = inner_pass(run);
       return joined(ln_2, after_attention(inputs[0], inputs[1], inner), inner);
@@ -210,10 +211,11 @@ struct GPT::Transformer {
   ops::DropoutSpec dropout;
   std::vector<Block> h;  // of this stage
   ops::Normalization ln_f;
-  Parameter lm_head;         // (Vp, C); the embedding itself where they are tied
-  ops::RotaryTables rotary;  // tables for block_size positions; undefined with learned ones
+  Parameter lm_head;    // (Vp, C); the embedding itself where they are tied
+  Rotations rotations;  // of the blocks, for block_size positions
 
-  Transformer(const ModelConfig& config, const Parameters& parameters, const LayerSpan& layers, int64_t parts) {
+  Transformer(const ModelConfig& config, const Parameters& parameters, const LayerSpan& layers, int64_t parts)
+      : rotations(config.block_size, config.head_dim(), parameters.device()) {
     using Role = ParameterRole;
     using ops::DropoutKind;
     require_attention_on(config, parameters.device());
@@ -223,16 +225,16 @@ struct GPT::Transformer {
     const auto linear = [&](Role role, int64_t layer) {
       return Linear{{parameters.weight(role, layer), parameters.bias(role, layer), {role, layer}}};
     };
-    const auto norm = [&](Role role, int64_t layer) {
+    const auto norm = [&](const NormForm& form, Role role, int64_t layer) {
       return ops::Normalization{
-          config.norm, config.norm_eps, parameters.weight(role, layer), parameters.bias(role, layer), {role, layer}};
+          form.kind, form.eps, parameters.weight(role, layer), parameters.bias(role, layer), {role, layer}};
     };
-    const auto attention = [&](int64_t layer) {
+    const auto attention = [&](const BlockForm& form, int64_t layer) {
       return ops::AttentionSpec{config.heads() / parts,
                                 config.kv_heads() / parts,
                                 dropout_at(DropoutKind::attention, layer),
                                 layer,
-                                config.window(layer),
+                                form.window,
                                 /*document_starts=*/{},
                                 {config.attention_block, config.top_blocks()}};
     };
@@ -241,17 +243,16 @@ struct GPT::Transformer {
     wpe = parameters.weight(Role::position_embedding, before);
     dropout = dropout_at(DropoutKind::embedding, before);
     for (int64_t layer = layers.begin; layer < layers.end; ++layer) {
-      h.push_back({norm(Role::attention_norm, layer),
-                   {attention(layer), dropout_at(DropoutKind::attention_out, layer), linear(Role::attention_in, layer),
-                    linear(Role::attention_out, layer)},
-                   norm(Role::mlp_norm, layer),
-                   {config.mlp, dropout_at(DropoutKind::mlp, layer), linear(Role::mlp_gate, layer),
+      const BlockForm form = block_form(config, layer);
+      h.push_back({norm(form.norm, Role::attention_norm, layer),
+                   {attention(form, layer), rotations.add(form.rotary), dropout_at(DropoutKind::attention_out, layer),
+                    linear(Role::attention_in, layer), linear(Role::attention_out, layer)},
+                   norm(form.norm, Role::mlp_norm, layer),
+                   {form.mlp.kind, dropout_at(DropoutKind::mlp, layer), linear(Role::mlp_gate, layer),
                     linear(Role::mlp_in, layer), linear(Role::mlp_out, layer)}});
     }
-    ln_f = norm(Role::final_norm, after);
+    ln_f = norm(final_norm_form(config), Role::final_norm, after);
     lm_head = config.tie_weights ? wte : parameters.weight(Role::head, after);
-    if (config.position == Position::rope)
-      rotary = ops::rotary_tables(config.block_size, config.head_dim(), config.rope_theta, parameters.device());
   }
 
   at::Tensor embed(const at::Tensor& ids, const at::Tensor& starts, const Pass& pass) const {
@@ -265,20 +266,11 @@ struct GPT::Transformer {
     return stream.branch.defined() ? add_norm(h.back().ln_2, stream, pass).sum : stream.x;
   }
 
-  ops::RotaryTables rotary_to(int64_t length) const {
-    if (!rotary.cos.defined()) return {};
-    return {rotary.cos.narrow(0, 0, length), rotary.sin.narrow(0, 0, length)};
-  }
-
   // The same for tokens with these positions (N).
   at::Tensor embed_at(const at::Tensor& ids, const at::Tensor& positions, const Pass& pass) const {
     const InPart part(part::kEmbedding);
     const at::Tensor x = pass.ops->embedding(ids, wte, /*positions=*/{}, /*starts=*/{}, /*dropout=*/{});
     return wpe.defined() ? x + wpe.compute_value().index_select(0, positions) : x;
-  }
-  ops::RotaryTables rotary_at(const at::Tensor& positions) const {
-    if (!rotary.cos.defined()) return {};
-    return {rotary.cos.index_select(0, positions), rotary.sin.index_select(0, positions)};
   }
 };
 
@@ -336,10 +328,13 @@ at::Tensor GPT::hidden(const at::Tensor& in, const LossOptions& options) const {
               config_.block_size, ", got ", in.sizes());
   const at::IntArrayRef sizes = batch_sizes(in, options);
   const bool has_others = training_ && training_operators_;
-  Pass pass{of_pass(has_others ? training_operators_ : operators_, sizes), training_, options.dropout_place,
-            options.attention_window, gradient_checkpointing_};
+  Pass pass{of_pass(has_others ? training_operators_ : operators_, sizes),
+            transformer_->rotations.before(sizes[1]),
+            training_,
+            options.dropout_place,
+            options.attention_window,
+            gradient_checkpointing_};
   const at::AutoGradMode gradients(at::GradMode::is_enabled() && is_passed_backward());
-  const auto rotary = transformer_->rotary_to(sizes[1]);
   pass.document_starts = document_starts(in, options);
   const bool draws =
       training_ && recomputing_draws(gradient_checkpointing_, config_, operators_->draws(device(), config_.n_embd));
@@ -356,9 +351,9 @@ at::Tensor GPT::hidden(const at::Tensor& in, const LossOptions& options) const {
       const bool is_recomputed = gradient_checkpointing_ >= GradientCheckpointing::selective,
                  is_swapped = activation_swap_ && at::GradMode::is_enabled();
       const auto compute = [&] {
-        stream = is_recomputed ? block.recomputed(stream, rotary, pass, draws) : block(stream, rotary, pass);
+        stream = is_recomputed ? block.recomputed(stream, pass, draws) : block(stream, pass);
       };
-      is_swapped ? activation_swap_->in_forward(layer, rotary, compute) : compute();
+      is_swapped ? activation_swap_->in_forward(layer, pass.rotary[block.attn.rotation], compute) : compute();
     }
     if (end == config_.n_layer) mark(stream, end);
     return stream;
@@ -453,8 +448,7 @@ at::Tensor GPT::forward_cached(std::span<const NextTokens> texts, KvCache& cache
   }
   const auto on_device = [&](const std::vector<int64_t>& values) { return at::tensor(values).to(device()); };
   const at::Tensor positions = on_device(at_positions);
-  const auto rotary = transformer_->rotary_at(positions);
-  const Pass pass{operators_, /*training=*/false, /*dropout_place=*/{}};
+  const Pass pass{operators_, transformer_->rotations.at(positions)};
   Stream stream;  // (1, N, C)
   if (part_.is_first_stage()) {
     stream.x = transformer_->embed_at(on_device(of_tokens).unsqueeze(0), positions, pass);
@@ -464,7 +458,7 @@ at::Tensor GPT::forward_cached(std::span<const NextTokens> texts, KvCache& cache
   for (size_t layer = 0; layer < transformer_->h.size(); ++layer) {
     if (layer_weights_) layer_weights_->before_forward(layers_.begin + static_cast<int64_t>(layer));
     const LayerCache layer_cache{cache.keys[layer], cache.values[layer], cache.means[layer], of_pass};
-    stream = transformer_->h[layer](stream, rotary, pass, &layer_cache);
+    stream = transformer_->h[layer](stream, pass, &layer_cache);
   }
   const std::array sizes{std::ssize(texts), *config_.vocab_size};
   if (!part_.is_last_stage()) {

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "gpt/config/block_form.h"
 #include "gpt/layout/stages.h"
 #include "gpt/model/gradient_mark.h"
 #include "gpt/ops/document_starts.h"
@@ -261,7 +262,7 @@ TensorSums tensor_sums(const ModelConfig& model, const ModelPart& part, int64_t 
                of_stream = (level >= GradientCheckpointing::norm ? 6 : 4) * layers + 2 * ends,
                norms = 2 * layers + last;
   const int64_t rows = rows_of_part(tokens, part) * part.size,
-                norm = (model.norm == Norm::layernorm && model.bias ? 2 : 1) * model.n_embd,
+                norm = (final_norm_form(model).has_bias ? 2 : 1) * model.n_embd,
                 sent_of_norm = distributed::part_of(norm, 0, part.size).end * part.size;
   const auto sum = [&part](double bytes) { return distributed::bytes_sent_by_sum(bytes, part.size); };
   return {sum(static_cast<double>(rows * model.n_embd) * (of_products * value.product + of_stream * value.stream)) / 2 +

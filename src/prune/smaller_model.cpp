@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "gpt/config/block_form.h"
 #include "gpt/layout/parameter_table.h"
 
 namespace gpt::prune {
@@ -55,7 +56,7 @@ ModelConfig smaller_config(ModelConfig model, const std::vector<KeptLayer>& kept
   model.n_head = std::ssize(layer.heads);
   if (model.n_kv_head || kv_heads != *model.n_head) model.n_kv_head = kv_heads;
   std::string pattern;
-  for (const KeptLayer& one : kept) pattern += model.window(one.layer) > 0 ? 'S' : 'L';
+  for (const KeptLayer& one : kept) pattern += block_form(model, one.layer).window > 0 ? 'S' : 'L';
   if (model.attention_window > 0) model.window_pattern = pattern;
   model.n_layer = std::ssize(kept);
   model.n_head_dim.reset();

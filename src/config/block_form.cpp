@@ -1,0 +1,20 @@
+#include "gpt/config/block_form.h"
+
+namespace gpt {
+
+NormForm final_norm_form(const ModelConfig& config) {
+  return {config.norm, config.norm_eps, config.bias && config.norm == Norm::layernorm};
+}
+
+BlockForm block_form(const ModelConfig& config, int64_t layer) {
+  BlockForm form{.norm = final_norm_form(config),
+                 .rotary = {},
+                 .window = config.window(layer),
+                 .attention_in_bias = config.bias,
+                 .attention_out_bias = config.bias,
+                 .mlp = {config.mlp, config.hidden(), config.bias}};
+  if (config.position == Position::rope) form.rotary = RotaryForm{config.rope_theta};
+  return form;
+}
+
+}  // namespace gpt

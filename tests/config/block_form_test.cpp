@@ -1,0 +1,67 @@
+#include "gpt/config/block_form.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace gpt {
+namespace {
+
+ModelConfig gpt2() {
+  ModelConfig config;
+  config.preset = Preset::gpt2_small;
+  apply_preset(config);
+  return config;
+}
+
+TEST(BlockForm, OfTheFamiliesAreValues) {
+  const BlockForm of_gpt2{.norm = {Norm::layernorm, 1e-5, /*has_bias=*/true},
+                          .rotary = {},
+                          .window = 0,
+                          .attention_in_bias = true,
+                          .attention_out_bias = true,
+                          .mlp = {Mlp::gelu, 3072, /*has_bias=*/true}};
+  const BlockForm of_llama{.norm = {Norm::rmsnorm, 1e-6, /*has_bias=*/false},
+                           .rotary = RotaryForm{5e5},
+                           .window = 0,
+                           .attention_in_bias = false,
+                           .attention_out_bias = false,
+                           .mlp = {Mlp::swiglu, 1024, /*has_bias=*/false}};
+  ModelConfig llama;
+  llama.norm_eps = 1e-6, llama.rope_theta = 5e5;
+  for (const int64_t layer : {0, 5}) {
+    EXPECT_TRUE(block_form(gpt2(), layer) == of_gpt2) << layer;
+    EXPECT_TRUE(block_form(llama, layer) == of_llama) << layer;
+  }
+  EXPECT_TRUE(final_norm_form(gpt2()) == of_gpt2.norm);
+  EXPECT_TRUE(final_norm_form(llama) == of_llama.norm);
+}
+
+TEST(BlockForm, MayMixThem) {
+  ModelConfig config;  // Llama's with biases of its products
+  config.bias = true;
+  BlockForm form = block_form(config, 0);
+  EXPECT_TRUE(form.attention_in_bias && form.attention_out_bias && form.mlp.has_bias);
+  EXPECT_FALSE(form.norm.has_bias) << "an RMSNorm has none";
+  config = gpt2();
+  config.bias = false, config.position = Position::rope;
+  form = block_form(config, 0);
+  EXPECT_FALSE(form.norm.has_bias || form.attention_in_bias || form.attention_out_bias || form.mlp.has_bias);
+  EXPECT_TRUE(form.rotary == RotaryForm{10000});
+}
+
+TEST(BlockForm, DiffersFromLayerToLayerInItsWindow) {
+  ModelConfig config;
+  config.n_layer = 4, config.attention_window = 64, config.window_pattern = "S";
+  std::vector<int64_t> windows;
+  for (int64_t layer = 0; layer < config.n_layer; ++layer) {
+    BlockForm form = block_form(config, layer);
+    windows.push_back(form.window);
+    form.window = 64;
+    EXPECT_TRUE(form == block_form(config, 0)) << layer;
+  }
+  EXPECT_EQ(windows, (std::vector<int64_t>{64, 64, 64, 0})) << "the last layer is full";
+}
+
+}  // namespace
+}  // namespace gpt
