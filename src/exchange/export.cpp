@@ -80,7 +80,8 @@ TextFiles tokenizer_files(const Checkpoint& checkpoint, const Tokenizer& tokeniz
 
 // The card comes first: it says that the folder is an export, even if only it were there. Without config.json, which comes last, the folder
 // is no model.
-TextFiles text_files(const Checkpoint& checkpoint, const std::string& path, Family family, std::string_view dtype) {
+TextFiles text_files(const Checkpoint& checkpoint, const std::string& path, const Family& family,
+                     std::string_view dtype) {
   const auto tokenizer = checkpoint.tokenizer.empty() ? nullptr : tokenizer_from_json(checkpoint.tokenizer, path);
   const TextFormat format =
       tokenizer ? text_format_of(checkpoint.text_format, *tokenizer) : checkpoint.text_format.value_or(TextFormat());
@@ -132,7 +133,7 @@ void write_hugging_face(const ExportOptions& options, const Checkpoint& checkpoi
   const std::string& folder = options.output;
   require_free(folder);
   const ModelConfig& model = checkpoint.config.model;
-  const Family family = family_of(model, options.checkpoint, "transformers");
+  const Family& family = family_of(model, options.checkpoint, "transformers");
   const std::string_view dtype = name_of(options.dtype);
   require_dividing_heads(model, options.checkpoint);
 
@@ -152,7 +153,7 @@ void write_hugging_face(const ExportOptions& options, const Checkpoint& checkpoi
   files.back()->commit();
 
   log::success(fmt::format("{}: {} parameters in {}, in the form of {}", folder,
-                           format_count(static_cast<double>(parameter_count(model))), dtype, name_of(family)));
+                           format_count(static_cast<double>(parameter_count(model))), dtype, family.name));
   if (checkpoint.tokenizer.empty())
     log::warn("the checkpoint has no tokenizer, because its run was given token ids: add the one that made them");
 }

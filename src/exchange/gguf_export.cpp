@@ -44,16 +44,16 @@ GgufFileType file_type_of(ExportDtype dtype) {
 }
 
 // What our files begin with, and by which they are known.
-GgufMetadata beginning_of_ours(Family family) {
+GgufMetadata beginning_of_ours(const Family& family) {
   GgufMetadata metadata;
-  metadata.add("general.architecture", architecture_of(family));
+  metadata.add("general.architecture", family.architecture);
   metadata.add("general.tags", std::vector<std::string>{"gpt-train", "text-generation"});
   return metadata;
 }
 
 bool is_ours(const std::string& path) {
-  return gguf_begins_with(path, beginning_of_ours(Family::gpt2)) ||
-         gguf_begins_with(path, beginning_of_ours(Family::llama));
+  return std::any_of(families().begin(), families().end(),
+                     [&](const Family* family) { return gguf_begins_with(path, beginning_of_ours(*family)); });
 }
 
 // The folder of the file, which may have to be made.
@@ -78,7 +78,7 @@ std::unique_ptr<Tokenizer> require_tokenizer(const Checkpoint& checkpoint, const
                   path));
 }
 
-GgufMetadata metadata_of(const Checkpoint& checkpoint, Family family, const GgufFileType& type,
+GgufMetadata metadata_of(const Checkpoint& checkpoint, const Family& family, const GgufFileType& type,
                          const GgufTokenizer& tokenizer) {
   constexpr uint32_t kQuantizationVersion = 2;  // ggml's
   GgufMetadata metadata = beginning_of_ours(family);
@@ -124,7 +124,7 @@ bool write_values(GgufWriter& file, const at::Tensor& values, GgufType type) {
 void write_gguf(const ExportOptions& options, const Checkpoint& checkpoint) {
   const std::string folder = require_free_file(options.output);
   const ModelConfig& model = checkpoint.config.model;
-  const Family family = family_of(model, options.checkpoint, "llama.cpp");
+  const Family& family = family_of(model, options.checkpoint, "llama.cpp");
   const auto own_tokenizer = require_tokenizer(checkpoint, options.checkpoint);
   const GgufTokenizer tokenizer = gguf_tokenizer(*own_tokenizer, text_format_of(checkpoint.text_format, *own_tokenizer),
                                                  *model.vocab_size, options.checkpoint);
@@ -145,7 +145,7 @@ void write_gguf(const ExportOptions& options, const Checkpoint& checkpoint) {
   file.commit();
   log::success(fmt::format("{}: {} parameters in {}, for llama.cpp in the form of {}", options.output,
                            format_count(static_cast<double>(parameter_count(model))), name_of(options.dtype),
-                           name_of(family)));
+                           family.name));
 }
 
 void export_gguf(const ExportOptions& options) {

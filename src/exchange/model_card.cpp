@@ -91,10 +91,10 @@ std::string command_of(Config config) {
   return command;
 }
 
-std::string form_of(const ModelConfig& m, Family family) {
+std::string form_of(const ModelConfig& m, const Family& family) {
   return fmt::format("{}, {}, {}, width {}, in the form of {}",
                      format_count(static_cast<double>(parameter_count(m))) + " parameters", plural(m.n_layer, "layer"),
-                     plural(m.heads(), "head"), m.n_embd, name_of(family));
+                     plural(m.heads(), "head"), m.n_embd, family.name);
 }
 
 std::string tokenizer_row(const Tokenizer* tokenizer) {
@@ -111,8 +111,8 @@ std::string last_name(const std::string& path) {
   return (cut.has_filename() ? cut : cut.parent_path()).filename().string();
 }
 
-std::string model_card(const Checkpoint& checkpoint, const std::string& path, const Tokenizer* tokenizer, Family family,
-                       std::string_view dtype) {
+std::string model_card(const Checkpoint& checkpoint, const std::string& path, const Tokenizer* tokenizer,
+                       const Family& family, std::string_view dtype) {
   const Config& config = checkpoint.config;
   std::string card(kBeginning);
   card += "\nA language model that was trained with gpt-train.\n\n| | |\n| --- | --- |\n";

@@ -218,7 +218,7 @@ bool is_finite(const at::Tensor& tensor) {
   return std::isfinite(low.item<double>()) && std::isfinite(high.item<double>());
 }
 
-std::map<std::string, at::Tensor> to_hugging_face(const ModelConfig& model, Family family,
+std::map<std::string, at::Tensor> to_hugging_face(const ModelConfig& model, const Family& family,
                                                   const NamedTensors& weights) {
   std::map<std::string, at::Tensor> result;
   for (const Counterpart& part : counterparts(model, family)) {
@@ -279,7 +279,7 @@ void WeightsInFolder::commit() {
   }
 }
 
-NamedTensors read_weights(const std::string& path, const ModelConfig& model, Family family) {
+NamedTensors read_weights(const std::string& path, const ModelConfig& model, const Family& family) {
   const WeightFiles files(path);
   const std::vector<Counterpart> parts = counterparts(model, family);
   const std::vector<const StoredTensor*> stored = stored_parts(files, parts, model.tie_weights);
@@ -297,7 +297,7 @@ NamedTensors read_weights(const std::string& path, const ModelConfig& model, Fam
   for (const auto& [name, other] : files.tensors()) {
     if (used.count(other) || is_computed(name)) continue;
     if (name != kHead)
-      refuse(path, "tensor {} has no place in {}'s form, as this program has it", tensor_name(name), name_of(family));
+      refuse(path, "tensor {} has no place in {}'s form, as this program has it", tensor_name(name), family.name);
     require_tied(files, *other, rows.at(kEmbedding).narrow(0, 0, *model.vocab_size));
   }
   return result;

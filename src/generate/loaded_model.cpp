@@ -89,12 +89,12 @@ StoredModel read_hugging_face_model(const std::string& path) {
   exchange::ForeignModel foreign = exchange::read_foreign_model(path);
   if (!foreign.note.empty()) log::warn(foreign.note);
   return {.config = foreign.model,
-          .weights = exchange::read_weights(path, foreign.model, foreign.family),
+          .weights = exchange::read_weights(path, foreign.model, *foreign.family),
           .tokenizer = std::move(foreign.tokenizer),
           .why_no_tokenizer =
               "because there is no tokenizer.json (transformers' AutoTokenizer writes one with save_pretrained)",
           .text_format = std::move(foreign.text_format),
-          .origin = fmt::format("in the form of {}", exchange::name_of(foreign.family))};
+          .origin = fmt::format("in the form of {}", foreign.family->name)};
 }
 
 StoredModel read_model(const std::string& path) {

@@ -200,7 +200,7 @@ ModelOfFile read_model(const std::string& path) {
 
 NamedTensors read_weights(const std::string& path, const ModelConfig& model) {
   if (!exchange::is_hugging_face(path)) return load_checkpoint(path, Parts::model).model;
-  return exchange::read_weights(path, model, exchange::read_foreign_model(path).family);
+  return exchange::read_weights(path, model, *exchange::read_foreign_model(path).family);
 }
 
 double take_model(Config& config, const config::Origins& origins) {
@@ -242,7 +242,7 @@ InitialWeights read_initial_weights(const Config& config, const config::Origins&
   if (!exchange::is_hugging_face(path)) return initial_weights(load_checkpoint(path, Parts::model), config, origins);
   exchange::ForeignModel foreign = exchange::read_foreign_model(path);
   foreign.model.vocab_multiple = config.model.vocab_multiple;
-  InitialWeights initial{path, std::nullopt, exchange::read_weights(path, foreign.model, foreign.family),
+  InitialWeights initial{path, std::nullopt, exchange::read_weights(path, foreign.model, *foreign.family),
                          std::move(foreign.tokenizer)};
   keep_positions(initial.model, config.model.block_size);
   initial.vocab_size = *foreign.model.vocab_size;

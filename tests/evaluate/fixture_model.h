@@ -22,7 +22,7 @@ inline nlohmann::json eval_json(const std::string& name) {
 
 struct FixtureModel {
   exchange::ForeignModel stored = exchange::read_foreign_model(eval_fixture("model"));
-  GPT model{stored.model, at::kCPU, exchange::read_weights(eval_fixture("model"), stored.model, stored.family)};
+  GPT model{stored.model, at::kCPU, exchange::read_weights(eval_fixture("model"), stored.model, *stored.family)};
   std::unique_ptr<Tokenizer> tokenizer = tokenizer_from_json(stored.tokenizer, "fixture");
 };
 

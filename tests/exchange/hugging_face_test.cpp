@@ -72,7 +72,7 @@ TEST(HuggingFace, Gpt2HasItsNamesAndShapes) {
   Shapes untied = kGpt2Shapes;
   untied["lm_head.weight"] = {10, 16};
   EXPECT_EQ(shapes_of(plain), untied) << "its biases are zeros";
-  for (const Counterpart& part : counterparts(plain, Family::gpt2))
+  for (const Counterpart& part : counterparts(plain, kGpt2Family))
     EXPECT_EQ(part.is_zero, part.name.ends_with(".bias")) << part.name;
 }
 
@@ -89,7 +89,7 @@ TEST(HuggingFace, LlamaHasItsNamesAndShapes) {
                          {"model.layers.0.mlp.down_proj.weight", {16, 24}},
                          {"model.norm.weight", {16}}};
   EXPECT_EQ(shapes_of(tiny_llama()), shapes);
-  for (const Counterpart& part : counterparts(tiny_llama(), Family::llama)) {
+  for (const Counterpart& part : counterparts(tiny_llama(), kLlamaFamily)) {
     if (part.name.ends_with("q_proj.weight")) { EXPECT_EQ(part.begin, 0); }
     if (part.name.ends_with("k_proj.weight")) { EXPECT_EQ(part.begin, 16); }
     if (part.name.ends_with("v_proj.weight")) { EXPECT_EQ(part.begin, 24); }
@@ -103,7 +103,7 @@ TEST(HuggingFace, LlamasHeadsMayHaveAWidthOfTheirOwn) {
   EXPECT_EQ(shapes.at("model.layers.0.self_attn.q_proj.weight"), (std::vector<int64_t>{24, 16}));
   EXPECT_EQ(shapes.at("model.layers.0.self_attn.k_proj.weight"), (std::vector<int64_t>{12, 16}));
   EXPECT_EQ(shapes.at("model.layers.0.self_attn.o_proj.weight"), (std::vector<int64_t>{16, 24}));
-  for (const Counterpart& part : counterparts(model, Family::llama)) {
+  for (const Counterpart& part : counterparts(model, kLlamaFamily)) {
     if (part.name.ends_with("k_proj.weight")) { EXPECT_EQ(part.begin, 24); }
     if (part.name.ends_with("v_proj.weight")) { EXPECT_EQ(part.begin, 36); }
   }
@@ -174,14 +174,14 @@ TEST(HuggingFace, TheConfigurationSaysWhatTransformersNeeds) {
     for (const auto& [key, value] : expected.items()) EXPECT_EQ(file.value(key, json("missing")), value) << key;
   };
   expect_members(
-      config_json(tiny_gpt2(), Family::gpt2, "float16", {.begin = 7, .pad = 3, .ends = {7, 2}}),
+      config_json(tiny_gpt2(), kGpt2Family, "float16", {.begin = 7, .pad = 3, .ends = {7, 2}}),
       R"({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_positions": 8, "n_ctx": 8, "n_embd": 16,
                      "n_layer": 1, "n_head": 4, "n_inner": 24, "activation_function": "gelu_new", "vocab_size": 10,
                      "layer_norm_epsilon": 1e-5, "tie_word_embeddings": true, "bos_token_id": 7, "eos_token_id": [7, 2],
                      "pad_token_id": 3,
                      "dtype": "float16"})");
   expect_members(
-      config_json(tiny_llama(), Family::llama, "float32", {}),
+      config_json(tiny_llama(), kLlamaFamily, "float32", {}),
       R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 16, "intermediate_size": 24,
                      "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 4,
                      "max_position_embeddings": 8, "rms_norm_eps": 1e-5, "hidden_act": "silu", "rope_theta": 10000.0,
@@ -217,9 +217,9 @@ TEST(HuggingFace, AConfigurationOfOursIsReadAsItWas) {
   ModelConfig wide = model;
   wide.n_head_dim = 6;
   for (const ModelConfig& written : {model, wide, tiny_gpt2()}) {
-    const Family family = family_of(written, "here", "transformers");
+    const Family& family = family_of(written, "here", "transformers");
     const ForeignForm read = read_config_json(config_json(written, family, "float32", {}).dump(), "here");
-    EXPECT_EQ(read.family, family);
+    EXPECT_EQ(read.family, &family);
     EXPECT_EQ(shapes_of(read.model), shapes_of(written));
     EXPECT_EQ(read.model.rope_theta, written.rope_theta);
     EXPECT_EQ(read.model.block_size, 8);

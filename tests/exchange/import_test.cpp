@@ -40,7 +40,7 @@ TEST_F(ImportTest, TheTokenizerComesWithTheModel) {
   for (const std::string& path : {folder_, folder_ + "/model.safetensors"}) {
     const ForeignModel model = read_foreign_model(path);
     EXPECT_EQ(model.tokenizer, tokenizer->to_json());
-    EXPECT_EQ(model.family, Family::gpt2);
+    EXPECT_EQ(model.family, &kGpt2Family);
     EXPECT_EQ(model.model.n_embd, 16);
   }
 }

@@ -75,7 +75,7 @@ class WeightsTest : public testing::TestWithParam<bool> {
 
   const ScratchFolder folder_;
   const ModelConfig model_ = small_model(GetParam());
-  const Family family_ = family_of(model_, "here", "transformers");
+  const Family& family_ = family_of(model_, "here", "transformers");
   const NamedTensors weights_ = numbered_weights(model_);
   const Tensors theirs_ = to_hugging_face(model_, family_, weights_);
 };
@@ -242,7 +242,7 @@ TEST_P(WeightsTest, ThatAreNoNumbersAreRefused) {
 TEST(Weights, OfAModelWithoutBiasesAreWrittenWithZeros) {
   ModelConfig model = small_model(/*is_gpt2=*/true);
   model.bias = false;
-  const auto theirs = to_hugging_face(model, Family::gpt2, numbered_weights(model));
+  const auto theirs = to_hugging_face(model, kGpt2Family, numbered_weights(model));
   EXPECT_TRUE(theirs.at("transformer.h.1.attn.c_attn.bias").equal(at::zeros({48})));
   EXPECT_EQ(theirs.at("transformer.wte.weight").size(0), 10);
 }
@@ -251,14 +251,14 @@ TEST(Weights, OfAnotherTypeAreRefused) {
   const ScratchFolder folder;
   const ModelConfig model = small_model(/*is_gpt2=*/false);
   std::vector<TensorForm> forms;
-  for (const Counterpart& part : counterparts(model, Family::llama)) forms.push_back({part.name, "I32", part.shape});
+  for (const Counterpart& part : counterparts(model, kLlamaFamily)) forms.push_back({part.name, "I32", part.shape});
   SafetensorsWriter file(folder / "a.safetensors", forms);
   for (const TensorForm& form : forms) {
     const at::Tensor values = at::zeros(form.shape, at::kInt);
     file.add({static_cast<const std::byte*>(values.const_data_ptr()), values.nbytes()});
   }
   file.commit();
-  EXPECT_ERROR(read_weights(folder / "a.safetensors", model, Family::llama), ExitCode::checkpoint,
+  EXPECT_ERROR(read_weights(folder / "a.safetensors", model, kLlamaFamily), ExitCode::checkpoint,
                "is I32; F32, F16 or BF16 is needed");
 }
 

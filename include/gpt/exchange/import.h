@@ -13,7 +13,7 @@ namespace gpt::exchange {
 bool is_hugging_face(const std::string& path);
 
 struct ForeignModel {
-  Family family;
+  const Family* family;
   ModelConfig model;      // vocab_multiple and dropout are the defaults
   std::string tokenizer;  // our JSON; empty where there is no tokenizer.json
   std::optional<TextFormat> text_format = {};

@@ -1,13 +1,11 @@
-// Our models and those of llama.cpp: what each tensor is called in a GGUF file, which type it has, and the keys that describe the model.
-// The families are those of hugging_face.h. Matrices are [out, in], as ours. Llama's RoPE turns neighbouring columns of a head there and
-// column i with column i + half here, so the rows of queries and keys are in another order.
+// Our models and those of llama.cpp: which type each tensor has in a GGUF file, how its values lie there, and the keys that describe the
+// model. The families are those of families.h. Matrices are [out, in], as ours.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "gpt/exchange/gguf.h"
@@ -18,24 +16,22 @@ namespace gpt::exchange {
 
 struct LlamaCppTensor {
   GgufTensor stored;
-  Counterpart part;    // the rows of ours that it is made of
-  int64_t rope_heads;  // > 0: rows are in RoPE's order there, in so many heads
-  bool adds_row;       // a last row for a token that our model lacks
+  Counterpart part;  // the rows of ours that it is made of
+  bool adds_row;     // a last row for a token that our model lacks
 };
 
 // All tensors of a file whose matrices are of this type, in the order of their names. As llama.cpp's own converter has it, learned
 // positions, norms and biases are f32 in every file, and of q8_0 a matrix whose rows cannot be divided into blocks is f16.
 // `adds_token`: the vocabulary has one token more than the model.
-std::vector<LlamaCppTensor> llama_cpp_tensors(const ModelConfig& model, Family family, GgufType type, bool adds_token);
+std::vector<LlamaCppTensor> llama_cpp_tensors(const ModelConfig& model, const Family& family, GgufType type,
+                                              bool adds_token);
 
 // The values as float32, of the shape that is stored; a view of ours where that is possible. An added row is the mean of the others: as a
 // row of the head it gives the mean of the others' logits, which is never the largest one. `weights` are those of the model's parameter
 // table.
 at::Tensor llama_cpp_values(const LlamaCppTensor& tensor, const NamedTensors& weights);
 
-std::string_view architecture_of(Family family);  // general.architecture
-
 // The architecture's own keys.
-void add_architecture(GgufMetadata& metadata, const ModelConfig& model, Family family, int64_t tokens);
+void add_architecture(GgufMetadata& metadata, const ModelConfig& model, const Family& family, int64_t tokens);
 
 }  // namespace gpt::exchange

@@ -15,8 +15,8 @@ std::string last_name(const std::string& path);  // what a published file says o
 // `path` is the checkpoint's: the losses beside it are those of metrics.jsonl. Paths are cut to their last names, since the card may be
 // published. `dtype` is that of the weights.
 // `tokenizer` is the checkpoint's, or null where it has none.
-std::string model_card(const Checkpoint& checkpoint, const std::string& path, const Tokenizer* tokenizer, Family family,
-                       std::string_view dtype);
+std::string model_card(const Checkpoint& checkpoint, const std::string& path, const Tokenizer* tokenizer,
+                       const Family& family, std::string_view dtype);
 
 // Whether a README.md is a card of ours, so that its folder may be written over.
 bool is_model_card(std::string_view text);

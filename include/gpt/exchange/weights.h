@@ -17,7 +17,8 @@ bool is_finite(const at::Tensor& tensor);  // all values
 
 // Their tensors by name, as views of ours where that is possible: [in, out] matrices are not contiguous. Padding rows of the vocabulary
 // are left out. `weights` are those of the model's parameter table.
-std::map<std::string, at::Tensor> to_hugging_face(const ModelConfig& model, Family family, const NamedTensors& weights);
+std::map<std::string, at::Tensor> to_hugging_face(const ModelConfig& model, const Family& family,
+                                                  const NamedTensors& weights);
 
 // A complete file, which takes its name with commit(). `type`: kFloat, kBFloat16 or kHalf. Throws gpt::Error: disk, or numerics where a
 // value is not finite in that type.
@@ -43,6 +44,6 @@ class WeightsInFolder {
 // The weights of a file FILE.safetensors or of a folder with model.safetensors or model.safetensors.index.json, as float32 and in the order
 // of the parameter table; padding rows of the vocabulary are zero. Throws gpt::Error(checkpoint) naming the first tensor that is missing,
 // misshapen, not finite, of another type than F32, F16 or BF16, or that the model does not have.
-NamedTensors read_weights(const std::string& path, const ModelConfig& model, Family family);
+NamedTensors read_weights(const std::string& path, const ModelConfig& model, const Family& family);
 
 }  // namespace gpt::exchange

@@ -1,0 +1,73 @@
+// The families of models that other programs have, too. Each is a value that one file makes, families/NAME.cpp: its form, its config.json, and
+// what its tensors and keys are called in Hugging Face's transformers and in llama.cpp. All else in this folder goes by these values.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "gpt/config/model_config.h"
+#include "gpt/layout/parameter_table.h"
+
+namespace gpt::exchange {
+
+class ConfigSettings;
+
+// One of their tensors: rows [begin, begin + size) of one of our parameters.
+struct Counterpart {
+  std::string name;       // transformers'
+  std::string gguf_name;  // llama.cpp's
+  std::string row;        // ours, as gpt/layout/parameter_table.h names it
+  int64_t begin, size;
+  std::vector<int64_t> shape;  // transformers'
+  bool is_transposed = false;  // a matrix that is [in, out] in transformers
+  bool is_zero = false;        // our model lacks it: zeros there
+  // > 0: the rows of so many heads, whose RoPE turns neighbouring columns in llama.cpp, and column i with column i + half in transformers and
+  // here. So their order is another one in GGUF.
+  int64_t gguf_rope_heads = 0;
+};
+
+// What describes a model in GGUF; the name without the architecture before it.
+struct ArchitectureKey {
+  const char* name;
+  std::variant<uint32_t, float> value;
+};
+
+struct Family {
+  std::string_view name;          // for people
+  std::string_view form;          // for people: what its blocks have
+  std::string_view model_type;    // in config.json
+  std::string_view architecture;  // in GGUF
+  // Puts what all models of the family have in place of what the model has there.
+  void (*set_form)(ModelConfig& model);
+  std::vector<Counterpart> (*counterparts)(const ModelConfig& model);  // `model.vocab_size` must be set
+  // What config.json says of this family alone, written and read. Reading throws gpt::Error(checkpoint) naming the setting that this program
+  // does not have, and leaves vocab_size to the caller.
+  nlohmann::ordered_json (*config_json)(const ModelConfig& model);
+  ModelConfig (*read_config)(const ConfigSettings& settings);
+  std::vector<ArchitectureKey> (*architecture_keys)(const ModelConfig& model);  // beside those of all families
+};
+
+extern const Family kGpt2Family, kLlamaFamily;
+
+std::span<const Family* const> families();
+
+// For the files of families: what tensors are called, with {} for the layer and without ".weight" or ".bias".
+struct TensorNames {
+  const char *transformers, *llama_cpp;
+};
+struct RoleNames {
+  ParameterRole role;
+  TensorNames names;
+};
+// Throws std::logic_error where the family has no such tensor.
+const TensorNames& names_of(const ParameterRow& row, std::span<const RoleNames> family);
+Counterpart counterpart(const ParameterRow& row, const TensorNames& names, int64_t begin, int64_t size);
+// Of all rows but those that only pad the vocabulary, which exist on our side alone.
+Counterpart counterpart(const ParameterRow& row, const TensorNames& names, const ModelConfig& model);
+
+}  // namespace gpt::exchange

@@ -1,0 +1,37 @@
+#include "gpt/exchange/families.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+namespace gpt::exchange {
+
+std::span<const Family* const> families() {
+  static constexpr const Family* kAll[] = {&kGpt2Family, &kLlamaFamily};
+  return kAll;
+}
+
+const TensorNames& names_of(const ParameterRow& row, std::span<const RoleNames> family) {
+  const auto found =
+      std::find_if(family.begin(), family.end(), [&](const RoleNames& of) { return of.role == row.role; });
+  if (found == family.end()) throw std::logic_error("the family has no " + row.name);
+  return found->names;
+}
+
+Counterpart counterpart(const ParameterRow& row, const TensorNames& names, int64_t begin, int64_t size) {
+  const auto named = [&](const char* pattern) {
+    return fmt::format(fmt::runtime(pattern), row.layer) + (row.is_bias ? ".bias" : ".weight");
+  };
+  Counterpart part{named(names.transformers), named(names.llama_cpp), row.name, begin, size, row.shape};
+  part.shape[0] = size;
+  return part;
+}
+
+Counterpart counterpart(const ParameterRow& row, const TensorNames& names, const ModelConfig& model) {
+  const bool has_vocabulary = row.role == ParameterRole::token_embedding || row.role == ParameterRole::head;
+  return counterpart(row, names, 0, has_vocabulary ? *model.vocab_size : row.shape[0]);
+}
+
+}  // namespace gpt::exchange

@@ -1,0 +1,131 @@
+// Llama: RMSNorm, SwiGLU, RoPE by halves, grouped-query attention, no biases or all. Our fused query, key and value are three tensors in the
+// other programs, and llama.cpp has the rows of queries and keys in another order.
+#include <nlohmann/json.hpp>
+
+#include "exchange/config_settings.h"
+#include "gpt/config/block_form.h"
+#include "gpt/exchange/families.h"
+
+namespace gpt::exchange {
+namespace {
+
+using Role = ParameterRole;
+
+void set_llama_form(ModelConfig& model) {
+  model.norm = Norm::rmsnorm, model.mlp = Mlp::swiglu, model.position = Position::rope;
+}
+
+constexpr TensorNames kLlamaQueries = {"model.layers.{}.self_attn.q_proj", "blk.{}.attn_q"},
+                      kLlamaKeys = {"model.layers.{}.self_attn.k_proj", "blk.{}.attn_k"},
+                      kLlamaValues = {"model.layers.{}.self_attn.v_proj", "blk.{}.attn_v"};
+constexpr RoleNames kLlamaNames[] = {
+    {Role::token_embedding, {"model.embed_tokens", "token_embd"}},
+    {Role::attention_norm, {"model.layers.{}.input_layernorm", "blk.{}.attn_norm"}},
+    {Role::attention_out, {"model.layers.{}.self_attn.o_proj", "blk.{}.attn_output"}},
+    {Role::mlp_norm, {"model.layers.{}.post_attention_layernorm", "blk.{}.ffn_norm"}},
+    {Role::mlp_gate, {"model.layers.{}.mlp.gate_proj", "blk.{}.ffn_gate"}},
+    {Role::mlp_in, {"model.layers.{}.mlp.up_proj", "blk.{}.ffn_up"}},
+    {Role::mlp_out, {"model.layers.{}.mlp.down_proj", "blk.{}.ffn_down"}},
+    {Role::final_norm, {"model.norm", "output_norm"}},
+    {Role::head, {"lm_head", "output"}},
+};
+
+std::vector<Counterpart> llama_counterparts(const ModelConfig& model) {
+  const int64_t queries = model.attention_width(), keys = model.kv_heads() * model.head_dim();
+  std::vector<Counterpart> parts;
+  const auto add = [&parts](Counterpart part, int64_t rope_heads) {
+    part.gguf_rope_heads = rope_heads;
+    parts.push_back(std::move(part));
+  };
+  for (const ParameterRow& row : parameter_table(model)) {
+    if (row.role != Role::attention_in) {
+      add(counterpart(row, names_of(row, kLlamaNames), model), 0);
+      continue;
+    }
+    add(counterpart(row, kLlamaQueries, 0, queries), model.heads());
+    add(counterpart(row, kLlamaKeys, queries, keys), model.kv_heads());
+    add(counterpart(row, kLlamaValues, queries + keys, keys), 0);
+  }
+  return parts;
+}
+
+nlohmann::ordered_json llama_json(const ModelConfig& m) {
+  const BlockForm form = block_form(m, 0);
+  return {{"architectures", {"LlamaForCausalLM"}},
+          {"model_type", "llama"},
+          {"hidden_act", "silu"},
+          {"hidden_size", m.n_embd},
+          {"intermediate_size", m.hidden()},
+          {"num_hidden_layers", m.n_layer},
+          {"num_attention_heads", m.heads()},
+          {"num_key_value_heads", m.kv_heads()},
+          {"head_dim", m.head_dim()},
+          {"max_position_embeddings", m.block_size},
+          {"rms_norm_eps", m.norm_eps},
+          {"rope_theta", m.rope_theta},  // transformers 4; the next is version 5
+          {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", m.rope_theta}}},
+          {"attention_bias", form.attention_in_bias},
+          {"mlp_bias", form.mlp.has_bias},
+          {"attention_dropout", 0.0},
+          {"pretraining_tp", 1}};
+}
+
+// Version 5 of transformers keeps it within rope_parameters, version 4 beside an optional rope_scaling. Where a file has both, rope_scaling
+// takes the place of all of rope_parameters, as in version 5.
+double rope_theta(const ConfigSettings& s) {
+  const double outside = s.number("rope_theta", 10000);
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    if (!s.has(key)) continue;
+    const ConfigSettings rope = s.inside(key);
+    if (rope.is_empty()) continue;
+    for (const char* type : {"rope_type", "type"}) rope.must_be(type, {"default"});
+    rope.must_be("partial_rotary_factor", {1.0});
+    return rope.number("rope_theta", outside);
+  }
+  return outside;
+}
+
+ModelConfig read_llama(const ConfigSettings& s) {
+  s.must_be("hidden_act", {"silu", "swish"});
+  s.must_be("partial_rotary_factor", {1.0});
+  ModelConfig m;
+  set_llama_form(m);
+  m.bias = s.flag("attention_bias", false);
+  if (s.flag("mlp_bias", false) != m.bias)
+    s.refuse("attention_bias", "mlp_bias differs, and model.bias stands for both");
+  m.n_embd = s.count("hidden_size");
+  m.n_layer = s.count("num_hidden_layers");
+  m.n_head = s.count("num_attention_heads");
+  m.n_kv_head = s.count("num_key_value_heads", *m.n_head);
+  m.n_hidden = s.count("intermediate_size");
+  m.block_size = s.count("max_position_embeddings", 2048);
+  m.norm_eps = s.number("rms_norm_eps", 1e-6);
+  m.rope_theta = rope_theta(s);
+  m.tie_weights = s.flag("tie_word_embeddings", false);
+  if (s.has("head_dim") && s.count("head_dim") * *m.n_head != m.n_embd) m.n_head_dim = s.count("head_dim");
+  return m;
+}
+
+std::vector<ArchitectureKey> llama_keys(const ModelConfig& m) {
+  const auto head_dim = static_cast<uint32_t>(m.head_dim());
+  std::vector<ArchitectureKey> keys = {{"attention.layer_norm_rms_epsilon", static_cast<float>(m.norm_eps)},
+                                       {"rope.dimension_count", head_dim}};
+  if (m.attention_width() != m.n_embd)  // where they are left out, readers divide
+    keys.insert(keys.end(), {{"attention.key_length", head_dim}, {"attention.value_length", head_dim}});
+  keys.push_back({"rope.freq_base", static_cast<float>(m.rope_theta)});
+  return keys;
+}
+
+}  // namespace
+
+const Family kLlamaFamily = {.name = "Llama",
+                             .form = "rmsnorm, swiglu, rope",
+                             .model_type = "llama",
+                             .architecture = "llama",
+                             .set_form = set_llama_form,
+                             .counterparts = llama_counterparts,
+                             .config_json = llama_json,
+                             .read_config = read_llama,
+                             .architecture_keys = llama_keys};
+
+}  // namespace gpt::exchange
