@@ -98,7 +98,9 @@ class Cases {
               static_cast<double>(training_.batch_size * model_.block_size)),
         parameters_(parameter_table(model_), device, {.compute = type, .gradient = gradient_type_}) {
     parameters_.draw(1);
-    if (form_.rotary) rotary_ = ops::rotary_tables(model_.block_size, model_.head_dim(), form_.rotary->theta, device);
+    if (form_.rotary)
+      rotary_ =
+          ops::rotary_tables(model_.block_size, model_.head_dim(), form_.rotary->theta, device, form_.rotary->scaling);
     add_batch();
     add_embedding();
     add_norm();

@@ -10,10 +10,10 @@ BlockForm block_form(const ModelConfig& config, int64_t layer) {
   BlockForm form{.norm = final_norm_form(config),
                  .rotary = {},
                  .window = config.window(layer),
-                 .attention_in_bias = config.bias,
+                 .attention_in_bias = config.bias || config.qkv_bias,
                  .attention_out_bias = config.bias,
                  .mlp = {config.mlp, config.hidden(), config.bias}};
-  if (config.position == Position::rope) form.rotary = RotaryForm{config.rope_theta};
+  if (config.position == Position::rope) form.rotary = RotaryForm{config.rope_theta, config.rope_scaling};
   return form;
 }
 

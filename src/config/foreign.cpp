@@ -103,7 +103,7 @@ const std::vector<Advice>& advices() {
        "there is none; the keys of model: say what a model can have, and nothing else changes attention or the loss"},
       {{"moe*", "num_experts*", "n_experts", "num_local_experts", "expert*"},
        "there is no mixture of experts; every token goes through all of the model"},
-      {{"rope_scaling*", "yarn*"}, "positions are not scaled; model.rope_theta is the base of their frequencies"},
+      {{"yarn*", "rope_type"}, "model.rope_scaling can be none, linear or llama3"},
       {{"dpo*", "rlhf*", "ppo*", "grpo*", "orpo*", "reward_model*"},
        "there is no training on preferences; training.init_from tunes a model on texts or conversations"},
       {{"sft*", "assistant_only_loss", "completion_only_loss", "train_on_inputs", "train_on_responses_only"},

@@ -49,9 +49,16 @@ std::vector<IdleRule> idle_model() {
       {{"model.attention_block", "model.attention_top_blocks"},
        [=](const Config& c, const Facts&) { return !has_blocks(c); },
        "model.attention is full"},
-      {{"model.rope_theta"},
+      {{"model.rope_theta", "model.rope_scaling"},
        [](const Config& c, const Facts&) { return c.model.position == Position::learned; },
        "model.position is learned"},
+      {{"model.rope_scaling_factor"},
+       [](const Config& c, const Facts&) { return c.model.rope_scaling.kind == RopeScalingKind::none; },
+       "model.rope_scaling is none"},
+      {{"model.rope_low_freq_factor", "model.rope_high_freq_factor", "model.rope_original_length"},
+       [](const Config& c, const Facts&) { return c.model.rope_scaling.kind != RopeScalingKind::llama3; },
+       "model.rope_scaling is not llama3"},
+      {{"model.qkv_bias"}, [](const Config& c, const Facts&) { return c.model.bias; }, "model.bias has it already"},
   };
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "gpt/config/option.h"
 
@@ -69,6 +70,17 @@ int64_t ModelConfig::windowed_layers() const {
 
 int64_t ModelConfig::padded_vocab() const {
   return (vocab_size.value() + vocab_multiple - 1) / vocab_multiple * vocab_multiple;
+}
+
+// As transformers computes it, and llama.cpp's converter.
+double RopeScaling::divisor(double frequency) const {
+  if (kind == RopeScalingKind::none) return 1;
+  if (kind == RopeScalingKind::linear) return factor;
+  const double waves = static_cast<double>(original_length) * frequency / (2 * std::numbers::pi);
+  if (waves > high) return 1;
+  if (waves < low) return factor;
+  const double share = (waves - low) / (high - low);
+  return 1 / ((1 - share) / factor + share);
 }
 
 void apply_preset(ModelConfig& config) {
@@ -198,6 +210,33 @@ std::vector<Option> options(ModelConfig& c) {
        .target = choice(c.position, {{"learned", Position::learned}, {"rope", Position::rope}}),
        .help = "position encoding: learned embeddings, or rotary ones (RoPE)"},
       {.name = "rope_theta", .target = &c.rope_theta, .help = "base of RoPE's frequencies", .min = 1, .max = 1e9},
+      {.name = "rope_scaling",
+       .target = choice(c.rope_scaling.kind, {{"none", RopeScalingKind::none},
+                                              {"linear", RopeScalingKind::linear},
+                                              {"llama3", RopeScalingKind::llama3}}),
+       .help =
+           "lower frequencies of RoPE, for sequences longer than those that a model was first trained on; linear = all divided by "
+           "rope_scaling_factor; llama3 = the low ones alone, as Llama 3.1 does"},
+      {.name = "rope_scaling_factor",
+       .target = &c.rope_scaling.factor,
+       .help = "what frequencies are divided by",
+       .min = 1,
+       .max = 1e6},
+      {.name = "rope_low_freq_factor",
+       .target = &c.rope_scaling.low,
+       .help = "llama3: frequencies with fewer waves in rope_original_length are divided by the factor",
+       .min = 0.001,
+       .max = 1e6},
+      {.name = "rope_high_freq_factor",
+       .target = &c.rope_scaling.high,
+       .help = "llama3: frequencies with more waves in rope_original_length stay",
+       .min = 0.001,
+       .max = 1e6},
+      {.name = "rope_original_length",
+       .target = &c.rope_scaling.original_length,
+       .help = "llama3: tokens of the sequences that the model was first trained on",
+       .min = 1,
+       .max = 1e9},
       {.name = "attention",
        .target = choice(c.attention, {{"full", AttentionForm::full}, {"blocks", AttentionForm::blocks}}),
        .help =
@@ -233,6 +272,9 @@ std::vector<Option> options(ModelConfig& c) {
        .max = 0.1,
        .aliases = {{"layer_norm_epsilon"}, {"rms_norm_eps"}}},
       {.name = "bias", .target = &c.bias, .help = "use biases in linear layers and LayerNorm"},
+      {.name = "qkv_bias",
+       .target = &c.qkv_bias,
+       .help = "use a bias for queries, keys and values alone, as Qwen2 does; bias has it too"},
       {.name = "dropout",
        .target = &c.dropout,
        .help = "fraction of activations set to zero during training, with init_from 0 unless set",

@@ -67,6 +67,12 @@ std::string with_commas(int64_t value) {
   return digits;
 }
 
+std::string enumerated(const std::vector<std::string>& words) {
+  std::string text;
+  for (size_t i = 0; i < words.size(); ++i) text += (i == 0 ? "" : i + 1 == words.size() ? " and " : ", ") + words[i];
+  return text;
+}
+
 std::string plural(int64_t count, std::string_view noun) {
   const bool sounds_like_k = noun.ends_with("epoch");
   const bool takes_es =

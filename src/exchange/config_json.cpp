@@ -1,7 +1,6 @@
 // config.json, written and read: what all families say in it. Transformers ignores what it does not know, so a file may say anything;
 // whatever would change what the model computes is either implemented or refused by name.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "gpt/config/load.h"
 #include "gpt/config/value.h"
 #include "gpt/core/error.h"
+#include "gpt/core/format.h"
 #include "gpt/exchange/hugging_face.h"
 #include "gpt/exchange/text_format_files.h"
 
@@ -48,12 +48,12 @@ json parse_config(std::string_view text, const std::string& origin) {
 }
 
 const Family& family_named(const json& model_type, const ConfigSettings& settings) {
-  std::vector<std::string_view> known;
+  std::vector<std::string> known;
   for (const Family* const family : families()) {
     if (model_type == family->model_type) return *family;
-    known.push_back(family->model_type);
+    known.emplace_back(family->model_type);
   }
-  settings.refuse("model_type", fmt::format("this program has only {}", fmt::join(known, " and ")));
+  settings.refuse("model_type", "this program has only " + enumerated(known));
 }
 
 }  // namespace

@@ -22,6 +22,7 @@ class ConfigSettings {
   double number(const char* key, double otherwise) const;
   bool flag(const char* key, bool otherwise) const;
 
+  bool is(const char* key, const nlohmann::json& value) const { return has(key) && object_[key] == value; }
   // Where the key is missing, the file means the first of them.
   void must_be(const char* key, std::initializer_list<nlohmann::json> values) const;
   void must_be_absent(const char* key) const;

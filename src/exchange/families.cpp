@@ -9,7 +9,7 @@
 namespace gpt::exchange {
 
 std::span<const Family* const> families() {
-  static constexpr const Family* kAll[] = {&kGpt2Family, &kLlamaFamily};
+  static constexpr const Family* kAll[] = {&kGpt2Family, &kLlamaFamily, &kQwen2Family};
   return kAll;
 }
 

@@ -10,6 +10,7 @@
 
 #include "gpt/config/value.h"
 #include "gpt/core/error.h"
+#include "gpt/core/format.h"
 
 namespace gpt::exchange {
 namespace {
@@ -74,7 +75,7 @@ const Family& family_of(const ModelConfig& model, const std::string& origin, std
     forms.push_back(fmt::format("{}'s{} ({})", family->name, forms.empty() ? " form" : "", family->form));
   }
   throw Error(ExitCode::checkpoint, fmt::format("{}: {} has no model of this form: {}; it takes {}", origin, program,
-                                                misfits(model), fmt::join(forms, " and ")));
+                                                misfits(model), enumerated(forms)));
 }
 
 std::vector<Counterpart> counterparts(const ModelConfig& model, const Family& family) {

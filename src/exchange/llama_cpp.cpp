@@ -8,6 +8,8 @@
 #include <utility>
 #include <variant>
 
+#include "gpt/ops/rotary.h"
+
 namespace gpt::exchange {
 namespace {
 
@@ -33,12 +35,18 @@ std::vector<LlamaCppTensor> llama_cpp_tensors(const ModelConfig& model, const Fa
     stored.type = stored_type(stored, type);
     tensors.push_back({std::move(stored), std::move(part), adds_row});
   }
+  if (model.position == Position::rope && model.rope_scaling.kind == RopeScalingKind::llama3) {
+    const at::Tensor divisors =
+        ops::frequency_divisors(model.head_dim(), model.rope_theta, model.rope_scaling).to(at::kFloat);
+    tensors.push_back({{"rope_freqs.weight", GgufType::f32, divisors.sizes().vec()}, {}, false, divisors});
+  }
   std::sort(tensors.begin(), tensors.end(),
             [](const LlamaCppTensor& a, const LlamaCppTensor& b) { return a.stored.name < b.stored.name; });
   return tensors;
 }
 
 at::Tensor llama_cpp_values(const LlamaCppTensor& tensor, const NamedTensors& weights) {
+  if (tensor.fixed.defined()) return tensor.fixed;
   const Counterpart& part = tensor.part;
   if (part.is_zero) return at::zeros(tensor.stored.shape);
   const auto own =

@@ -23,7 +23,8 @@ class Rotations {
     const auto known = std::find(forms_.begin(), forms_.end(), form);
     if (known != forms_.end()) return static_cast<size_t>(known - forms_.begin());
     forms_.push_back(form);
-    tables_.push_back(form ? ops::rotary_tables(positions_, head_dim_, form->theta, device_) : ops::RotaryTables());
+    tables_.push_back(form ? ops::rotary_tables(positions_, head_dim_, form->theta, device_, form->scaling)
+                           : ops::RotaryTables());
     return tables_.size() - 1;
   }
 

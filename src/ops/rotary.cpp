@@ -1,5 +1,6 @@
 #include "gpt/ops/rotary.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mul.h>
@@ -7,8 +8,14 @@
 #include <ATen/ops/pow.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
+
 namespace gpt::ops {
 namespace {
+
+at::Tensor frequencies(int64_t head_dim, double theta) {
+  return at::pow(theta, at::arange(0, head_dim, 2, at::TensorOptions().dtype(at::kDouble)).div_(-head_dim));
+}
 
 // direction 1 rotates forward, -1 back.
 at::Tensor rotate(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, int direction) {
@@ -37,11 +44,18 @@ struct Rotary : torch::autograd::Function<Rotary> {
 
 }  // namespace
 
-RotaryTables rotary_tables(int64_t positions, int64_t head_dim, double theta, at::Device device) {
+at::Tensor frequency_divisors(int64_t head_dim, double theta, const RopeScaling& scaling) {
+  at::Tensor divisors = frequencies(head_dim, theta);
+  auto* const each = divisors.data_ptr<double>();
+  std::transform(each, each + divisors.numel(), each, [&](double frequency) { return scaling.divisor(frequency); });
+  return divisors;
+}
+
+RotaryTables rotary_tables(int64_t positions, int64_t head_dim, double theta, at::Device device,
+                           const RopeScaling& scaling) {
   TORCH_CHECK(head_dim % 2 == 0, "rotary: the head width must be even, got ", head_dim);
-  const auto options = at::TensorOptions().dtype(at::kDouble);
-  const at::Tensor frequency = at::pow(theta, at::arange(0, head_dim, 2, options).div_(-head_dim));
-  const at::Tensor angle = at::outer(at::arange(positions, options), frequency).unsqueeze(1);
+  const at::Tensor frequency = frequencies(head_dim, theta) / frequency_divisors(head_dim, theta, scaling),
+                   angle = at::outer(at::arange(positions, frequency.options()), frequency).unsqueeze(1);
   return {angle.cos().to(device, at::kFloat), angle.sin().to(device, at::kFloat)};
 }
 

@@ -26,6 +26,8 @@ FORMS = {
     "gpt2": {"model.norm": "layernorm", "model.mlp": "gelu", "model.position": "learned", "model.bias": "true", "data.tokenizer": "bpe:300"},
     "gpt2_plain": {"model.norm": "layernorm", "model.mlp": "gelu", "model.position": "learned", "model.tie_weights": "false",
                    "data.tokenizer": "gpt2"},
+    "llama3": {"model.rope_scaling": "llama3", "model.rope_scaling_factor": 32, "model.rope_original_length": 16, "model.rope_theta": 100},
+    "qwen2": {"model.qkv_bias": "true", "model.n_kv_head": 1},
 }
 
 
@@ -233,6 +235,11 @@ class Transformers(Scratch):
             "gpt2": transformers.GPT2Config(n_embd=32, n_layer=2, n_head=4, n_positions=24, **shape),
             "llama": transformers.LlamaConfig(**llama, **shape, rope_theta=5000.0, rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
             "llama, tied": transformers.LlamaConfig(**llama, **shape, tie_word_embeddings=True),
+            "llama 3": transformers.LlamaConfig(**llama, **shape, rope_parameters={
+                "rope_type": "llama3", "rope_theta": 100.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                "original_max_position_embeddings": 16}),
+            "linear": transformers.LlamaConfig(**llama, **shape, rope_parameters={"rope_type": "linear", "rope_theta": 100.0, "factor": 4.0}),
+            "qwen2": transformers.Qwen2Config(**llama, **shape, tie_word_embeddings=True),
         }
         for name, config in configs.items():
             for shard in ("50GB", "20KB"):

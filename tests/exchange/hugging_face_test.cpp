@@ -5,6 +5,7 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -245,10 +246,68 @@ TEST(HuggingFace, RopeScalingTakesThePlaceOfRopeParameters) {
   EXPECT_EQ(theta({{"rope_scaling", kDefault}, {"rope_parameters", kOwn}, {"rope_theta", 5000}}), 5000);
   EXPECT_EQ(theta({{"rope_scaling", kDefault}, {"rope_parameters", kOwn}}), 10000);
   EXPECT_EQ(theta({{"rope_scaling", {{"rope_theta", 9000}}}, {"rope_parameters", kOwn}, {"rope_theta", 5000}}), 9000);
-  EXPECT_EQ(theta({{"rope_scaling", kDefault}, {"rope_parameters", {{"rope_type", "llama3"}}}}), 10000);
+  EXPECT_EQ(theta({{"rope_scaling", kDefault}, {"rope_parameters", {{"rope_type", "yarn"}}}}), 10000);
   for (const json& nothing : {json(), json::object()})
     EXPECT_EQ(theta({{"rope_scaling", nothing}, {"rope_parameters", kOwn}, {"rope_theta", 5000}}), 7000);
   EXPECT_EQ(theta({{"rope_parameters", kDefault}, {"rope_theta", 5000}}), 5000);
+}
+
+TEST(HuggingFace, ScaledRopeIsReadAndWritten) {
+  json file = json::parse(kLlamaConfig);
+  file["rope_scaling"] = {{"factor", 32.0},
+                          {"high_freq_factor", 4.0},
+                          {"low_freq_factor", 1.0},
+                          {"original_max_position_embeddings", 8192},
+                          {"rope_type", "llama3"}};
+  file["rope_theta"] = 500000.0;  // as Llama 3.2 has it
+  const ModelConfig llama3 = read_config_json(file.dump(), "here").model;
+  EXPECT_EQ(llama3.rope_theta, 500000);
+  const RopeScaling expected{
+      .kind = RopeScalingKind::llama3, .factor = 32, .low = 1, .high = 4, .original_length = 8192};
+  EXPECT_EQ(llama3.rope_scaling, expected);
+  file["rope_scaling"] = {{"type", "linear"}, {"factor", 2.0}};
+  const ModelConfig linear = read_config_json(file.dump(), "here").model;
+  EXPECT_EQ(linear.rope_scaling, (RopeScaling{.kind = RopeScalingKind::linear, .factor = 2}));
+  for (const ModelConfig& model : {llama3, linear}) {
+    const json written = json::parse(config_json(model, kLlamaFamily, "float32", {}).dump());
+    EXPECT_EQ(read_config_json(written.dump(), "here").model.rope_scaling, model.rope_scaling);
+    for (const char* version : {"rope_scaling", "rope_parameters"}) {
+      json of_version = written;
+      of_version.erase(version);
+      EXPECT_EQ(read_config_json(of_version.dump(), "here").model.rope_scaling, model.rope_scaling) << version;
+    }
+  }
+}
+
+// The members are those of Qwen2.5-0.5B's file.
+TEST(HuggingFace, Qwen2HasBiasesOfQueriesKeysAndValuesAlone) {
+  const json file = json::parse(
+      R"({"architectures": ["Qwen2ForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 1, "eos_token_id": 2,
+          "hidden_act": "silu", "hidden_size": 16, "initializer_range": 0.02, "intermediate_size": 24,
+          "max_position_embeddings": 32768, "max_window_layers": 1, "model_type": "qwen2", "num_attention_heads": 4,
+          "num_hidden_layers": 1, "num_key_value_heads": 2, "rms_norm_eps": 1e-6, "rope_theta": 1000000.0,
+          "sliding_window": 32768, "tie_word_embeddings": true, "torch_dtype": "bfloat16", "use_cache": true,
+          "use_mrope": false, "use_sliding_window": false, "vocab_size": 10})");
+  const ForeignForm form = read_config_json(file.dump(), "here");
+  EXPECT_EQ(form.family, &kQwen2Family);
+  const ModelConfig& model = form.model;
+  EXPECT_TRUE(model.qkv_bias && !model.bias && model.tie_weights);
+  EXPECT_EQ(model.rope_theta, 1e6);
+  EXPECT_EQ(&family_of(model, "here", "transformers"), &kQwen2Family);
+  std::set<std::string> biases;
+  for (const Counterpart& part : counterparts(model, kQwen2Family)) {
+    if (part.name.ends_with(".bias")) biases.insert(part.name);
+    EXPECT_EQ(part.gguf_rope_heads, 0) << "llama.cpp rotates halves here";
+  }
+  EXPECT_EQ(biases,
+            (std::set<std::string>{"model.layers.0.self_attn.k_proj.bias", "model.layers.0.self_attn.q_proj.bias",
+                                   "model.layers.0.self_attn.v_proj.bias"}));
+  json written = json::parse(config_json(model, kQwen2Family, "float32", {}).dump());
+  EXPECT_EQ(written["model_type"], "qwen2");
+  EXPECT_EQ(written["use_sliding_window"], false);
+  EXPECT_EQ(read_config_json(written.dump(), "here").family, &kQwen2Family);
+  written["use_sliding_window"] = true;
+  EXPECT_ERROR(read_config_json(written.dump(), "here"), ExitCode::checkpoint, "use_sliding_window is true");
 }
 
 TEST(HuggingFace, OtherFormsAreRefusedByName) {
@@ -258,7 +317,7 @@ TEST(HuggingFace, OtherFormsAreRefusedByName) {
     EXPECT_ERROR(read_config_json(file.dump(), "a/config.json"), ExitCode::checkpoint, "a/config.json" + part);
   };
   refused(kGpt2Config, R"({"model_type": "mistral"})",
-          ": model_type is \"mistral\"; this program has only gpt2 and llama");
+          ": model_type is \"mistral\"; this program has only gpt2, llama and qwen2");
   refused(kGpt2Config, R"({"activation_function": "relu"})",
           ": activation_function is \"relu\"; this program has only \"gelu_new\"");
   refused(kGpt2Config, R"({"scale_attn_weights": false})", ": scale_attn_weights is false");
@@ -272,8 +331,10 @@ TEST(HuggingFace, OtherFormsAreRefusedByName) {
   refused(kGpt2Config, R"({"layer_norm_epsilon": "x"})", ": layer_norm_epsilon is \"x\"; a number is needed");
   refused(kGpt2Config, R"({"tie_word_embeddings": 1})", ": tie_word_embeddings is 1; true or false is needed");
   refused(kLlamaConfig, R"({"hidden_act": "gelu"})", ": hidden_act is \"gelu\"; this program has only \"silu\"");
-  refused(kLlamaConfig, R"({"rope_scaling": {"type": "linear", "factor": 2}})", ": rope_scaling.type is \"linear\"");
-  refused(kLlamaConfig, R"({"rope_parameters": {"rope_type": "llama3"}})", ": rope_parameters.rope_type is \"llama3\"");
+  refused(kLlamaConfig, R"({"rope_scaling": {"type": "yarn", "factor": 2}})",
+          ": rope_scaling.type is \"yarn\"; this program has default, linear and llama3");
+  refused(kLlamaConfig, R"({"rope_parameters": {"rope_type": "llama3"}})",
+          ": rope_parameters.original_max_position_embeddings is missing");
   refused(kLlamaConfig, R"({"rope_parameters": [1]})", ": rope_parameters is [1]; an object is needed");
   refused(kLlamaConfig, R"({"partial_rotary_factor": 0.5})", ": partial_rotary_factor is 0.5");
   refused(kLlamaConfig, R"({"attention_bias": true})", ": attention_bias is true; mlp_bias differs");

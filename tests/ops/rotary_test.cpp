@@ -29,6 +29,26 @@ TEST(Rotary, TablesHoldTheAngles) {
   }
 }
 
+// What transformers 5.24 divides the frequencies of Llama 3.2 by (LlamaConfig, rope_type llama3); those before and behind are 1 and 32.
+TEST(Rotary, FrequenciesAreScaledAsLlama3HasThem) {
+  const RopeScaling scaling{.kind = RopeScalingKind::llama3, .factor = 32};
+  const at::Tensor divisors = frequency_divisors(64, 500000, scaling);
+  const double between[] = {1.6513291, 3.2922628, 9.6667305};
+  for (int64_t i = 0; i < 32; ++i) {
+    const double expected = i < 15 ? 1 : i < 18 ? between[i - 15] : 32;
+    EXPECT_NEAR(divisors[i].item<double>(), expected, 1e-6 * expected) << i;
+  }
+  const auto plain = rotary_tables(4, 64, 500000, at::kCPU), scaled = rotary_tables(4, 64, 500000, at::kCPU, scaling);
+  EXPECT_FLOAT_EQ(scaled.cos[3][0][20].item<float>(), std::cos(3 * std::pow(500000.0, -20 / 32.0) / 32));
+  EXPECT_EQ(scaled.sin[3][0][2].item<float>(), plain.sin[3][0][2].item<float>());
+}
+
+TEST(Rotary, LinearScalingDividesAllFrequencies) {
+  const auto tables = rotary_tables(9, 6, 100.0, at::kCPU, {.kind = RopeScalingKind::linear, .factor = 4});
+  for (int i = 0; i < 3; ++i)
+    EXPECT_FLOAT_EQ(tables.cos[7][0][i].item<float>(), std::cos(7 * std::pow(100.0, -i / 3.0) / 4));
+}
+
 TEST(Rotary, ForwardAndBackwardFollowTheFormulaOnAStridedInput) {
   for (const auto dtype : {at::kFloat, at::kBFloat16}) {
     const auto tables = rotary_tables(5, 6, 10000.0, at::kCPU);

@@ -20,6 +20,7 @@ struct NormForm {
 
 struct RotaryForm {
   double theta;  // base of the frequencies
+  RopeScaling scaling;
 
   bool operator==(const RotaryForm&) const = default;
 };

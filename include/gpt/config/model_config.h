@@ -12,6 +12,7 @@ namespace gpt {
 enum class Norm { layernorm, rmsnorm };
 enum class Mlp { swiglu, geglu, gelu };  // gelu is the tanh form
 enum class Position { learned, rope };
+enum class RopeScalingKind { none, linear, llama3 };
 enum class AttentionForm { full, blocks };
 enum class Preset { automatic, none, gpt2_small, gpt2_medium, gpt2_large, gpt2_xl, char_small };
 
@@ -21,6 +22,20 @@ constexpr bool is_gated(Mlp kind) { return kind != Mlp::gelu; }  // one product 
 double visible_share(int64_t positions, int64_t window);
 // The same where a query sees its own block of so many positions and the `top` earlier ones that it chooses; 0: all.
 double chosen_share(int64_t positions, int64_t block, int64_t top);
+
+// How RoPE's frequencies are lowered for texts that are longer than those that a model was first trained on.
+struct RopeScaling {
+  RopeScalingKind kind = RopeScalingKind::none;  // linear: all are divided by the factor
+  double factor = 8;
+  // llama3: a frequency is divided where fewer than `low` of its waves fit into the original length, stays where more than `high` do, and lies
+  // between the two otherwise.
+  double low = 1, high = 4;
+  int64_t original_length = 8192;
+
+  // What a frequency, in radians a position, is divided by.
+  double divisor(double frequency) const;
+  bool operator==(const RopeScaling&) const = default;
+};
 
 struct ModelConfig {
   // Sizes (and for gpt2_*: GPT-2's exact form) as defaults; keys written out take precedence. automatic: see automatic.h.
@@ -38,6 +53,7 @@ struct ModelConfig {
   Mlp mlp = Mlp::swiglu;
   Position position = Position::rope;
   double rope_theta = 10000.0;
+  RopeScaling rope_scaling;
   // blocks: a query sees its own block of attention_block positions and the attention_top_blocks earlier ones that it chooses.
   AttentionForm attention = AttentionForm::full;
   int64_t attention_block = 64;
@@ -46,7 +62,8 @@ struct ModelConfig {
   int64_t attention_window = 0;
   std::string window_pattern = "SSSL";  // repeated over the layers: S windowed, L full; the last layer is always full
   double norm_eps = 1e-5;
-  bool bias = false;
+  bool bias = false;      // in all linear layers and LayerNorm
+  bool qkv_bias = false;  // of queries, keys and values alone
   double dropout = 0.1;
   bool tie_weights = true;
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace gpt {
 
@@ -20,6 +21,8 @@ std::string with_commas(int64_t value);
 
 // The count and its noun: "1 layer", "12 layers", "1 batch", "2,000 batches".
 std::string plural(int64_t count, std::string_view noun);
+
+std::string enumerated(const std::vector<std::string>& words);  // "a, b and c"
 
 // The nearest multiples of `divisor` that are above 0, for a value that is none: "6 or 9", "3".
 std::string nearest_multiples(int64_t value, int64_t divisor);

@@ -34,7 +34,7 @@ struct Counterpart {
 // What describes a model in GGUF; the name without the architecture before it.
 struct ArchitectureKey {
   const char* name;
-  std::variant<uint32_t, float> value;
+  std::variant<uint32_t, float, const char*> value;
 };
 
 struct Family {
@@ -52,7 +52,7 @@ struct Family {
   std::vector<ArchitectureKey> (*architecture_keys)(const ModelConfig& model);  // beside those of all families
 };
 
-extern const Family kGpt2Family, kLlamaFamily;
+extern const Family kGpt2Family, kLlamaFamily, kQwen2Family;
 
 std::span<const Family* const> families();
 

@@ -16,12 +16,13 @@ namespace gpt::exchange {
 
 struct LlamaCppTensor {
   GgufTensor stored;
-  Counterpart part;  // the rows of ours that it is made of
-  bool adds_row;     // a last row for a token that our model lacks
+  Counterpart part;       // the rows of ours that it is made of
+  bool adds_row;          // a last row for a token that our model lacks
+  at::Tensor fixed = {};  // instead of rows of ours: values that follow from the model's form
 };
 
 // All tensors of a file whose matrices are of this type, in the order of their names. As llama.cpp's own converter has it, learned
-// positions, norms and biases are f32 in every file, and of q8_0 a matrix whose rows cannot be divided into blocks is f16.
+// positions, norms, biases and what RoPE's frequencies are divided by are f32 in every file, and of q8_0 a matrix whose rows cannot be divided into blocks is f16.
 // `adds_token`: the vocabulary has one token more than the model.
 std::vector<LlamaCppTensor> llama_cpp_tensors(const ModelConfig& model, const Family& family, GgufType type,
                                               bool adds_token);

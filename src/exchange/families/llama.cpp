@@ -1,10 +1,10 @@
 // Llama: RMSNorm, SwiGLU, RoPE by halves, grouped-query attention, no biases or all. Our fused query, key and value are three tensors in the
 // other programs, and llama.cpp has the rows of queries and keys in another order.
+#include "exchange/families/llama.h"
+
 #include <nlohmann/json.hpp>
 
-#include "exchange/config_settings.h"
 #include "gpt/config/block_form.h"
-#include "gpt/exchange/families.h"
 
 namespace gpt::exchange {
 namespace {
@@ -12,8 +12,12 @@ namespace {
 using Role = ParameterRole;
 
 void set_llama_form(ModelConfig& model) {
-  model.norm = Norm::rmsnorm, model.mlp = Mlp::swiglu, model.position = Position::rope;
+  set_llama_blocks(model);
+  model.qkv_bias = false;
 }
+
+constexpr std::pair<const char*, RopeScalingKind> kScalings[] = {{"linear", RopeScalingKind::linear},
+                                                                 {"llama3", RopeScalingKind::llama3}};
 
 constexpr TensorNames kLlamaQueries = {"model.layers.{}.self_attn.q_proj", "blk.{}.attn_q"},
                       kLlamaKeys = {"model.layers.{}.self_attn.k_proj", "blk.{}.attn_k"},
@@ -30,11 +34,80 @@ constexpr RoleNames kLlamaNames[] = {
     {Role::head, {"lm_head", "output"}},
 };
 
-std::vector<Counterpart> llama_counterparts(const ModelConfig& model) {
+std::vector<Counterpart> counterparts_of_llama(const ModelConfig& model) {
+  return llama_counterparts(model, /*turns_neighbours=*/true);
+}
+
+nlohmann::ordered_json llama_json(const ModelConfig& m) {
+  const BlockForm form = block_form(m, 0);
+  nlohmann::ordered_json file{{"architectures", {"LlamaForCausalLM"}}, {"model_type", "llama"}};
+  file.update(llama_settings(m));
+  file.update({{"attention_bias", form.attention_in_bias}, {"mlp_bias", form.mlp.has_bias}, {"pretraining_tp", 1}});
+  return file;
+}
+
+RopeScaling read_scaling(const ConfigSettings& rope) {
+  RopeScaling scaling;
+  const char* const type = rope.has("rope_type") ? "rope_type" : "type";  // its name in older files
+  for (const auto& [name, kind] : kScalings)
+    if (rope.is(type, name)) scaling.kind = kind;
+  if (scaling.kind == RopeScalingKind::none && rope.has(type) && !rope.is(type, "default"))
+    rope.refuse(type, "this program has default, linear and llama3");
+  if (scaling.kind == RopeScalingKind::none) return scaling;
+  scaling.factor = rope.number("factor", 1);
+  if (scaling.kind == RopeScalingKind::linear) return scaling;
+  scaling.low = rope.number("low_freq_factor", 1), scaling.high = rope.number("high_freq_factor", 4);
+  scaling.original_length = rope.count("original_max_position_embeddings");
+  return scaling;
+}
+
+// Version 5 of transformers keeps it within rope_parameters, version 4 beside an optional rope_scaling. Where a file has both, rope_scaling
+// takes the place of all of rope_parameters, as in version 5.
+void read_rope(const ConfigSettings& s, ModelConfig& model) {
+  model.rope_theta = s.number("rope_theta", 10000);
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    if (!s.has(key)) continue;
+    const ConfigSettings rope = s.inside(key);
+    if (rope.is_empty()) continue;
+    rope.must_be("partial_rotary_factor", {1.0});
+    model.rope_theta = rope.number("rope_theta", model.rope_theta);
+    model.rope_scaling = read_scaling(rope);
+    return;
+  }
+}
+
+nlohmann::ordered_json rope_json(const ModelConfig& m) {
+  const RopeScaling& scaling = m.rope_scaling;
+  nlohmann::ordered_json rope{{"rope_type", "default"}, {"rope_theta", m.rope_theta}};
+  for (const auto& [name, kind] : kScalings)
+    if (kind == scaling.kind) rope["rope_type"] = name;
+  if (scaling.kind != RopeScalingKind::none) rope["factor"] = scaling.factor;
+  if (scaling.kind == RopeScalingKind::llama3)
+    rope.update({{"low_freq_factor", scaling.low},
+                 {"high_freq_factor", scaling.high},
+                 {"original_max_position_embeddings", scaling.original_length}});
+  return rope;
+}
+
+ModelConfig read_llama(const ConfigSettings& s) {
+  ModelConfig m = read_llama_settings(s);
+  m.bias = s.flag("attention_bias", false);
+  if (s.flag("mlp_bias", false) != m.bias)
+    s.refuse("attention_bias", "mlp_bias differs, and model.bias stands for both");
+  return m;
+}
+
+}  // namespace
+
+void set_llama_blocks(ModelConfig& model) {
+  model.norm = Norm::rmsnorm, model.mlp = Mlp::swiglu, model.position = Position::rope;
+}
+
+std::vector<Counterpart> llama_counterparts(const ModelConfig& model, bool turns_neighbours) {
   const int64_t queries = model.attention_width(), keys = model.kv_heads() * model.head_dim();
   std::vector<Counterpart> parts;
-  const auto add = [&parts](Counterpart part, int64_t rope_heads) {
-    part.gguf_rope_heads = rope_heads;
+  const auto add = [&parts, turns_neighbours](Counterpart part, int64_t rope_heads) {
+    part.gguf_rope_heads = turns_neighbours ? rope_heads : 0;
     parts.push_back(std::move(part));
   };
   for (const ParameterRow& row : parameter_table(model)) {
@@ -49,50 +122,29 @@ std::vector<Counterpart> llama_counterparts(const ModelConfig& model) {
   return parts;
 }
 
-nlohmann::ordered_json llama_json(const ModelConfig& m) {
-  const BlockForm form = block_form(m, 0);
-  return {{"architectures", {"LlamaForCausalLM"}},
-          {"model_type", "llama"},
-          {"hidden_act", "silu"},
-          {"hidden_size", m.n_embd},
-          {"intermediate_size", m.hidden()},
-          {"num_hidden_layers", m.n_layer},
-          {"num_attention_heads", m.heads()},
-          {"num_key_value_heads", m.kv_heads()},
-          {"head_dim", m.head_dim()},
-          {"max_position_embeddings", m.block_size},
-          {"rms_norm_eps", m.norm_eps},
-          {"rope_theta", m.rope_theta},  // transformers 4; the next is version 5
-          {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", m.rope_theta}}},
-          {"attention_bias", form.attention_in_bias},
-          {"mlp_bias", form.mlp.has_bias},
-          {"attention_dropout", 0.0},
-          {"pretraining_tp", 1}};
+nlohmann::ordered_json llama_settings(const ModelConfig& m) {
+  nlohmann::ordered_json settings{{"hidden_act", "silu"},
+                                  {"hidden_size", m.n_embd},
+                                  {"intermediate_size", m.hidden()},
+                                  {"num_hidden_layers", m.n_layer},
+                                  {"num_attention_heads", m.heads()},
+                                  {"num_key_value_heads", m.kv_heads()},
+                                  {"head_dim", m.head_dim()},
+                                  {"max_position_embeddings", m.block_size},
+                                  {"rms_norm_eps", m.norm_eps},
+                                  {"rope_theta",
+                                   m.rope_theta},  // transformers 4, with rope_scaling; the next is version 5
+                                  {"rope_parameters", rope_json(m)},
+                                  {"attention_dropout", 0.0}};
+  if (m.rope_scaling.kind != RopeScalingKind::none) settings["rope_scaling"] = rope_json(m);
+  return settings;
 }
 
-// Version 5 of transformers keeps it within rope_parameters, version 4 beside an optional rope_scaling. Where a file has both, rope_scaling
-// takes the place of all of rope_parameters, as in version 5.
-double rope_theta(const ConfigSettings& s) {
-  const double outside = s.number("rope_theta", 10000);
-  for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    if (!s.has(key)) continue;
-    const ConfigSettings rope = s.inside(key);
-    if (rope.is_empty()) continue;
-    for (const char* type : {"rope_type", "type"}) rope.must_be(type, {"default"});
-    rope.must_be("partial_rotary_factor", {1.0});
-    return rope.number("rope_theta", outside);
-  }
-  return outside;
-}
-
-ModelConfig read_llama(const ConfigSettings& s) {
+ModelConfig read_llama_settings(const ConfigSettings& s) {
   s.must_be("hidden_act", {"silu", "swish"});
   s.must_be("partial_rotary_factor", {1.0});
   ModelConfig m;
-  set_llama_form(m);
-  m.bias = s.flag("attention_bias", false);
-  if (s.flag("mlp_bias", false) != m.bias)
-    s.refuse("attention_bias", "mlp_bias differs, and model.bias stands for both");
+  set_llama_blocks(m);
   m.n_embd = s.count("hidden_size");
   m.n_layer = s.count("num_hidden_layers");
   m.n_head = s.count("num_attention_heads");
@@ -100,7 +152,7 @@ ModelConfig read_llama(const ConfigSettings& s) {
   m.n_hidden = s.count("intermediate_size");
   m.block_size = s.count("max_position_embeddings", 2048);
   m.norm_eps = s.number("rms_norm_eps", 1e-6);
-  m.rope_theta = rope_theta(s);
+  read_rope(s, m);
   m.tie_weights = s.flag("tie_word_embeddings", false);
   if (s.has("head_dim") && s.count("head_dim") * *m.n_head != m.n_embd) m.n_head_dim = s.count("head_dim");
   return m;
@@ -113,17 +165,18 @@ std::vector<ArchitectureKey> llama_keys(const ModelConfig& m) {
   if (m.attention_width() != m.n_embd)  // where they are left out, readers divide
     keys.insert(keys.end(), {{"attention.key_length", head_dim}, {"attention.value_length", head_dim}});
   keys.push_back({"rope.freq_base", static_cast<float>(m.rope_theta)});
+  if (m.rope_scaling.kind == RopeScalingKind::linear)
+    keys.insert(keys.end(),
+                {{"rope.scaling.type", "linear"}, {"rope.scaling.factor", static_cast<float>(m.rope_scaling.factor)}});
   return keys;
 }
-
-}  // namespace
 
 const Family kLlamaFamily = {.name = "Llama",
                              .form = "rmsnorm, swiglu, rope",
                              .model_type = "llama",
                              .architecture = "llama",
                              .set_form = set_llama_form,
-                             .counterparts = llama_counterparts,
+                             .counterparts = counterparts_of_llama,
                              .config_json = llama_json,
                              .read_config = read_llama,
                              .architecture_keys = llama_keys};

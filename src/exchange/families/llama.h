@@ -1,0 +1,24 @@
+// What Llama's relatives have in common with it: names, most of config.json, and how positions are rotated.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "exchange/config_settings.h"
+#include "gpt/exchange/families.h"
+
+namespace gpt::exchange {
+
+// RMSNorm, SwiGLU and RoPE.
+void set_llama_blocks(ModelConfig& model);
+
+// `turns_neighbours`: llama.cpp's RoPE of this architecture turns neighbouring columns (Counterpart::gguf_rope_heads).
+std::vector<Counterpart> llama_counterparts(const ModelConfig& model, bool turns_neighbours);
+
+// All but the biases, and what names the family.
+nlohmann::ordered_json llama_settings(const ModelConfig& model);
+ModelConfig read_llama_settings(const ConfigSettings& settings);
+
+std::vector<ArchitectureKey> llama_keys(const ModelConfig& model);
+
+}  // namespace gpt::exchange

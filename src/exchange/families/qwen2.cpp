@@ -1,0 +1,45 @@
+// Qwen2 and Qwen2.5: Llama with biases of queries, keys and values alone, whose rows llama.cpp leaves in their order. The windows that its
+// configuration can have are off in the models that are published.
+#include "exchange/families/llama.h"
+
+namespace gpt::exchange {
+namespace {
+
+void set_qwen2_form(ModelConfig& model) {
+  set_llama_blocks(model);
+  model.bias = false, model.qkv_bias = true;
+  model.rope_scaling = {};
+  model.n_head_dim = model.n_embd / model.heads();
+}
+
+std::vector<Counterpart> qwen2_counterparts(const ModelConfig& model) {
+  return llama_counterparts(model, /*turns_neighbours=*/false);
+}
+
+nlohmann::ordered_json qwen2_json(const ModelConfig& m) {
+  nlohmann::ordered_json file{{"architectures", {"Qwen2ForCausalLM"}}, {"model_type", "qwen2"}};
+  file.update(llama_settings(m));
+  file.update({{"use_sliding_window", false}, {"sliding_window", nullptr}, {"max_window_layers", m.n_layer}});
+  return file;
+}
+
+ModelConfig read_qwen2(const ConfigSettings& s) {
+  ModelConfig m = read_llama_settings(s);
+  if (m.rope_scaling.kind != RopeScalingKind::none) s.refuse("rope_scaling", "this program has Qwen2 only without it");
+  m.qkv_bias = true;
+  return m;
+}
+
+}  // namespace
+
+const Family kQwen2Family = {.name = "Qwen2",
+                             .form = "rmsnorm, swiglu, rope, biases of queries, keys and values",
+                             .model_type = "qwen2",
+                             .architecture = "qwen2",
+                             .set_form = set_qwen2_form,
+                             .counterparts = qwen2_counterparts,
+                             .config_json = qwen2_json,
+                             .read_config = read_qwen2,
+                             .architecture_keys = llama_keys};
+
+}  // namespace gpt::exchange
