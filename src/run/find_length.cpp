@@ -56,7 +56,8 @@ class TimedUpdates {
 
   const Setup& setup_;
   Run run_;
-  Interruptions interruptions_{setup_.mesh.all};
+  // Of divided state new weights are on their way meanwhile.
+  Interruptions interruptions_{setup_.config.distributed.zero > 0 ? setup_.mesh.all->another() : setup_.mesh.all};
   int64_t made_ = 0;
 };
 
@@ -139,9 +140,12 @@ void find_length(Setup& setup, Beginning& begins, bool is_replay) {
   const TimedRun timed = time_updates(setup);
   release_unused_memory(setup.device.device);
   const double left = time.seconds - seconds_since_start();
-  begins.total_steps = step + of_first(setup.mesh, steps_in_time(setup.config, timed, left));
+  const int64_t steps = of_first(setup.mesh, steps_in_time(setup.config, timed, left));
   log::info(fmt::format("training.max_time: {} are left for {} of {}, with validation", format_duration(left),
-                        plural(*begins.total_steps - step, "update"), format_short_duration(timed.update_seconds)));
+                        plural(steps, "update"), format_short_duration(timed.update_seconds)));
+  const Plan plan = plan_run(setup.config.training, timed.batches_per_epoch);
+  const int64_t most = most_steps(setup.config.training.schedule, plan.steps_per_epoch);
+  begins.total_steps = std::max(step, std::min(step + steps, most));
 }
 
 }  // namespace gpt::run

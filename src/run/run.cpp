@@ -30,8 +30,7 @@ void begin_course(State& state, const ScheduleConfig& schedule, const Beginning&
   if (!schedule.has_time()) state.seconds_spent = 0;
   if (state.course.planned == 0 && begins.total_steps) {
     state.course.end_at(*begins.total_steps, state.step);
-    state.decisions.push_back(
-        {.step = state.step, .what = kTotalSteps, .value = static_cast<double>(*begins.total_steps)});
+    state.decisions.push_back({state.step, kTotalSteps, static_cast<double>(*begins.total_steps)});
   }
 }
 

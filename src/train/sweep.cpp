@@ -8,11 +8,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string_view>
 #include <thread>
 #include <tuple>
 
@@ -94,17 +96,29 @@ struct SweptRun {
   }
 };
 
+bool names_time(std::string_view key) { return key == "max_time" || key == "max_minutes" || key == "max_hours"; }
+
+// "--training.max-time=..." -> "max_time"
+std::string key_of(const std::string& argument) {
+  if (!argument.starts_with("--")) return "";
+  std::string name =
+      argument.substr(2, argument.find('=') == std::string::npos ? argument.npos : argument.find('=') - 2);
+  std::replace(name.begin(), name.end(), '-', '_');
+  constexpr std::string_view kSection = "training.";
+  return name.starts_with(kSection) ? name.substr(kSection.size()) : name;
+}
+
 // Without those that are about the sweep, or that each run has its own of.
-std::vector<std::string> arguments_for_each(const std::vector<std::string>& all) {
+std::vector<std::string> arguments_for_each(const std::vector<std::string>& all, bool has_share_of_time) {
   std::vector<std::string> kept;
   for (size_t i = 0; i < all.size(); ++i) {
-    const std::string name = all[i].substr(0, all[i].find('='));
-    const bool has_value = all[i].size() > name.size();
-    if (name == "--sweep") {
+    const std::string key = key_of(all[i]);
+    const bool has_value = all[i].find('=') != std::string::npos;
+    if (key == "sweep") {
       while (i + 1 < all.size() && !all[i + 1].starts_with('-')) ++i;
-    } else if (name == "--result" || name == "--output_dir") {
+    } else if (key == "result" || key == "output_dir" || (has_share_of_time && names_time(key))) {
       i += has_value ? 0 : 1;
-    } else if (name != "--json") {
+    } else if (key != "json") {
       kept.push_back(all[i]);
     }
   }
@@ -126,9 +140,19 @@ int wait_passing_signals(pid_t child) {
 class Runs {
  public:
   Runs(const config::CommandLine& command, const TrainOptions& options)
-      : folder_(command.config.output_dir),
-        arguments_(arguments_for_each(options.arguments)),
-        combinations_(combinations_of(options.sweep)) {}
+      : folder_(command.config.output_dir), combinations_(combinations_of(options.sweep)) {
+    const Combination& first = combinations_.front();
+    const bool sweeps_time =
+        std::any_of(first.begin(), first.end(), [](const auto& part) { return names_time(key_of("--" + part.first)); });
+    const double seconds = command.config.training.schedule.max_time.seconds;
+    const bool shares_time = seconds > 0 && !sweeps_time;
+    arguments_ = arguments_for_each(options.arguments, shares_time);
+    if (!shares_time) return;
+    const double share = std::max(1.0, std::floor(seconds / static_cast<double>(combinations_.size())));
+    arguments_.insert(arguments_.end(), {"--max_time", fmt::format("{} seconds", share)});
+    log::info(fmt::format("training.max_time: each of {} has {}", plural(std::ssize(combinations_), "run"),
+                          format_duration(share)));
+  }
 
   // Before the first: what is wrong with any of them.
   void require_right(const ReadCommandLine& read) const {

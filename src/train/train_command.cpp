@@ -69,6 +69,8 @@ void clear_folder(const run::Setup& setup, const run::Folder& folder, const run:
 }
 
 void warn_of_late_decisions(const std::vector<Decision>& to_come, const run::Plan& plan) {
+  const auto is_length = [](const Decision& decision) { return decision.what == run::kTotalSteps; };
+  if (std::any_of(to_come.begin(), to_come.end(), is_length)) return;  // the plan's is not the last
   const auto late = std::count_if(to_come.begin(), to_come.end(),
                                   [&plan](const Decision& decision) { return decision.step >= plan.total_steps; });
   if (late == 0) return;

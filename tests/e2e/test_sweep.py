@@ -46,6 +46,16 @@ class Sweep(programs.WithText):
         for one in told:
             self.assertGreater(one["result"]["seconds"]["updates_in_all"], 0)
 
+    def test_the_runs_share_its_time(self):
+        """Steps end them before it does."""
+        for words, swept in ((("--max-time", "10 minutes"), "seed=1,2"), (("--training.max_minutes=10",), "seed=1,2"), ((), "max_time=7 minutes,300 seconds")):
+            with self.subTest(words=words, swept=swept):
+                name = f"timed {len(words)} {swept}"
+                done = self.run_sweep(name, swept, more=words, training__max_steps=2, training__eval_interval=0)
+                times = {re.search("max_time: (.*)", path.read_text())[1] for path in (self.root / name).glob("*/effective_config.yaml")}
+                self.assertEqual(times, {"7 minutes", "5 minutes"} if "max_time" in swept else {"5 minutes"})
+                self.assertEqual("each of 2 runs has 5m00s" in done.stderr, "max_time" not in swept, done.stderr)
+
     def test_a_run_that_diverges_stands_in_the_table(self):
         """Weights explode at the higher rate, and every update from then on is skipped."""
         done = self.run_sweep("diverges", "learning_rate=10,1e-3", training__max_steps=600, training__gradient_clip=0, training__warmup_steps=0,
