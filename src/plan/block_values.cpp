@@ -6,13 +6,13 @@
 
 #include "gpt/layout/alignment.h"
 #include "gpt/layout/layer_ends.h"
-#include "gpt/run/division.h"
+#include "gpt/parallel/division.h"
 
 namespace gpt::plan {
 
 std::vector<int64_t> segment_lengths(int64_t stage, const std::vector<ParameterRow>& rows, const FlatLayout& layout,
                                      bool is_of_stage) {
-  std::vector<int64_t> lengths = run::segment_ends(stage, rows, layout, is_of_stage);
+  std::vector<int64_t> lengths = parallel::segment_ends(stage, rows, layout, is_of_stage);
   std::adjacent_difference(lengths.begin(), lengths.end(), lengths.begin());
   return lengths;
 }

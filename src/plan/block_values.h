@@ -8,7 +8,7 @@
 
 namespace gpt::plan {
 
-// Of the values of each segment of divided gradients, as run::segment_ends() has them.
+// Of the values of each segment of divided gradients, as parallel::segment_ends() has them.
 std::vector<int64_t> segment_lengths(int64_t stage, const std::vector<ParameterRow>& rows, const FlatLayout& layout,
                                      bool is_of_stage);
 

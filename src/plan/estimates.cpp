@@ -19,10 +19,10 @@
 #include "gpt/ops/norm.h"
 #include "gpt/optim/muon.h"
 #include "gpt/optim/newton_schulz.h"
+#include "gpt/parallel/division.h"
+#include "gpt/parallel/pipeline_schedule.h"
 #include "gpt/plan/quantized_check.h"
 #include "gpt/products/product.h"
-#include "gpt/run/division.h"
-#include "gpt/run/pipeline_schedule.h"
 #include "gpt/run/teacher.h"
 
 namespace gpt::plan {
@@ -187,7 +187,7 @@ class ActivationBytes {
 
 // Of the optimizer's state of these parameters, the part of the process that has most of it.
 double share_of_muon(const std::vector<ParameterRow>& rows, const TrainingConfig& training, int64_t processes) {
-  const std::vector<int64_t> owners = run::owners_of_matrices(rows, training.optimizer, processes);
+  const std::vector<int64_t> owners = parallel::owners_of_matrices(rows, training.optimizer, processes);
   std::vector<double> of_matrices(static_cast<size_t>(processes));
   double all = 0;
   auto owner = owners.begin();
@@ -218,7 +218,7 @@ double state_share(const ModelConfig& model, const TrainingConfig& training, con
   return largest;
 }
 
-// As run::Division::divides_checkpoints() has it.
+// As parallel::Division::divides_checkpoints() has it.
 int64_t checkpoint_parts(const DistributedConfig& distributed) {
   const int64_t model = distributed.model_processes(), data = distributed.data_processes();
   return model > 1 || distributed.zero > 0 ? model * data : 1;
@@ -252,7 +252,7 @@ ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& t
           .state_share = state_share(model, training, distributed),
           .gradient_parts = distributed.zero > 1 ? distributed.data_processes() : 1,
           .weight_parts = distributed.zero > 2 ? distributed.data_processes() : 1,
-          .gradient_lanes = run::lanes_of_each(distributed.lanes, distributed.data_processes()),
+          .gradient_lanes = parallel::lanes_of_each(distributed.lanes, distributed.data_processes()),
           .model_parts = distributed.tensor_parallel,
           .stages = distributed.pipeline_parallel,
           .checkpoint_parts = checkpoint_parts(distributed),
@@ -324,8 +324,8 @@ struct Kept {
 Kept kept_in(const ModelConfig& model, const ModelPart& part, int64_t first_trained,
              std::optional<int64_t> micro_batches) {
   const LayerSpan own = stages_of(model, part.stages)[static_cast<size_t>(part.stage)];
-  return {.in_flight =
-              static_cast<double>(run::most_in_flight(part.stage, part.stages, micro_batches.value_or(part.stages))),
+  return {.in_flight = static_cast<double>(
+              parallel::most_in_flight(part.stage, part.stages, micro_batches.value_or(part.stages))),
           .layers = static_cast<double>(std::max<int64_t>(0, own.end - std::max(own.begin, first_trained))),
           .passes_gradients_on = gpt::passes_gradients_on(part.stage, own, first_trained)};
 }

@@ -5,10 +5,10 @@
 #include <algorithm>
 
 #include "gpt/core/format.h"
+#include "gpt/parallel/division.h"
+#include "gpt/parallel/pipeline_schedule.h"
 #include "gpt/plan/estimates.h"
 #include "gpt/plan/sent_bytes.h"
-#include "gpt/run/division.h"
-#include "gpt/run/pipeline_schedule.h"
 
 namespace gpt::plan {
 namespace {
@@ -66,7 +66,7 @@ Config part_of_busiest(Config config, int64_t processes) {
   if (gradients == GradientDtype::automatic && micro_steps > 1)
     gradients = GradientDtype::float32;  // of the whole update
   micro_steps = (micro_steps + processes - 1) / processes;
-  config.distributed.lanes = run::lanes_of_each(config.distributed.lanes, processes);
+  config.distributed.lanes = parallel::lanes_of_each(config.distributed.lanes, processes);
   return config;
 }
 
@@ -74,7 +74,7 @@ double seconds_together(double alone, int64_t processes, int64_t threads, int64_
   return alone * std::max(1.0, static_cast<double>(processes * threads) / static_cast<double>(cores));
 }
 
-double ProcessesPlan::bubble() const { return run::bubble(stages, most_micro_batches()); }
+double ProcessesPlan::bubble() const { return parallel::bubble(stages, most_micro_batches()); }
 
 ProcessesPlan plan_processes(const Config& config, bool end_to_end) {
   const DistributedConfig& distributed = config.distributed;

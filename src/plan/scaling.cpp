@@ -11,9 +11,9 @@
 #include "gpt/config/load.h"
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
+#include "gpt/parallel/pipeline_schedule.h"
 #include "gpt/plan/resolve.h"
 #include "gpt/plan/sent_bytes.h"
-#include "gpt/run/pipeline_schedule.h"
 
 namespace gpt::plan {
 namespace {
@@ -52,7 +52,7 @@ std::string find_limit(const Scenario& scenario, const MeshPlan& plan, const Act
                 most = (micro_batches + groups - 1) / groups;
   const double of_even = static_cast<double>(micro_batches) / static_cast<double>(groups),
                uneven = (static_cast<double>(most) - of_even) * parts.micro_batch,
-               waiting = plan.time.computing * run::bubble(plan.config.distributed.pipeline_parallel, most);
+               waiting = plan.time.computing * parallel::bubble(plan.config.distributed.pipeline_parallel, most);
   double least = plan.time.seconds() * (1 - kNoticeable);
   std::string limit = "computing";
   for (const auto& [name, without] : {std::pair{"bytes between machines", seconds(without_between)},

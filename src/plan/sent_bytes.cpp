@@ -10,9 +10,9 @@
 #include "gpt/layout/cut.h"
 #include "gpt/layout/freeze.h"
 #include "gpt/ops/kept_bytes.h"
+#include "gpt/parallel/division.h"
+#include "gpt/parallel/pipeline_schedule.h"
 #include "gpt/plan/estimates.h"
-#include "gpt/run/division.h"
-#include "gpt/run/pipeline_schedule.h"
 #include "sent_values.h"
 
 namespace gpt::plan {
@@ -64,7 +64,7 @@ double sent_between_stages(const Config& config, bool end_to_end, int64_t proces
 // the other way round.
 double gathered_blocks(const Config& config, int64_t stage, int64_t rounds, int64_t layers) {
   if (layers == 1) return 1;
-  const int64_t ahead = run::most_in_flight(stage, config.distributed.pipeline_parallel, rounds);
+  const int64_t ahead = parallel::most_in_flight(stage, config.distributed.pipeline_parallel, rounds);
   return static_cast<double>(2 * rounds * (layers - 1) + 2 * ahead - 1);
 }
 
@@ -92,7 +92,7 @@ double exchange_bytes(const Config& config, bool end_to_end, int64_t all_process
                               distributed::memory_of_sum(of_table, distributed::kStretchBytes,
                                                          narrows_gradients(config, end_to_end), /*is_narrow=*/false);
   const bool divides_gradients = distributed.zero > 1 && processes > 1;
-  const int64_t lanes = divides_gradients ? 1 : run::lanes_of_each(distributed.lanes, processes);
+  const int64_t lanes = divides_gradients ? 1 : parallel::lanes_of_each(distributed.lanes, processes);
   const std::vector<ParameterRow> rows = rows_of_process(config);
   const double further_lanes = static_cast<double>(lanes - 1) * gradient_bytes(config, end_to_end, rows);
   if (processes == 1) return within_model + further_lanes;
@@ -109,7 +109,7 @@ double exchange_bytes(const Config& config, bool end_to_end, int64_t all_process
   const double of_value = is_narrow ? 2 : kFloatBytes, of_gathered = distributed.zero > 2
                                                                          ? bytes_of_computing_weight(end_to_end)
                                                                          : bytes_of_kept_weight(config);
-  auto stretch = static_cast<double>(run::stretch_values(layout.trained_size, processes));
+  auto stretch = static_cast<double>(parallel::stretch_values(layout.trained_size, processes));
   if (distributed.zero > 0 && config.training.optimizer.has_muon())  // what a matrix's owner gets of all
     stretch =
         std::max(stretch, static_cast<double>(processes * distributed::owned_stretch_bytes(processes)) / of_value);

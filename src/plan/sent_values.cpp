@@ -7,7 +7,7 @@
 #include "gpt/layout/freeze.h"
 #include "gpt/layout/stages.h"
 #include "gpt/ops/kept_bytes.h"
-#include "gpt/run/division.h"
+#include "gpt/parallel/division.h"
 
 namespace gpt::plan {
 
@@ -66,7 +66,7 @@ double bytes_of_tied_table(const Config& config, bool end_to_end) {
   if (!table || !rows[*table].is_trained) return 0;
   const int64_t values = rows[*table].count(), pipelines = config.distributed.data_processes();
   if (config.distributed.zero < 2 || pipelines == 1)
-    return static_cast<double>(run::lanes_of_each(config.distributed.lanes, pipelines) * values) *
+    return static_cast<double>(parallel::lanes_of_each(config.distributed.lanes, pipelines) * values) *
            bytes_of_sent_gradient(config, end_to_end);
   const double of_value = config.distributed.reduce_dtype == ReduceDtype::bfloat16 ? 2 : kFloatBytes;  // of a sum
   return static_cast<double>(values) * of_value / static_cast<double>(pipelines);

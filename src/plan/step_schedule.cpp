@@ -10,7 +10,7 @@
 #include "gpt/layout/layer_ends.h"
 #include "gpt/layout/stages.h"
 #include "gpt/model/recompute.h"
-#include "gpt/run/division.h"
+#include "gpt/parallel/division.h"
 #include "sent_values.h"
 
 namespace gpt::plan {
@@ -67,10 +67,10 @@ std::vector<SentSegment> sent_segments(const Config& config, const std::vector<P
   std::vector<SentSegment> segments;
   int64_t begin = 0;
   for (const int64_t end :
-       zero > 1 ? run::segment_ends(zero, rows, layout, has_stages) : std::vector{layout.trained_size}) {
+       zero > 1 ? parallel::segment_ends(zero, rows, layout, has_stages) : std::vector{layout.trained_size}) {
     if (zero > 1) segments.push_back({end});
     const int64_t step =
-        run::stretch_values(has_stages ? end - begin : layout.trained_size, config.distributed.data_processes());
+        parallel::stretch_values(has_stages ? end - begin : layout.trained_size, config.distributed.data_processes());
     for (; begin < end; begin = std::min(begin + step, end)) {
       const int64_t length = std::min(step, end - begin);
       if (zero < 2) segments.push_back({begin + length});

@@ -17,8 +17,8 @@
 #include "gpt/ops/aten.h"
 #include "gpt/optim/lr_schedule.h"
 #include "gpt/optim/newton_schulz.h"
+#include "gpt/parallel/divided_weights.h"
 #include "gpt/run/decisions.h"
-#include "gpt/run/divided_weights.h"
 #include "gpt/run/longer_run.h"
 
 namespace gpt::run {
@@ -34,7 +34,7 @@ void begin_course(State& state, const ScheduleConfig& schedule, const Beginning&
   }
 }
 
-Division division_of(const Setup& setup) {
+parallel::Division division_of(const Setup& setup) {
   return {setup.mesh, setup.config.distributed, setup.config.training.optimizer};
 }
 
@@ -53,7 +53,7 @@ bool is_equal_in_all(distributed::Communicator& ranks, const std::string& text) 
 }
 
 // What makes processes speak to each other within a pass, as the configuration names it.
-std::string divided_by(const Division& division, const DistributedConfig& config) {
+std::string divided_by(const parallel::Division& division, const DistributedConfig& config) {
   if (division.divides_layers()) return "tensor_parallel";
   return division.has_stages() ? "pipeline_parallel" : fmt::format("zero: {}", config.zero);
 }
@@ -75,7 +75,7 @@ void make_equal(const distributed::Mesh& mesh, const Parameters& parameters) {
   if (mesh.all->size() == 1) return;
   if (mesh.data->size() > 1)
     for (const at::Tensor& part : parameters.kept_values()) mesh.data->broadcast(part);
-  make_table_equal(parameters, mesh.pipeline);
+  parallel::make_table_equal(parameters, mesh.pipeline);
   if (mesh.tensor->size() > 1) {
     for (size_t i = 0; i < parameters.rows().size(); ++i)
       if (!parameters.rows()[i].cut) mesh.tensor->broadcast(parameters[i].value().detach());
@@ -86,12 +86,12 @@ void make_equal(const distributed::Mesh& mesh, const Parameters& parameters) {
 // The same where values are divided. A part of a layer is its owner's; what all that divide layers have is made that of the first of these. It
 // comes together for that, because their spans of it may differ.
 void make_equal_parts(const distributed::Mesh& mesh, const Parameters& parameters) {
-  make_table_equal(parameters, mesh.pipeline);
+  parallel::make_table_equal(parameters, mesh.pipeline);
   if (mesh.tensor->size() == 1) return;
   const at::NoGradGuard no_gradients;
   for (size_t i = 0; i < parameters.rows().size(); ++i) {
     if (parameters.rows()[i].cut) continue;
-    const at::Tensor value = undivided_value(parameters, i, *mesh.data);
+    const at::Tensor value = parallel::undivided_value(parameters, i, *mesh.data);
     mesh.tensor->broadcast(value);
     parameters.divided_values()->set(i, value);
   }
@@ -150,7 +150,7 @@ Run::Run(const Setup& setup, const Beginning& begins, const MakeRecorder& make_r
 
 bool Run::check_operators(bool is_told) {
   TrainingConfig training = setup_.config.training;
-  const Division division = division_of(setup_);
+  const parallel::Division division = division_of(setup_);
   if (is_told && division.speaks_within_passes() &&
       effective_mode(training, state_.model.config(), setup_.device.device).records)
     log::info(fmt::format(

@@ -22,9 +22,9 @@
 #include "gpt/model/tensor_parallel.h"
 #include "gpt/ops/fused.h"
 #include "gpt/optim/make_optimizer.h"
+#include "gpt/parallel/divided_state.h"
+#include "gpt/parallel/divided_weights.h"
 #include "gpt/products/tuned_product.h"
-#include "gpt/run/divided_state.h"
-#include "gpt/run/divided_weights.h"
 #include "gpt/run/quantized_forward.h"
 
 namespace gpt::run {
@@ -47,7 +47,7 @@ ParameterTypes types_of(const TrainingConfig& training, const Precision& precisi
 
 // With the weights, or new ones. Where they are divided each process keeps its part of one parameter after the other.
 GPT make_model(const Config& config, at::Device device, const ParameterTypes& types, const NamedTensors* weights,
-               const Division& division) {
+               const parallel::Division& division) {
   const std::vector<std::string>& frozen = config.training.freeze;
   const uint64_t seed = stream_seed(config, kWeights);
   if (!division.divides_weights)
@@ -59,7 +59,7 @@ GPT make_model(const Config& config, at::Device device, const ParameterTypes& ty
   Parameters parameters(std::move(rows), device, types, std::move(values));
   GPT model(config.model, parameters, ops::fused_operators(), division.part(), of_model);
   weights ? model.copy_from(*weights) : parameters.draw(seed, of_model);
-  model.set_layer_weights(std::make_shared<DividedWeights>(parameters, division));
+  model.set_layer_weights(std::make_shared<parallel::DividedWeights>(parameters, division));
   return model;
 }
 
@@ -98,7 +98,7 @@ uint64_t checkpoint_file_bytes(const Config& config, const Tokenizer* tokenizer)
 }
 
 State::State(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision,
-             const StartingPoint* start, const NamedTensors* initial, const Division& division)
+             const StartingPoint* start, const NamedTensors* initial, const parallel::Division& division)
     : model(make_model(config, device, types_of(config.training, precision), start ? &start->checkpoint.model : initial,
                        division)),
       optimizer(make_optimizer(model.parameters(), config.training.optimizer,
@@ -168,7 +168,7 @@ void State::await_weights() const {
 void State::prepare_capture() {
   await_weights();
   if (division_.divides_layers() && !rounded_)
-    rounded_ = rounded_moments(*optimizer, model.parameters(), config_.training.optimizer, division_);
+    rounded_ = parallel::rounded_moments(*optimizer, model.parameters(), config_.training.optimizer, division_);
 }
 
 Checkpoint State::capture() const {
@@ -177,7 +177,8 @@ Checkpoint State::capture() const {
   Checkpoint saved;
   saved.model = model.parameters().values();
   if (division_.divides_checkpoints()) {
-    capture_parts(*optimizer, model.parameters(), config_, division_, rounded_.value_or(RoundedMoments()), saved);
+    parallel::capture_parts(*optimizer, model.parameters(), config_, division_,
+                            rounded_.value_or(parallel::RoundedMoments()), saved);
   } else {
     saved.optimizer = optimizer->state();
   }
@@ -225,9 +226,10 @@ void State::load_optimizer(const OptimizerState& saved) const {
 void State::require_own_values(const Checkpoint& checkpoint) const {
   const std::vector<ParameterRow>& rows = model.parameters().rows();
   const FlatLayout& layout = model.parameters().layout();
-  TORCH_CHECK(!checkpoint.read_state || *checkpoint.read_state == values_of_own_state(division_, rows, layout),
+  TORCH_CHECK(!checkpoint.read_state ||
+                  *checkpoint.read_state == parallel::values_of_own_state(division_, rows, layout),
               "State: the checkpoint was read for another division of the optimizer's state");
-  TORCH_CHECK(!checkpoint.read_weights || *checkpoint.read_weights == own_values(division_, rows, layout),
+  TORCH_CHECK(!checkpoint.read_weights || *checkpoint.read_weights == parallel::own_values(division_, rows, layout),
               "State: the checkpoint was read for another division of the weights");
 }
 

@@ -16,8 +16,8 @@
 #include "gpt/device/device.h"
 #include "gpt/model/compile.h"
 #include "gpt/ops/part.h"
+#include "gpt/parallel/arriving_weights.h"
 #include "gpt/products/tuned_product.h"
-#include "gpt/run/arriving_weights.h"
 
 namespace gpt::run {
 namespace {
@@ -39,7 +39,7 @@ int64_t dropout_key(uint64_t seed, int64_t update) {
 
 TrainStep::TrainStep(GPT& model, Optimizer& optimizer, GradScaler& scaler, const Precision& precision,
                      const TrainingConfig& config, Recorder recorder, ops::UpdateCounts counts, uint64_t dropout_seed,
-                     Division division, ops::SpikeWatch watch, const Teacher* teacher)
+                     parallel::Division division, ops::SpikeWatch watch, const Teacher* teacher)
     : model_(model),
       optimizer_(optimizer),
       scaler_(scaler),
@@ -64,8 +64,8 @@ TrainStep::TrainStep(GPT& model, Optimizer& optimizer, GradScaler& scaler, const
   if (division_.divides_gradients && model.parameters().layout().trained_size > 0)
     divided_.emplace(model.parameters(), division_);
   if (division_.divides_state && !division_.divides_weights)  // ZeRO 3 has come with the model
-    model_.set_layer_weights(
-        std::make_shared<ArrivingWeights>(model, division_, /*overlaps=*/sends_early_ && !recorder_.records()));
+    model_.set_layer_weights(std::make_shared<parallel::ArrivingWeights>(model, division_, /*overlaps=*/sends_early_ &&
+                                                                                               !recorder_.records()));
   if (division_.has_stages()) passes_.emplace(model, division_.pipeline);
   if (model.config().dropout > 0) dropout_place_ = at::zeros({2}, at::TensorOptions(model.device()).dtype(at::kLong));
   reset_memory_peak(model.device());
@@ -117,14 +117,14 @@ void TrainStep::come(bool is_last) {
                  .is_last = is_last});
 }
 
-void TrainStep::take(Pass turn) {
-  if (turn == Pass::forward)
+void TrainStep::take(parallel::Pass turn) {
+  if (turn == parallel::Pass::forward)
     return passes_->forward([this](const auto& passing, const auto& in) { return forward(passing, in); });
   passes_->backward(
       [this](const auto& passing, const auto& out, const auto& gradient) { backward(passing, out, gradient); });
 }
 
-at::Tensor TrainStep::forward(const PassingBatch& passing, const at::Tensor& in) {
+at::Tensor TrainStep::forward(const parallel::PassingBatch& passing, const at::Tensor& in) {
   set_lane(passing.lane);
   if (!has_accumulated_[lane_]) model_.parameters().clear_gradients(), losses_[lane_].zero_();
   has_accumulated_[lane_] = true;
@@ -147,7 +147,7 @@ at::Tensor TrainStep::forward(const PassingBatch& passing, const at::Tensor& in)
   return out;
 }
 
-void TrainStep::backward(const PassingBatch& passing, const at::Tensor& out, const at::Tensor& gradient) {
+void TrainStep::backward(const parallel::PassingBatch& passing, const at::Tensor& out, const at::Tensor& gradient) {
   set_lane(passing.lane);
   if (!divided_ && passing.is_last && sends_early_) begin_sums(), add_losses();
   out.backward(division_.pipeline.is_last() ? scaler_.scale(passing.share) : gradient);
@@ -186,10 +186,10 @@ void TrainStep::accumulate(bool is_last) {
   if (was_replayed) model_.parameters().mark_gradients();
 }
 
-void TrainStep::join(Pass turn) {
+void TrainStep::join(parallel::Pass turn) {
   if (!divided_) return;
   const auto& weights = model_.layer_weights();
-  if (turn == Pass::forward) return weights->join_forward();
+  if (turn == parallel::Pass::forward) return weights->join_forward();
   if (division_.divides_weights) {
     const auto passed =
         weights->in_backward([this](int64_t layer) { divided_->layer_done(layer, /*has_gradients=*/false); });
@@ -289,7 +289,7 @@ void load_batch(TrainStep& step, DataLoader& loader, int64_t targets, int64_t sa
 // Stages take the turns of their schedule; while one computes, what it needs for the next one arrives. Those that divide weights take turns
 // together: a process whose pipeline has no micro-batch in a turn takes part in what the others send.
 void take_turns(TrainStep& step, DataLoader& loader, int64_t micro_batches, int64_t targets) {
-  const Division& division = step.division();
+  const parallel::Division& division = step.division();
   const distributed::Communicator &ranks = *division.ranks, &stages = *division.pipeline.stages;
   const int64_t own = (micro_batches - ranks.rank() + ranks.size() - 1) / ranks.size();
   int64_t before = 0, samples = 0;  // micro-batches that have come, whichever process computes them, and their samples
@@ -300,17 +300,17 @@ void take_turns(TrainStep& step, DataLoader& loader, int64_t micro_batches, int6
   const auto skip_others = [&] {
     while (before < micro_batches && !loader.next_is_own()) (void)count_next(), loader.skip();
   };
-  const auto prepare = [&](const Turn& turn) {
+  const auto prepare = [&](const parallel::Turn& turn) {
     if (turn.micro_batch >= own) return;
-    if (turn.pass == Pass::backward) return step.expect_gradient();
+    if (turn.pass == parallel::Pass::backward) return step.expect_gradient();
     skip_others();
     step.set_lane(division.lane_of(before));
     load_batch(step, loader, targets, count_next());
     step.come(/*is_last=*/turn.micro_batch == own - 1);
   };
   const int64_t of_busiest = at::divup(micro_batches, ranks.size());
-  const std::vector<Turn> turns =
-      pipeline_schedule(stages.rank(), stages.size(), division.divides_weights ? of_busiest : own);
+  const std::vector<parallel::Turn> turns =
+      parallel::pipeline_schedule(stages.rank(), stages.size(), division.divides_weights ? of_busiest : own);
   for (size_t i = 0; i < turns.size(); ++i) {
     if (i == 0) prepare(turns[i]);
     if (i + 1 < turns.size()) prepare(turns[i + 1]);
@@ -322,7 +322,7 @@ void take_turns(TrainStep& step, DataLoader& loader, int64_t micro_batches, int6
 // One after the other; false where it was stopped.
 bool accumulate(TrainStep& step, DataLoader& loader, int64_t micro_batches, int64_t targets,
                 const std::function<bool()>& stop) {
-  const Division& division = step.division();
+  const parallel::Division& division = step.division();
   int64_t samples = 0;  // of the micro-batches before, whichever process computes them
   for (int64_t i = 0; i < micro_batches; ++i) {
     if (i > 0 && i % division.ranks->size() == 0 && stop()) return false;
@@ -345,7 +345,7 @@ bool accumulate(TrainStep& step, DataLoader& loader, int64_t micro_batches, int6
 std::optional<int64_t> run_update(TrainStep& step, DataLoader& loader, int64_t micro_batches, double learning_rate,
                                   int64_t update, const std::function<bool()>& stop) {
   const int64_t tokens = loader.tokens_ahead(micro_batches), targets = loader.learned_ahead(micro_batches);
-  const Division& division = step.division();
+  const parallel::Division& division = step.division();
   step.begin(learning_rate, targets, update);
   if (division.has_stages())
     take_turns(step, loader, micro_batches, targets);
@@ -353,7 +353,8 @@ std::optional<int64_t> run_update(TrainStep& step, DataLoader& loader, int64_t m
     return step.abandon(), std::nullopt;
   const int64_t of_last_round = (micro_batches - 1) % division.ranks->size() + 1;
   const bool has_joined = division.has_stages() && division.divides_weights;  // in its turn
-  if (division.ranks->rank() >= of_last_round && !has_joined) step.join(Pass::forward), step.join(Pass::backward);
+  if (division.ranks->rank() >= of_last_round && !has_joined)
+    step.join(parallel::Pass::forward), step.join(parallel::Pass::backward);
   step.apply();
   return tokens;
 }

@@ -53,7 +53,7 @@ CheckpointKeeper::CheckpointKeeper(run::State& state, const run::Folder& folder,
     const bool is_there = *step && std::filesystem::exists(folder.rollback_path(**step), ignored);
     if (!cadence.divergence.goes_back() || !is_there) step->reset();
   }
-  if (const run::Division& division = state.division(); division.divides_checkpoints()) {
+  if (const parallel::Division& division = state.division(); division.divides_checkpoints()) {
     together_ = Together{division.all->another(), find_writers(folder.path(), *division.all)};
     if (together_->writers == Writers::first)
       log::info(

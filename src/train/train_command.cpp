@@ -21,13 +21,13 @@
 #include "gpt/device/host.h"
 #include "gpt/distributed/group.h"
 #include "gpt/distributed/launcher.h"
+#include "gpt/parallel/divided_state.h"
 #include "gpt/plan/automatic_sizes.h"
 #include "gpt/plan/before_training.h"
 #include "gpt/plan/out_of_memory.h"
 #include "gpt/plan/resolve.h"
 #include "gpt/run/beginning.h"
 #include "gpt/run/decisions.h"
-#include "gpt/run/divided_state.h"
 #include "gpt/run/find_length.h"
 #include "gpt/run/finished.h"
 #include "gpt/run/longer_run.h"
@@ -176,7 +176,7 @@ ExitCode tell_found_rate(const run::Setup& setup, const std::optional<run::Found
 ExitCode train_as_first(const config::CommandLine& command, const TrainOptions& options, const DeviceChoice& choice,
                         const distributed::Group& group) {
   const Config& asked = command.config;
-  const run::Folder folder(asked.output_dir, run::needed_state(group.mesh(), asked.distributed));
+  const run::Folder folder(asked.output_dir, parallel::needed_state(group.mesh(), asked.distributed));
   if (options.find_lr) require_new_run(asked);
   const distributed::Ranks& ranks = group.ranks();
   const bool restarts = options.restart && (ranks.launcher.empty() || folder.is_still_to_restart(ranks.restart));
@@ -216,7 +216,7 @@ ExitCode train_as_other(const config::CommandLine& command, const TrainOptions& 
                         const distributed::Group& group) {
   const Config& asked = command.config;
   const run::Folder folder =
-      run::Folder::of_first_process(asked.output_dir, run::needed_state(group.mesh(), asked.distributed));
+      run::Folder::of_first_process(asked.output_dir, parallel::needed_state(group.mesh(), asked.distributed));
   run::SharedBeginning shared = run::hear_beginning(group, asked, command.origins, folder);
   run::Setup setup = plan::resolve_like_first(std::move(shared.config), std::move(shared.corpus), device,
                                               asked.training.precision, group);

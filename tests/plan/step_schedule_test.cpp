@@ -10,8 +10,8 @@
 #include "gpt/layout/cut.h"
 #include "gpt/layout/layer_ends.h"
 #include "gpt/layout/stages.h"
+#include "gpt/parallel/division.h"
 #include "gpt/plan/sent_bytes.h"
-#include "gpt/run/division.h"
 #include "plan/gpt2.h"
 
 namespace gpt::plan {
@@ -89,7 +89,7 @@ TEST(ScheduleUpdate, TheBusiestProcessCounts) {
 double of_the_beginning(const Config& config) {
   const std::vector<ParameterRow> rows = parameter_table(config.model);
   const FlatLayout layout = flat_layout(rows);
-  const int64_t step = run::stretch_values(layout.trained_size, config.distributed.processes),
+  const int64_t step = parallel::stretch_values(layout.trained_size, config.distributed.processes),
                 before = layer_ends(rows, layout)[1] / step * step;
   return static_cast<double>(layout.trained_size - before);
 }
@@ -116,7 +116,7 @@ TEST(ScheduleUpdate, StagesDifferInWhatTheyHide) {
   EXPECT_NEAR(sending(one, kFloat32, kLong), 2 * kSent * of_the_beginning(one) / kSpeed + norms, 1e-6);
   const std::vector<ParameterRow> rows = parameter_table(one.model);
   const FlatLayout layout = flat_layout(rows);
-  const std::vector<int64_t> segments = run::segment_ends(2, rows, layout, /*is_of_stage=*/false);
+  const std::vector<int64_t> segments = parallel::segment_ends(2, rows, layout, /*is_of_stage=*/false);
   // Each of the two rounds waits at its end for the first layer's gradients and then for the embeddings'.
   const auto waited = static_cast<double>(segments.back() - segments[segments.size() - 3]),
              beginning = static_cast<double>(layout.trained_size - layer_ends(rows, layout)[1]);
@@ -186,7 +186,7 @@ TEST(ScheduleUpdate, EachStretchHasItsMessages) {
   const Config config = run_of(4, 0, 4);
   Network network = fast_network(4);
   network.within = {kLatency};
-  const int64_t step = run::stretch_values(124'475'904, 4), stretches = (124'475'904 + step - 1) / step;
+  const int64_t step = parallel::stretch_values(124'475'904, 4), stretches = (124'475'904 + step - 1) / step;
   EXPECT_NEAR(schedule_update(config, kRecorded, kNothing, network).sending,
               static_cast<double>(stretches + 1) * (1 + 3) * kLatency, 1e-9)
       << "and those of the loss";

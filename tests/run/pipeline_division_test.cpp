@@ -91,7 +91,7 @@ TEST(PipelineZero2, ATiedTableIsCutAlikeAtBothEnds) {
   test::in_ranks(4, [&](distributed::Group& group) {
     group.arrange(/*tensor=*/1, /*stages=*/2);
     for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::muon}) {
-      const Division division(group.mesh(), config, {.kind = kind});
+      const parallel::Division division(group.mesh(), config, {.kind = kind});
       const auto of_table = [&](int64_t stage) {
         const std::vector<ParameterRow> rows = cut(parameter_table(model), model, {.stage = stage, .stages = 2});
         const FlatLayout layout = flat_layout(rows);

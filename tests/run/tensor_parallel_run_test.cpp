@@ -13,9 +13,9 @@
 #include "gpt/layout/layer_ends.h"
 #include "gpt/model/tensor_parallel.h"
 #include "gpt/ops/moments.h"
+#include "gpt/parallel/divided_weights.h"
 #include "gpt/plan/estimates.h"
 #include "gpt/plan/sent_bytes.h"
-#include "gpt/run/divided_weights.h"
 #include "run/mesh_run.h"
 #include "support/long_test.h"
 
@@ -149,7 +149,7 @@ TEST(TensorParallelParts, WhatAllHaveIsTheFirstOnes) {
     for (size_t i = 0; i < parameters.rows().size(); ++i) {
       const ParameterRow& row = parameters.rows()[i];
       if (row.cut) continue;
-      const at::Tensor value = undivided_value(parameters, i, *setup.mesh.data);
+      const at::Tensor value = parallel::undivided_value(parameters, i, *setup.mesh.data);
       const at::Tensor of_first = value.clone();
       setup.mesh.tensor->broadcast(of_first);
       EXPECT_TRUE(at::equal(value, of_first)) << row.name;
@@ -309,7 +309,7 @@ double bytes_of_half(int64_t count) {
   return static_cast<double>(distributed::part_of(count, 0, 2).end) * sizeof(float);
 }
 
-// As Division.WeightsComeTogetherForEachPassThatNeedsThem has it, of a process's parts: to the one that has the same.
+// As DividedRun.WeightsComeTogetherForEachPassThatNeedsThem has it, of a process's parts: to the one that has the same.
 TEST(TensorParallelParts, ComeTogetherFromThoseThatHaveTheSamePart) {
   constexpr int64_t kLayers = 3, kRounds = 2, kUpdatesCounted = 3;
   const Corpus corpus = some_corpus(400);

@@ -47,7 +47,7 @@ struct TinyRun {
       : state(config, corpus, device, precision, start),
         step(state.model, *state.optimizer, state.scaler, precision, config.training,
              is_recorded ? test::counting_recorder(state.model, replays) : run::Recorder(), state.counts(),
-             state.dropout_seed(), run::Division{}, state.watch()),
+             state.dropout_seed(), parallel::Division{}, state.watch()),
         micro_batches(config.training.gradient_accumulation_steps) {}
 
   // The losses of the updates up to `last`.

@@ -18,10 +18,10 @@
 #include "gpt/ops/verdict.h"
 #include "gpt/optim/grad_scaler.h"
 #include "gpt/optim/optimizer.h"
-#include "gpt/run/division.h"
+#include "gpt/parallel/division.h"
+#include "gpt/parallel/rounded_moments.h"
 #include "gpt/run/folder.h"
 #include "gpt/run/plan.h"
-#include "gpt/run/rounded_moments.h"
 
 namespace gpt::run {
 
@@ -38,7 +38,8 @@ class State : public Remembered {
   // default generators from config.seed; otherwise everything is what it was at `start`. Throws gpt::Error(checkpoint) when
   // either is for another model. `division`: what of the run this process computes and remembers.
   State(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision,
-        const StartingPoint* start = nullptr, const NamedTensors* initial = nullptr, const Division& division = {});
+        const StartingPoint* start = nullptr, const NamedTensors* initial = nullptr,
+        const parallel::Division& division = {});
 
   // Views of the memory in use. Where processes have divided the model or the optimizer's state, its tensors are in parts
   // (Checkpoint::parts), of which this process has its own. Where they have divided layers, prepare_capture() comes first, in all of them; it lasts
@@ -47,7 +48,7 @@ class State : public Remembered {
   bool can_capture() const { return !division_.divides_layers() || rounded_.has_value(); }
   void prepare_capture();
   void discard() { rounded_.reset(); }
-  const Division& division() const { return division_; }
+  const parallel::Division& division() const { return division_; }
 
   // The part of the state that an abandoned update has moved: the data position and the random state.
   struct Cursor {
@@ -99,10 +100,10 @@ class State : public Remembered {
 
   const Config config_;
   const Corpus& corpus_;
-  const Division division_;
+  const parallel::Division division_;
   at::Device device_;
   ops::UpdateCounts counts_;
-  std::optional<RoundedMoments> rounded_;
+  std::optional<parallel::RoundedMoments> rounded_;
   ops::SpikeWatch watch_;
 };
 

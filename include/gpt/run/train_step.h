@@ -21,12 +21,12 @@
 #include "gpt/ops/verdict.h"
 #include "gpt/optim/grad_scaler.h"
 #include "gpt/optim/optimizer.h"
-#include "gpt/run/divided_gradients.h"
-#include "gpt/run/division.h"
-#include "gpt/run/pipeline_schedule.h"
+#include "gpt/parallel/divided_gradients.h"
+#include "gpt/parallel/division.h"
+#include "gpt/parallel/pipeline_schedule.h"
+#include "gpt/parallel/reducer.h"
+#include "gpt/parallel/stage_passes.h"
 #include "gpt/run/recorder.h"
-#include "gpt/run/reducer.h"
-#include "gpt/run/stage_passes.h"
 #include "gpt/run/teacher.h"
 
 namespace gpt::run {
@@ -38,7 +38,7 @@ class TrainStep {
   // whose updates are not applied. `teacher`: whom the loss takes a part from, or null; it must outlive the step.
   TrainStep(GPT& model, Optimizer& optimizer, GradScaler& scaler, const Precision& precision,
             const TrainingConfig& config, Recorder recorder = Recorder(), ops::UpdateCounts counts = {},
-            uint64_t dropout_seed = 0, Division division = {}, ops::SpikeWatch watch = {},
+            uint64_t dropout_seed = 0, parallel::Division division = {}, ops::SpikeWatch watch = {},
             const Teacher* teacher = nullptr);
 
   // An update begins in which so many targets count: nothing is accumulated yet. `update`: its number in the run.
@@ -53,7 +53,7 @@ class TrainStep {
   // takes its forward turn after the next one or sooner. `is_last`: of the update in this process.
   void come(bool is_last);
   void expect_gradient() { passes_->expect_gradient(); }  // for the next backward turn
-  void take(Pass turn);
+  void take(parallel::Pass turn);
 
   // Forward and backward of one micro-batch. `is_last`: of this process, while the others compute their last ones, so that gradients can be
   // sent as they are completed.
@@ -61,7 +61,7 @@ class TrainStep {
   void apply();  // sum over lanes and processes, clip and optimizer, unless loss or gradients are not finite or a spike
   void abandon();  // instead of apply(): what was accumulated is dropped
   // Where other processes compute a pass of a micro-batch and this one has none: takes part in what they send.
-  void join(Pass turn);
+  void join(parallel::Pass turn);
 
   // An update has begun to change the parameters and has not ended: they are between two states.
   bool is_applying() const { return is_applying_; }
@@ -70,7 +70,7 @@ class TrainStep {
   int64_t kept_bytes() const { return kept_bytes_; }
   int64_t gradient_bytes() const;  // of all lanes of this process, or of what it has of the sums
   const Teacher* teacher() const { return teacher_; }
-  const Division& division() const { return division_; }
+  const parallel::Division& division() const { return division_; }
   bool is_recorded() const { return recorder_.records(); }  // false once recording has failed
   bool recording_failed() const { return recorder_.has_failed(); }
 
@@ -85,8 +85,8 @@ class TrainStep {
   LossOptions options_of(const Batch& batch, const at::Tensor& dropout_place,
                          std::optional<int64_t> attention_window) const;
   void add_micro_batch(bool is_first, const std::function<void(int64_t layer)>& layer_done);
-  at::Tensor forward(const PassingBatch& passing, const at::Tensor& in);
-  void backward(const PassingBatch& passing, const at::Tensor& out, const at::Tensor& gradient);
+  at::Tensor forward(const parallel::PassingBatch& passing, const at::Tensor& in);
+  void backward(const parallel::PassingBatch& passing, const at::Tensor& out, const at::Tensor& gradient);
   void begin_sums();
   void add_losses();
   void sum_up();
@@ -104,11 +104,11 @@ class TrainStep {
   std::map<std::tuple<int64_t, int64_t, bool>, Batch> batches_;
   Batch batch_;
   std::optional<int64_t> attention_window_;  // for this batch, where it is not the model's
-  Division division_;
-  Reducer reducer_;
-  std::optional<DividedGradients> divided_;  // ZeRO 2
-  std::optional<StagePasses> passes_;        // of a stage
-  bool sends_early_;                         // gradients, while later ones are computed
+  parallel::Division division_;
+  parallel::Reducer reducer_;
+  std::optional<parallel::DividedGradients> divided_;  // ZeRO 2
+  std::optional<parallel::StagePasses> passes_;        // of a stage
+  bool sends_early_;                                   // gradients, while later ones are computed
   bool is_summing_ = false;
   size_t lane_ = 0;
   std::vector<bool> has_accumulated_;  // by lane

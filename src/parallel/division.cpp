@@ -1,4 +1,4 @@
-#include "gpt/run/division.h"
+#include "gpt/parallel/division.h"
 
 #include <algorithm>
 #include <numeric>
@@ -7,7 +7,7 @@
 #include "gpt/optim/muon.h"
 #include "gpt/optim/optimizer_state.h"
 
-namespace gpt::run {
+namespace gpt::parallel {
 namespace {
 
 // What is shorter takes longer to begin than to send.
@@ -149,4 +149,4 @@ std::optional<ValueDivision> Division::values(const std::vector<ParameterRow>& r
   return values;
 }
 
-}  // namespace gpt::run
+}  // namespace gpt::parallel

@@ -1,6 +1,4 @@
 // A run that several processes compute is the run of one.
-#include "gpt/run/division.h"
-
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -19,7 +17,6 @@
 #include "gpt/checkpoint/divided_save.h"
 #include "gpt/config/batch.h"
 #include "gpt/layout/layer_ends.h"
-#include "gpt/optim/muon.h"
 #include "gpt/run/interruptions.h"
 #include "gpt/run/run.h"
 #include "support/long_test.h"
@@ -132,7 +129,7 @@ void expect_all(const std::vector<Result>& results, const Result& one, const std
   }
 }
 
-TEST(Division, LanesGiveTheSameBitsOnAnyNumberOfProcesses) {
+TEST(DividedRun, LanesGiveTheSameBitsOnAnyNumberOfProcesses) {
   constexpr int64_t kAll = 50;  // more than an epoch
   const Result one = results_of(1, with_lanes(4), kAll)[0];
   for (const DistributedConfig& distributed : {with_lanes(4), with_zero(1, with_lanes(4))}) {
@@ -143,7 +140,7 @@ TEST(Division, LanesGiveTheSameBitsOnAnyNumberOfProcesses) {
 
 // ZeRO 2 and 3 add what each micro-batch has computed, so that a lane may have one of them at most. Five of them leave lanes, and rounds of
 // all processes, without any.
-TEST(Division, DividedGradientsAndWeightsHaveTheBitsOfWholeOnes) {
+TEST(DividedRun, DividedGradientsAndWeightsHaveTheBitsOfWholeOnes) {
   constexpr int64_t kAll = 8;
   const Result one = results_of(1, with_lanes(8), kAll)[0];
   for (const int64_t zero : {2, 3})
@@ -153,7 +150,7 @@ TEST(Division, DividedGradientsAndWeightsHaveTheBitsOfWholeOnes) {
 }
 
 // More micro-batches than lanes are added up in another order than by one process alone, and by all in the same.
-TEST(Division, DividedGradientsOfSeveralRoundsDifferByRounding) {
+TEST(DividedRun, DividedGradientsOfSeveralRoundsDifferByRounding) {
   constexpr double kEpsilon = std::numeric_limits<float>::epsilon();
   const Result one = results_of(1, {}, 1)[0];
   const std::vector<Result> two = results_of(2, with_zero(2), 1);
@@ -324,7 +321,7 @@ INSTANTIATE_TEST_SUITE_P(All, DividedState, testing::ValuesIn(cases_of_stages())
 });
 
 // Fewer blocks of parameters than processes would have parts.
-TEST(Division, AProcessWithoutParametersOfItsOwnUpdatesNone) {
+TEST(DividedRun, AProcessWithoutParametersOfItsOwnUpdatesNone) {
   const Corpus corpus = even_corpus();
   Config config = config_with(corpus, {});
   config.model.n_layer = 1, config.model.n_embd = 2, config.model.n_head = 1;
@@ -339,53 +336,9 @@ TEST(Division, AProcessWithoutParametersOfItsOwnUpdatesNone) {
   }
 }
 
-// Muon's matrices, each by one process: all have about as much to compute, and none of them is cut.
-TEST(Division, MatricesBelongToOneProcessEach) {
-  ModelConfig model;
-  model.n_layer = 12, model.n_embd = 768, model.n_head = 12, model.vocab_size = 1000, model.block_size = 8;
-  OptimizerConfig optimizer;
-  optimizer.kind = OptimizerKind::muon;
-  const std::vector<ParameterRow> rows = parameter_table(model);
-  const FlatLayout layout = flat_layout(rows);
-  int64_t last_matrix = 0, matrices = 0;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    if (!is_of_muon(rows[i], optimizer)) continue;
-    last_matrix = std::max(last_matrix, layout.offsets[i] + rows[i].count());
-    ++matrices;
-  }
-  EXPECT_EQ(std::ssize(owners_of_matrices(rows, optimizer, 4)), matrices);
-  test::in_ranks(4, [&](const distributed::Group& group) {
-    for (const int64_t zero : {1, 2}) {
-      const Division division(group.communicator(), with_zero(zero), optimizer);
-      double flops = 0, all = 0;
-      int64_t next = 0;
-      for (const Segment& segment : division.segments(rows, layout))
-        for (const Stretch& stretch : segment) {
-          EXPECT_EQ(std::exchange(next, stretch.end), stretch.begin);
-          EXPECT_EQ(stretch.owner == distributed::kEach, stretch.begin >= last_matrix)
-              << "norms and biases go along with a matrix";
-        }
-      EXPECT_EQ(next, layout.trained_size);
-      const std::vector<FlatSpan> spans = division.spans(rows, layout);
-      for (size_t i = 0; i < rows.size(); ++i) {
-        if (!is_of_muon(rows[i], optimizer)) continue;
-        const int64_t begin = layout.offsets[i], end = begin + rows[i].count();
-        const auto covers = [&](const FlatSpan& span) { return span.begin <= begin && end <= span.end; };
-        const auto meets = [&](const FlatSpan& span) { return span.begin < end && begin < span.end; };
-        const bool is_own = std::any_of(spans.begin(), spans.end(), covers);
-        EXPECT_EQ(std::any_of(spans.begin(), spans.end(), meets), is_own) << rows[i].name;
-        all += update_flops(rows[i]);
-        flops += is_own ? update_flops(rows[i]) : 0;
-      }
-      EXPECT_NEAR(flops, all / 4, 0.1 * all / 4);
-    }
-    group.communicator()->sum(at::zeros({1}));  // nobody leaves before all have come
-  });
-}
-
 // Without lanes the sums are those of as many parts as there are processes: the same up to rounding. Compared are those of the first
 // update, whose weights are the same.
-TEST(Division, WithoutLanesTheFirstSumsDifferByRounding) {
+TEST(DividedRun, WithoutLanesTheFirstSumsDifferByRounding) {
   constexpr double kEpsilon = std::numeric_limits<float>::epsilon(), kWireEpsilon = 0x1p-8;
   const Result one = results_of(1, {}, 1)[0];
   for (const ReduceDtype wire : {ReduceDtype::float32, ReduceDtype::bfloat16}) {
@@ -400,7 +353,7 @@ TEST(Division, WithoutLanesTheFirstSumsDifferByRounding) {
   }
 }
 
-TEST(Division, AnEvaluationThatDrawsMoreCountsEachSequenceOnce) {
+TEST(DividedRun, AnEvaluationThatDrawsMoreCountsEachSequenceOnce) {
   constexpr int64_t kUpdates = 20;  // until losses differ
   const Corpus corpus = uneven_corpus();
   const Evaluation one = results_of(1, with_lanes(8), kUpdates, corpus)[0].evaluation;
@@ -428,7 +381,7 @@ double bytes_per_update(const Setup& setup, int64_t updates) {
 
 // Gradients go to those that add them up, in each of two rounds with ZeRO 2, and back, or new values instead; a loss goes
 // there and back, alone or with norms of blocks.
-TEST(Division, AnUpdateSendsGradientsOnceAndSumsOrValuesOnce) {
+TEST(DividedRun, AnUpdateSendsGradientsOnceAndSumsOrValuesOnce) {
   constexpr int64_t kProcesses = 4;
   const Corpus corpus = even_corpus();
   for (const DistributedConfig& distributed : {DistributedConfig{}, with_zero(1), with_zero(2)}) {
@@ -447,7 +400,7 @@ TEST(Division, AnUpdateSendsGradientsOnceAndSumsOrValuesOnce) {
 
 // Of each block's weights for the forward and the backward pass of each of two rounds, but that the last block's are there still when the
 // backward pass begins with it, and the first one's when the next forward pass does; what lies outside blocks once.
-TEST(Division, WeightsComeTogetherForEachPassThatNeedsThem) {
+TEST(DividedRun, WeightsComeTogetherForEachPassThatNeedsThem) {
   constexpr int64_t kProcesses = 4, kLayers = 3, kRounds = 2;
   const Corpus corpus = even_corpus();
   Config config = config_with(corpus, with_zero(3));
@@ -470,7 +423,7 @@ TEST(Division, WeightsComeTogetherForEachPassThatNeedsThem) {
   }
 }
 
-TEST(Division, AStopInOneProcessStopsAllAtTheSamePoint) {
+TEST(DividedRun, AStopInOneProcessStopsAllAtTheSamePoint) {
   std::vector<int64_t> stopped_at(3, -1);
   test::in_ranks(3, [&](const distributed::Group& group) {
     Interruptions interruptions(group.communicator());
@@ -486,7 +439,7 @@ TEST(Division, AStopInOneProcessStopsAllAtTheSamePoint) {
   EXPECT_EQ(stopped_at, (std::vector<int64_t>{5, 5, 5}));  // one point later, so that nobody waits
 }
 
-TEST(Division, OneProcessDecidesAtOnce) {
+TEST(DividedRun, OneProcessDecidesAtOnce) {
   Interruptions interruptions(distributed::alone());
   EXPECT_TRUE(interruptions.agree({.lacks_memory = true}).stops());
   EXPECT_FALSE(interruptions.agree({.saves = true}).stops());

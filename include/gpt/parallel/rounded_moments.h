@@ -9,10 +9,10 @@
 
 #include "gpt/layout/parameter_table.h"
 #include "gpt/optim/optimizer.h"
+#include "gpt/parallel/division.h"
 #include "gpt/parameters/parameters.h"
-#include "gpt/run/division.h"
 
-namespace gpt::run {
+namespace gpt::parallel {
 
 bool is_rounded_anew(const ParameterRow& row, const OptimizerConfig& config);
 
@@ -32,4 +32,4 @@ using RoundedMoments = std::map<std::string, at::Tensor>;
 RoundedMoments rounded_moments(const Optimizer& optimizer, const Parameters& parameters, const OptimizerConfig& config,
                                const Division& division);
 
-}  // namespace gpt::run
+}  // namespace gpt::parallel

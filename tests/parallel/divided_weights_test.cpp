@@ -1,5 +1,5 @@
 // Weights of blocks are there while their block computes, and no longer.
-#include "gpt/run/divided_weights.h"
+#include "gpt/parallel/divided_weights.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
@@ -21,7 +21,7 @@
 #include "gpt/ops/fused.h"
 #include "support/expect_error.h"
 
-namespace gpt::run {
+namespace gpt::parallel {
 namespace {
 
 ModelConfig three_blocks() {
@@ -192,4 +192,4 @@ TEST(DividedWeights, AnErrorBetweenPassesApartLeavesNobodyWaiting) {
 }
 
 }  // namespace
-}  // namespace gpt::run
+}  // namespace gpt::parallel

@@ -1,8 +1,8 @@
-#include "gpt/run/stage_passes.h"
+#include "gpt/parallel/stage_passes.h"
 
 #include <utility>
 
-namespace gpt::run {
+namespace gpt::parallel {
 
 using distributed::Boundary;
 
@@ -56,4 +56,4 @@ void StagePasses::end_update() {
   if (const auto wait = std::exchange(gradient_is_sent_, nullptr)) wait();
 }
 
-}  // namespace gpt::run
+}  // namespace gpt::parallel

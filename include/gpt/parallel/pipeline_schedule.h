@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace gpt::run {
+namespace gpt::parallel {
 
 enum class Pass { forward, backward };
 
@@ -24,4 +24,4 @@ int64_t most_in_flight(int64_t stage, int64_t stages, int64_t micro_batches);
 // The share of an update for which a stage waits, where all take equally long for a micro-batch.
 double bubble(int64_t stages, int64_t micro_batches);
 
-}  // namespace gpt::run
+}  // namespace gpt::parallel

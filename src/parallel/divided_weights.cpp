@@ -1,4 +1,4 @@
-#include "gpt/run/divided_weights.h"
+#include "gpt/parallel/divided_weights.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
@@ -10,7 +10,7 @@
 #include <limits>
 #include <utility>
 
-namespace gpt::run {
+namespace gpt::parallel {
 
 // Nothing is rounded: to each number of one process the others add zeros, as integers.
 at::Tensor undivided_value(const Parameters& parameters, size_t row, distributed::Communicator& ranks) {
@@ -140,4 +140,4 @@ void DividedWeights::values_changed() {
   values.set_float32_vectors(vectors);
 }
 
-}  // namespace gpt::run
+}  // namespace gpt::parallel

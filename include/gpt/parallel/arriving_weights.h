@@ -10,10 +10,10 @@
 #include "gpt/layout/stages.h"
 #include "gpt/model/gpt.h"
 #include "gpt/model/layer_weights.h"
+#include "gpt/parallel/division.h"
 #include "gpt/parameters/parameters.h"
-#include "gpt/run/division.h"
 
-namespace gpt::run {
+namespace gpt::parallel {
 
 class ArrivingWeights : public LayerWeights {
  public:
@@ -47,4 +47,4 @@ class ArrivingWeights : public LayerWeights {
   size_t arrived_ = 0;                        // so many stretches
 };
 
-}  // namespace gpt::run
+}  // namespace gpt::parallel

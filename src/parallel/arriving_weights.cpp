@@ -1,4 +1,4 @@
-#include "gpt/run/arriving_weights.h"
+#include "gpt/parallel/arriving_weights.h"
 
 #include <exception>
 #include <utility>
@@ -6,7 +6,7 @@
 #include "gpt/distributed/communicator.h"
 #include "gpt/layout/layer_ends.h"
 
-namespace gpt::run {
+namespace gpt::parallel {
 
 ArrivingWeights::ArrivingWeights(const GPT& model, Division division, bool overlaps)
     : parameters_(model.parameters()),
@@ -47,4 +47,4 @@ void ArrivingWeights::await_from(int64_t offset) {
   }
 }
 
-}  // namespace gpt::run
+}  // namespace gpt::parallel

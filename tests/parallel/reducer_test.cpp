@@ -1,4 +1,4 @@
-#include "gpt/run/reducer.h"
+#include "gpt/parallel/reducer.h"
 
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 
 #include "gpt/config/model_config.h"
 
-namespace gpt::run {
+namespace gpt::parallel {
 namespace {
 
 // One of two processes, that only remembers where the stretches begin and end in a flat buffer.
@@ -106,4 +106,4 @@ TEST_F(ReducerTest, AParameterThatNobodyContributedToIsAnError) {
 }
 
 }  // namespace
-}  // namespace gpt::run
+}  // namespace gpt::parallel

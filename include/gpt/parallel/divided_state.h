@@ -3,11 +3,11 @@
 
 #include "gpt/checkpoint/checkpoint.h"
 #include "gpt/optim/optimizer.h"
+#include "gpt/parallel/division.h"
+#include "gpt/parallel/rounded_moments.h"
 #include "gpt/parameters/parameters.h"
-#include "gpt/run/division.h"
-#include "gpt/run/rounded_moments.h"
 
-namespace gpt::run {
+namespace gpt::parallel {
 
 // Makes checkpoint.optimizer the state of all parameters, whose tensors are on the meta device, and adds to checkpoint.parts which of
 // Division::all has what of them; and the model too, where processes have parts of it. The values of this one are views of the memory that
@@ -26,4 +26,4 @@ ValueRanges own_values(const Division& division, const std::vector<ParameterRow>
 // What of a checkpoint this process needs.
 StateNeeds needed_state(const distributed::Mesh& mesh, const DistributedConfig& config);
 
-}  // namespace gpt::run
+}  // namespace gpt::parallel

@@ -1,4 +1,4 @@
-#include "gpt/run/divided_gradients.h"
+#include "gpt/parallel/divided_gradients.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
@@ -12,7 +12,7 @@
 
 #include "gpt/config/model_config.h"
 
-namespace gpt::run {
+namespace gpt::parallel {
 namespace {
 
 // One of two processes, of which the other sends the same: remembers the stretches, and lets parts arrive at finish().
@@ -151,4 +151,4 @@ TEST_F(DividedGradientsTest, AParameterThatNobodyContributedToIsAnError) {
 }
 
 }  // namespace
-}  // namespace gpt::run
+}  // namespace gpt::parallel

@@ -1,5 +1,5 @@
 // New weights come one block after the other, and what is computed with them is what it is without waiting.
-#include "gpt/run/arriving_weights.h"
+#include "gpt/parallel/arriving_weights.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
@@ -13,8 +13,10 @@
 
 #include "run/mesh_run.h"
 
-namespace gpt::run {
+namespace gpt::parallel {
 namespace {
+
+using namespace run;
 
 // Of about 3 million values, which travel in several stretches.
 ModelConfig some_blocks() {
@@ -74,8 +76,8 @@ class OverlappedRun : public testing::TestWithParam<OverlappedCase> {};
 // Of three updates, taken while weights of the last one are on their way.
 Checkpoint after_updates(const Shape& shape, const Config& config, const Corpus& corpus) {
   Checkpoint checkpoint;
-  in_mesh(shape, config, corpus, [&](const Setup& setup) {
-    Run run(setup, {});
+  in_mesh(shape, config, corpus, [&](const run::Setup& setup) {
+    run::Run run(setup, {});
     for (int i = 0; i < 3; ++i) EXPECT_TRUE(run.update([] { return false; }));
     Checkpoint captured = copy_of_whole(run.state(), setup);
     if (setup.mesh.all->is_first()) checkpoint = std::move(captured);
@@ -133,4 +135,4 @@ TEST(ArrivingWeights, ACheckpointWaitsForAll) {
 }
 
 }  // namespace
-}  // namespace gpt::run
+}  // namespace gpt::parallel

@@ -1,4 +1,4 @@
-#include "gpt/run/rounded_moments.h"
+#include "gpt/parallel/rounded_moments.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
@@ -11,7 +11,7 @@
 #include "gpt/ops/moments.h"
 #include "gpt/parameters/named_tensors.h"
 
-namespace gpt::run {
+namespace gpt::parallel {
 namespace {
 
 using ops::MomentKind;
@@ -86,4 +86,4 @@ RoundedMoments rounded_moments(const Optimizer& optimizer, const Parameters& par
   return rounded;
 }
 
-}  // namespace gpt::run
+}  // namespace gpt::parallel

@@ -1,4 +1,4 @@
-#include "gpt/run/divided_gradients.h"
+#include "gpt/parallel/divided_gradients.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
@@ -9,7 +9,7 @@
 
 #include "gpt/layout/layer_ends.h"
 
-namespace gpt::run {
+namespace gpt::parallel {
 
 DividedGradients::DividedGradients(Parameters parameters, const Division& division)
     : parameters_(std::move(parameters)),
@@ -99,4 +99,4 @@ void DividedGradients::finish() {
   parameters_.set_gradient_sums(std::move(sums));
 }
 
-}  // namespace gpt::run
+}  // namespace gpt::parallel

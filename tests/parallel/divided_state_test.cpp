@@ -1,4 +1,6 @@
 // What a process reads of a checkpoint that it goes on from: no more than it keeps, with which it goes on as with all of it.
+#include "gpt/parallel/divided_state.h"
+
 #include <gtest/gtest.h>
 
 #include <ostream>
@@ -6,11 +8,12 @@
 
 #include "core/scratch_folder.h"
 #include "gpt/checkpoint/checkpoint.h"
-#include "gpt/run/divided_state.h"
 #include "run/mesh_run.h"
 
-namespace gpt::run {
+namespace gpt::parallel {
 namespace {
+
+using namespace run;
 
 struct ReadCase {
   const char* name;
@@ -94,4 +97,4 @@ INSTANTIATE_TEST_SUITE_P(Of, NeededState, testing::ValuesIn(kReadCases),
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
-}  // namespace gpt::run
+}  // namespace gpt::parallel

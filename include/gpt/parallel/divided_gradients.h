@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "gpt/parallel/division.h"
 #include "gpt/parameters/parameters.h"
-#include "gpt/run/division.h"
 
-namespace gpt::run {
+namespace gpt::parallel {
 
 // Every process takes part in every round, in which each computes one micro-batch, or where they are not enough, none. While one segment is
 // on its way the backward pass fills the next. A process keeps the sums of its spans alone, in float32; but where each has several lanes,
@@ -47,4 +47,4 @@ class DividedGradients {
   size_t sent_ = 0;    // segments of this round
 };
 
-}  // namespace gpt::run
+}  // namespace gpt::parallel

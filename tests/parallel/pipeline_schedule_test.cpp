@@ -1,5 +1,5 @@
 // The order of a pipeline's passes, and that stages which keep it never wait for each other in a circle.
-#include "gpt/run/pipeline_schedule.h"
+#include "gpt/parallel/pipeline_schedule.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <string>
 #include <tuple>
 
-namespace gpt::run {
+namespace gpt::parallel {
 namespace {
 
 std::string text_of(const std::vector<Turn>& turns) {
@@ -68,4 +68,4 @@ INSTANTIATE_TEST_SUITE_P(All, PipelineSchedules,
                          testing::Combine(testing::Values(1, 2, 3, 4, 8), testing::Values(1, 2, 3, 5, 8, 17)));
 
 }  // namespace
-}  // namespace gpt::run
+}  // namespace gpt::parallel

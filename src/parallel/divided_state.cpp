@@ -1,4 +1,4 @@
-#include "gpt/run/divided_state.h"
+#include "gpt/parallel/divided_state.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
@@ -12,7 +12,7 @@
 #include "gpt/layout/cut.h"
 #include "gpt/layout/freeze.h"
 
-namespace gpt::run {
+namespace gpt::parallel {
 namespace {
 
 struct OwnedSpan : FlatSpan {
@@ -241,4 +241,4 @@ void capture_parts(const Optimizer& optimizer, const Parameters& parameters, con
   }
 }
 
-}  // namespace gpt::run
+}  // namespace gpt::parallel

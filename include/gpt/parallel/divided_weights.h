@@ -11,10 +11,10 @@
 
 #include "gpt/layout/stages.h"
 #include "gpt/model/layer_weights.h"
+#include "gpt/parallel/division.h"
 #include "gpt/parameters/parameters.h"
-#include "gpt/run/division.h"
 
-namespace gpt::run {
+namespace gpt::parallel {
 
 // The value of a row, or of the part of it that this process and the others of `ranks` have: in the host's memory, in the type in which it is
 // kept. All of `ranks` call it.
@@ -65,4 +65,4 @@ class DividedWeights : public LayerWeights {
   bool works_apart_ = false, is_within_pass_ = false;
 };
 
-}  // namespace gpt::run
+}  // namespace gpt::parallel

@@ -1,8 +1,8 @@
-#include "gpt/run/pipeline_schedule.h"
+#include "gpt/parallel/pipeline_schedule.h"
 
 #include <algorithm>
 
-namespace gpt::run {
+namespace gpt::parallel {
 
 std::vector<Turn> pipeline_schedule(int64_t stage, int64_t stages, int64_t micro_batches) {
   const int64_t ahead = most_in_flight(stage, stages, micro_batches);
@@ -23,4 +23,4 @@ double bubble(int64_t stages, int64_t micro_batches) {
   return static_cast<double>(stages - 1) / static_cast<double>(micro_batches + stages - 1);
 }
 
-}  // namespace gpt::run
+}  // namespace gpt::parallel

@@ -1,4 +1,4 @@
-#include "gpt/run/reducer.h"
+#include "gpt/parallel/reducer.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/zeros.h>
@@ -11,7 +11,7 @@
 #include "gpt/layout/layer_ends.h"
 #include "gpt/ops/flat_norm.h"
 
-namespace gpt::run {
+namespace gpt::parallel {
 namespace {
 
 // Of this process's part of all stages: which blocks are of parameters that are cut.
@@ -159,7 +159,7 @@ at::Tensor Reducer::block_norms(const at::Tensor& loss) const {
 
 void Reducer::make_table_equal() const {
   if (!rounds_table_at_random_) return;
-  run::make_table_equal(parameters_, division_.pipeline);
+  parallel::make_table_equal(parameters_, division_.pipeline);
   const size_t row = *tied_row(parameters_.rows());
   const int64_t begin = parameters_.layout().offsets[row];
   parameters_.round_values({begin, begin + parameters_.rows()[row].count()});
@@ -179,4 +179,4 @@ void Reducer::sum(const Stretch& stretch) {
                                      stretch.owner);
 }
 
-}  // namespace gpt::run
+}  // namespace gpt::parallel

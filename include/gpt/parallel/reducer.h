@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "gpt/parallel/division.h"
 #include "gpt/parameters/parameters.h"
-#include "gpt/run/division.h"
 
-namespace gpt::run {
+namespace gpt::parallel {
 
 // Adds stretches of the flat buffer, from its beginning on, because a backward pass completes them in that order: some of them on their way
 // while it computes others.
@@ -54,4 +54,4 @@ class Reducer {
   size_t summed_ = 0;            // so many stretches' sums have begun
 };
 
-}  // namespace gpt::run
+}  // namespace gpt::parallel

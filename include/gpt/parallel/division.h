@@ -18,7 +18,7 @@
 #include "gpt/parameters/divided_values.h"
 #include "gpt/parameters/parameters.h"
 
-namespace gpt::run {
+namespace gpt::parallel {
 
 // How many of so many lanes each of so many processes has.
 inline int64_t lanes_of_each(int64_t lanes, int64_t processes) { return std::max<int64_t>(1, lanes / processes); }
@@ -114,4 +114,4 @@ struct Division {
   Dealing dealing(int64_t micro_batches) const { return {ranks->rank(), ranks->size(), micro_batches}; }
 };
 
-}  // namespace gpt::run
+}  // namespace gpt::parallel

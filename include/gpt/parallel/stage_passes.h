@@ -13,7 +13,7 @@
 #include "gpt/distributed/communicator.h"
 #include "gpt/model/gpt.h"
 
-namespace gpt::run {
+namespace gpt::parallel {
 
 struct PassingBatch {
   Batch batch;                      // (B, T), at every stage
@@ -57,4 +57,4 @@ class StagePasses {
   std::function<void()> gradient_is_sent_ = {};
 };
 
-}  // namespace gpt::run
+}  // namespace gpt::parallel
