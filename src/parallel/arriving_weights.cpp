@@ -15,7 +15,7 @@ ArrivingWeights::ArrivingWeights(const GPT& model, Division division, bool overl
       overlaps_(overlaps),
       ends_(layer_ends(parameters_.rows(), parameters_.layout())) {
   for (const Segment& segment : division_.segments(parameters_.rows(), parameters_.layout()))
-    for (const Stretch& stretch : segment) stretches_.insert(stretches_.begin(), stretch);
+    for (const OwnedSpan& span : segment) spans_.insert(spans_.begin(), span);
 }
 
 ArrivingWeights::~ArrivingWeights() {
@@ -28,8 +28,7 @@ void ArrivingWeights::values_changed() {
   await_all();
   const at::Tensor values = parameters_.flat_values().detach();
   std::vector<distributed::Gathering> gatherings;
-  for (const Stretch& stretch : stretches_)
-    gatherings.push_back({values.slice(0, stretch.begin, stretch.end), stretch.owner});
+  for (const OwnedSpan& span : spans_) gatherings.push_back({values.slice(0, span.begin, span.end), span.owner});
   waits_ = division_.ranks->begin_gathers(gatherings);
   arrived_ = 0;
   await_from(overlaps_ && !ends_.empty() ? ends_.front() : 0);
@@ -41,9 +40,9 @@ void ArrivingWeights::use(int64_t layer) {
 }
 
 void ArrivingWeights::await_from(int64_t offset) {
-  for (; arrived_ < waits_.size() && stretches_[arrived_].end > offset; ++arrived_) {
+  for (; arrived_ < waits_.size() && spans_[arrived_].end > offset; ++arrived_) {
     waits_[arrived_]();
-    parameters_.round_values({stretches_[arrived_].begin, stretches_[arrived_].end});
+    parameters_.round_values({spans_[arrived_].begin, spans_[arrived_].end});
   }
 }
 

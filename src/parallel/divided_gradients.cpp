@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "gpt/layout/layer_ends.h"
+#include "gpt/parallel/equal_values.h"
 
 namespace gpt::parallel {
 
@@ -50,9 +51,9 @@ void DividedGradients::send(size_t segment, bool has_gradients) {
   const at::Tensor gradients = has_gradients ? parameters_.take_gradients(segment) : at::zeros({end - begin}, options);
   std::vector<at::Tensor>& sums = sums_of(segment);
   for (size_t i = 0; i < segments_[segment].size(); ++i) {
-    const Stretch& stretch = segments_[segment][i];
-    division_.ranks->begin_sum_of_part(gradients.slice(0, stretch.begin - begin, stretch.end - begin), wire_,
-                                       {sums[i], adds()}, stretch.owner);
+    const OwnedSpan& span = segments_[segment][i];
+    division_.ranks->begin_sum_of_part(gradients.slice(0, span.begin - begin, span.end - begin), wire_,
+                                       {sums[i], adds()}, span.owner);
   }
 }
 
@@ -61,8 +62,8 @@ std::vector<at::Tensor>& DividedGradients::sums_of(size_t segment) {
   TORCH_CHECK(lanes_ == 1 || round_ < lanes_, "DividedGradients: more micro-batches than lanes");
   auto& slot = sums_[{round_ % slots_, segment}];
   if (!slot.empty()) return slot;
-  for (const Stretch& stretch : segments_[segment]) {
-    const auto [begin, end] = division_.own_part(stretch);
+  for (const OwnedSpan& span : segments_[segment]) {
+    const auto [begin, end] = division_.own_part(span);
     const auto options = at::TensorOptions(parameters_.device()).dtype(at::kFloat);
     slot.push_back(lanes_ == 1 ? at::empty({end - begin}, options)
                                : at::empty({division_.ranks->size(), end - begin}, options));

@@ -15,16 +15,12 @@
 namespace gpt::parallel {
 namespace {
 
-struct OwnedSpan : FlatSpan {
-  int64_t rank;  // among all processes of the run
-};
-
 // What the processes have of the parameters of one stage of the model, which is all of it where there are no others; with tensor parallelism
 // of one part of them.
 struct PartState {
   std::vector<ParameterRow> rows;
   FlatLayout layout;
-  std::vector<OwnedSpan> spans;  // in the order of the buffer
+  std::vector<OwnedSpan> spans;  // in the order of the buffer; owners are ranks among all processes of the run
 };
 
 // The rank, among all processes, of one of those that have the same part.
@@ -35,7 +31,7 @@ int64_t rank_of(const Division& division, const ModelPart& part, int64_t rank) {
 // Each process writes an equal part, also where all that have it remember all of its state.
 PartState state_of_part(const Division& division, std::vector<ParameterRow> rows, const ModelPart& part) {
   Division writing = division;
-  writing.divides_state = true;
+  writing.zero = std::max<int64_t>(1, writing.zero);
   PartState state{std::move(rows), {}, {}};
   state.layout = flat_layout(state.rows);
   for (int64_t rank = 0; rank < division.ranks->size(); ++rank)
@@ -61,7 +57,7 @@ struct SlotOfRow {
 // The elements that stand for what of the parameter is in the span: `own` has them where that is this process's.
 TensorPart part_in(const OwnedSpan& span, const SlotOfRow& slot, const std::vector<StateStretch>& own, bool is_own) {
   const int64_t first = std::max(slot.begin, span.begin), last = std::min(slot.end, span.end);
-  TensorPart part{(first - slot.begin) / slot.values, at::divup(last - slot.begin, slot.values), span.rank};
+  TensorPart part{(first - slot.begin) / slot.values, at::divup(last - slot.begin, slot.values), span.owner};
   if (!is_own) return part;
   const auto stretch = std::partition_point(own.begin(), own.end(), [first](const StateStretch& candidate) {
     return candidate.range.end <= first;
@@ -103,7 +99,7 @@ ValueRanges values_of_own_state(const Division& division, const std::vector<Para
 }
 
 ValueRanges own_values(const Division& division, const std::vector<ParameterRow>& rows, const FlatLayout& layout) {
-  return values_in(division.divides_weights ? division.spans(rows, layout) : std::vector<FlatSpan>{{0, layout.size}},
+  return values_in(division.divides_weights() ? division.spans(rows, layout) : std::vector<FlatSpan>{{0, layout.size}},
                    rows, layout);
 }
 
@@ -120,7 +116,7 @@ StateNeeds needed_state(const distributed::Mesh& mesh, const DistributedConfig& 
     };
   };
   StateNeeds needs{.ranges = of_process(values_of_own_state), .verifies_all = mesh.all->is_first()};
-  if (asked.divides_weights || mesh.divides_model()) needs.weights = of_process(own_values);
+  if (asked.divides_weights() || mesh.divides_model()) needs.weights = of_process(own_values);
   return needs;
 }
 
@@ -137,14 +133,14 @@ class StageParts {
     int64_t rank;
   };
 
-  StageParts(const Config& config, const Division& division, int64_t stage, const Own& own)
-      : config_(config.training.optimizer), division_(division), own_(own), stage_(stage) {
+  StageParts(const ModelConfig& model, const std::vector<ParameterRow>& of_model, const Division& division,
+             int64_t stage, const Own& own)
+      : division_(division), own_(own), stage_(stage) {
     ModelPart part = division.part();
     part.stage = stage;
-    const std::vector<ParameterRow> all = parameter_table(config.model, config.training.freeze);
-    whole_ = cut(all, config.model, {.stage = stage, .stages = part.stages});
+    whole_ = cut(of_model, model, {.stage = stage, .stages = part.stages});
     for (part.rank = 0; part.rank < part.size; ++part.rank)
-      parts_.push_back(state_of_part(division, cut(all, config.model, part), part));
+      parts_.push_back(state_of_part(division, cut(of_model, model, part), part));
   }
 
   const std::vector<ParameterRow>& rows() const { return whole_; }
@@ -155,7 +151,7 @@ class StageParts {
     checkpoint.model.emplace_back(name, at::empty(whole_[row].shape, at::TensorOptions(at::kMeta).dtype(type)));
     for_spans_of(row, checkpoint.parts["model/" + name], [&](const OwnedSpan& span, int64_t begin, int64_t end) {
       const FlatSpan common{std::max(begin, span.begin), std::min(end, span.end)};
-      TensorPart part{common.begin - begin, common.end - begin, span.rank};
+      TensorPart part{common.begin - begin, common.end - begin, span.owner};
       if (is_own(span))
         part.values = whole_[row].is_trained
                           ? own_.parameters.values_of(common)
@@ -165,7 +161,7 @@ class StageParts {
   }
 
   void add_state(size_t row, Checkpoint& checkpoint) const {
-    const std::vector<OptimizerSlot> slots = optimizer_slots(state_form(whole_[row], config_));
+    const std::vector<OptimizerSlot> slots = optimizer_slots(state_form(whole_[row], division_.optimizer));
     for (size_t number = 0; number < slots.size(); ++number) {
       const OptimizerSlot& slot = slots[number];
       checkpoint.optimizer.slot(slot.name).emplace_back(whole_[row].name,
@@ -173,7 +169,7 @@ class StageParts {
                                                                   at::TensorOptions(at::kMeta).dtype(slot.dtype)));
       const std::string record = fmt::format("{}/{}", slot.name, whole_[row].name);
       std::vector<TensorPart>& parts = checkpoint.parts[record];
-      if (is_rounded_anew(parts_[0].rows[row], config_)) {
+      if (is_rounded_anew(parts_[0].rows[row], division_.optimizer)) {
         add_rounded(record, {whole_[row].count(), slot.values}, parts);
         continue;
       }
@@ -184,7 +180,7 @@ class StageParts {
   }
 
  private:
-  bool is_own(const OwnedSpan& span) const { return span.rank == own_.rank; }
+  bool is_own(const OwnedSpan& span) const { return span.owner == own_.rank; }
 
   // Appends what get(span, begin, end) makes of each span that has something of a parameter, which is [begin, end) in the flat buffer of a
   // part. What is not cut is in all of them alike, and the first one's.
@@ -214,7 +210,6 @@ class StageParts {
     }
   }
 
-  const OptimizerConfig& config_;
   const Division& division_;
   const Own& own_;
   const int64_t stage_;
@@ -224,15 +219,23 @@ class StageParts {
 
 }  // namespace
 
-void capture_parts(const Optimizer& optimizer, const Parameters& parameters, const Config& config,
+OptimizerState state_of_stage(const OptimizerState& saved, const Division& division,
+                              const std::vector<ParameterRow>& rows) {
+  if (!division.has_stages()) return saved;
+  OptimizerState own{{}, saved.step_count};
+  for (const auto& [slot, tensors] : saved.slots) own.slots.emplace_back(slot, tensors_named_by(rows, tensors));
+  return own;
+}
+
+void capture_parts(const Optimizer& optimizer, const GPT& model, const std::vector<ParameterRow>& of_model,
                    const Division& division, const RoundedMoments& rounded, Checkpoint& checkpoint) {
-  const bool has_values = division.divides_weights || division.divides_layers() || division.has_stages();
+  const bool has_values = division.divides_weights() || division.divides_layers() || division.has_stages();
   if (has_values) checkpoint.model.clear();
   checkpoint.optimizer = {};
   checkpoint.optimizer.step_count = optimizer.step_count();
-  const StageParts::Own own{parameters, optimizer.stretches(), rounded, division.all->rank()};
+  const StageParts::Own own{model.parameters(), optimizer.stretches(), rounded, division.all->rank()};
   for (int64_t stage = 0; stage < division.part().stages; ++stage) {
-    const StageParts parts(config, division, stage, own);
+    const StageParts parts(model.config(), of_model, division, stage, own);
     for (size_t row = 0; row < parts.rows().size(); ++row) {
       if (stage > 0 && parts.rows()[row].layer < 0) continue;  // the table of a tied head is the first stage's
       if (has_values) parts.add_values(row, checkpoint);

@@ -68,8 +68,8 @@ void DividedWeights::fetch(int64_t layer) {
   const int64_t begin = values.blocks()[static_cast<size_t>(layer)].begin;
   for (const Segment& segment : segments_) {
     if (segment.front().begin != begin) continue;
-    for (const Stretch& stretch : segment)
-      division_.ranks->begin_gather(memory.slice(0, stretch.begin - begin, stretch.end - begin), stretch.owner);
+    for (const OwnedSpan& span : segment)
+      division_.ranks->begin_gather(memory.slice(0, span.begin - begin, span.end - begin), span.owner);
   }
 }
 
@@ -132,7 +132,7 @@ void DividedWeights::values_changed() {
   const at::Tensor vectors = values.follow_own();
   for (const Segment& segment : segments_) {
     if (!values.is_outside({segment.front().begin, segment.back().end})) continue;
-    for (const Stretch& stretch : segment) division_.ranks->begin_gather(values.outside_of(stretch), stretch.owner);
+    for (const OwnedSpan& span : segment) division_.ranks->begin_gather(values.outside_of(span), span.owner);
   }
   division_.ranks->finish();
   if (!vectors.defined()) return;

@@ -54,18 +54,17 @@ FlatSpan rounded_by(int64_t process, int64_t processes, const RoundedSize& size)
   return {border(process), border(process + 1)};
 }
 
-RoundedMoments rounded_moments(const Optimizer& optimizer, const Parameters& parameters, const OptimizerConfig& config,
-                               const Division& division) {
+RoundedMoments rounded_moments(const Optimizer& optimizer, const Parameters& parameters, const Division& division) {
   const at::NoGradGuard no_gradients;
   RoundedMoments rounded;
   for (size_t i = 0; i < parameters.rows().size(); ++i) {
     const ParameterRow& row = parameters.rows()[i];
     const bool is_of_first_stage = row.layer < 0 && division.part().stage > 0;  // a tied table, which that one writes
-    if (is_of_first_stage || !is_rounded_anew(row, config)) continue;
+    if (is_of_first_stage || !is_rounded_anew(row, division.optimizer)) continue;
     const int64_t begin = parameters.layout().offsets[i], count = row.whole_count();
     const FlatSpan own = rounded_by(division.place_in_stage(division.ranks->rank(), division.tensor->rank()),
                                     division.processes_of_stage(), {count, 1});
-    const std::vector<OptimizerSlot> slots = optimizer_slots(state_form(row, config));
+    const std::vector<OptimizerSlot> slots = optimizer_slots(state_form(row, division.optimizer));
     for (size_t slot = 0; slot < slots.size(); ++slot) {
       if (slots[slot].dtype != at::kByte) continue;
       const std::string name(slots[slot].name), name_of_maxima = name + "_max";
@@ -75,7 +74,7 @@ RoundedMoments rounded_moments(const Optimizer& optimizer, const Parameters& par
       put_values(optimizer.stretches(),
                  {begin, begin + row.count(), slot, place_of_slot(name_of_maxima, slots).value()}, *row.cut, kind,
                  whole);
-      if (division.divides_state) sum_bits(whole, *division.ranks);
+      if (division.divides_state()) sum_bits(whole, *division.ranks);
       sum_bits(whole, *division.tensor);
       if (own.begin == own.end) continue;
       const auto [codes, maxima] = ops::quantized(whole.slice(0, own.begin, own.end), kind);

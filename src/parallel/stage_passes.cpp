@@ -11,11 +11,11 @@ at::Tensor StagePasses::activations_of(const Travelling& batch) const {
   return model_.stage_input(ids.size(0), ids.size(1));
 }
 
-void StagePasses::come(PassingBatch next) {
-  Travelling& coming = on_their_way_.emplace_back(std::move(next));
+void StagePasses::enter(PassingBatch next) {
+  Travelling& entering = on_their_way_.emplace_back(std::move(next));
   if (pipeline_.is_first()) return;
-  coming.in = activations_of(coming);
-  coming.in_is_there = pipeline_.before.forward->begin_broadcast(coming.in, Boundary::kEarlier);
+  entering.in = activations_of(entering);
+  entering.in_is_there = pipeline_.before.forward->begin_broadcast(entering.in, Boundary::kEarlier);
 }
 
 void StagePasses::forward(const Forward& compute) {

@@ -1,6 +1,5 @@
 #include "gpt/run/run.h"
 
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
 #include <fmt/format.h>
 
@@ -17,7 +16,7 @@
 #include "gpt/ops/aten.h"
 #include "gpt/optim/lr_schedule.h"
 #include "gpt/optim/newton_schulz.h"
-#include "gpt/parallel/divided_weights.h"
+#include "gpt/parallel/equal_values.h"
 #include "gpt/run/decisions.h"
 #include "gpt/run/longer_run.h"
 
@@ -40,8 +39,11 @@ parallel::Division division_of(const Setup& setup) {
 
 TrainStep make_step(State& state, const Setup& setup, const TrainingConfig& training, Recorder recorder,
                     const Teacher* teacher) {
-  return {state.model,    *state.optimizer,     state.scaler,       setup.precision, training, std::move(recorder),
-          state.counts(), state.dropout_seed(), division_of(setup), state.watch(),   teacher};
+  return {{state.model, *state.optimizer, state.scaler, state.counts(), state.watch()},
+          {setup.precision, state.dropout_seed(), teacher},
+          training,
+          std::move(recorder),
+          state.division()};
 }
 
 // Asked in all processes at once.
@@ -52,49 +54,15 @@ bool is_equal_in_all(distributed::Communicator& ranks, const std::string& text) 
   return !ranks.is_any(first.item<int64_t>() != hash);
 }
 
-// What makes processes speak to each other within a pass, as the configuration names it.
-std::string divided_by(const parallel::Division& division, const DistributedConfig& config) {
-  if (division.divides_layers()) return "tensor_parallel";
-  return division.has_stages() ? "pipeline_parallel" : fmt::format("zero: {}", config.zero);
-}
-
 // Processes that compute the whole update each must come to the same bits.
 void require_equal_processes(const Setup& setup) {
-  if (!setup.config.training.optimizer.has_muon() || setup.mesh.data->size() == 1 || division_of(setup).divides_state)
-    return;
+  if (!setup.config.training.optimizer.has_muon() || !division_of(setup).repeats_updates()) return;
   std::string own = fmt::format("{} {}", setup.device.name, gpt::name_of(newton_schulz_type(setup.device)));
   for (const auto& [what, value] : run_environment(at::kCPU)) own += fmt::format("\n{}: {}", what, value);
   if (is_equal_in_all(*setup.mesh.data, own)) return;
   config::Facts facts = facts_of(setup);
   facts.are_alike = false;
   config::require_agreement(setup.config, facts);
-}
-
-// Processors may draw normal numbers with other roundings.
-void make_equal(const distributed::Mesh& mesh, const Parameters& parameters) {
-  if (mesh.all->size() == 1) return;
-  if (mesh.data->size() > 1)
-    for (const at::Tensor& part : parameters.kept_values()) mesh.data->broadcast(part);
-  parallel::make_table_equal(parameters, mesh.pipeline);
-  if (mesh.tensor->size() > 1) {
-    for (size_t i = 0; i < parameters.rows().size(); ++i)
-      if (!parameters.rows()[i].cut) mesh.tensor->broadcast(parameters[i].value().detach());
-  }
-  parameters.round_values();
-}
-
-// The same where values are divided. A part of a layer is its owner's; what all that divide layers have is made that of the first of these. It
-// comes together for that, because their spans of it may differ.
-void make_equal_parts(const distributed::Mesh& mesh, const Parameters& parameters) {
-  parallel::make_table_equal(parameters, mesh.pipeline);
-  if (mesh.tensor->size() == 1) return;
-  const at::NoGradGuard no_gradients;
-  for (size_t i = 0; i < parameters.rows().size(); ++i) {
-    if (parameters.rows()[i].cut) continue;
-    const at::Tensor value = parallel::undivided_value(parameters, i, *mesh.data);
-    mesh.tensor->broadcast(value);
-    parameters.divided_values()->set(i, value);
-  }
 }
 
 }  // namespace
@@ -107,8 +75,7 @@ std::shared_ptr<Teacher> teacher_of(const Setup& setup) {
 Run::Run(const Setup& setup, const Beginning& begins, const MakeRecorder& make_recorder)
     : setup_(setup),
       teacher_(teacher_of(setup)),
-      state_(setup.config, setup.corpus, setup.device.device, setup.precision, begins.start ? &*begins.start : nullptr,
-             begins.initial ? &begins.initial->model : nullptr, division_of(setup)),
+      state_(setup.config, setup.corpus, setup.device.device, setup.precision, begins, division_of(setup)),
       schedule_(setup.config.training.schedule),
       keeps_time_(schedule_.has_time() && begins.keeps_time) {
   const TrainingConfig& training = setup.config.training;
@@ -133,29 +100,23 @@ Run::Run(const Setup& setup, const Beginning& begins, const MakeRecorder& make_r
                               training.distillation.from));
   }
   require_equal_processes(setup);
-  if (state_.model.layer_weights()) {
-    make_equal_parts(setup.mesh, state_.model.parameters());
-    state_.model.layer_weights()->values_changed();
-  } else {
-    make_equal(setup.mesh, state_.model.parameters());
-  }
+  parallel::make_equal(state_.model, setup.mesh);
+  const bool may_record = !state_.recording_failed && !state_.division().speaks_within_passes();
   step_.emplace(make_step(state_, setup, training,
-                          state_.recording_failed ? Recorder()
-                          : make_recorder         ? make_recorder(state_.model)
-                          : division_of(setup).speaks_within_passes()
-                              ? Recorder()
-                              : recorder_for(training, setup.config.model, setup.device.device),
+                          !may_record     ? Recorder()
+                          : make_recorder ? make_recorder(state_.model)
+                                          : recorder_for(training, setup.config.model, setup.device.device),
                           teacher_.get()));
 }
 
 bool Run::check_operators(bool is_told) {
   TrainingConfig training = setup_.config.training;
-  const parallel::Division division = division_of(setup_);
+  const parallel::Division& division = state_.division();
   if (is_told && division.speaks_within_passes() &&
       effective_mode(training, state_.model.config(), setup_.device.device).records)
     log::info(fmt::format(
         "With distributed.{} no CUDA graphs are recorded, because processes speak to each other in every micro-batch",
-        divided_by(division, setup_.config.distributed)));
+        division.speaks_within_passes_with()));
   if (!training.execution.use_compile) {
     (void)compile_model(state_.model, training, setup_.precision, is_told);
     return false;

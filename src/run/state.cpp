@@ -50,17 +50,22 @@ GPT make_model(const Config& config, at::Device device, const ParameterTypes& ty
                const parallel::Division& division) {
   const std::vector<std::string>& frozen = config.training.freeze;
   const uint64_t seed = stream_seed(config, kWeights);
-  if (!division.divides_weights)
-    return weights ? GPT(config.model, device, *weights, types, frozen, division.part())
-                   : GPT(config.model, device, seed, types, frozen, division.part());
   const std::vector<ParameterRow> of_model = parameter_table(config.model, frozen);
   std::vector<ParameterRow> rows = cut(of_model, config.model, division.part());
   auto values = division.values(rows, flat_layout(rows));
+  if (!values)
+    return weights ? GPT(config.model, device, *weights, types, frozen, division.part())
+                   : GPT(config.model, device, seed, types, frozen, division.part());
   Parameters parameters(std::move(rows), device, types, std::move(values));
   GPT model(config.model, parameters, ops::fused_operators(), division.part(), of_model);
   weights ? model.copy_from(*weights) : parameters.draw(seed, of_model);
   model.set_layer_weights(std::make_shared<parallel::DividedWeights>(parameters, division));
   return model;
+}
+
+const NamedTensors* weights_of(const Beginning& begins) {
+  if (begins.start) return &begins.start->checkpoint.model;
+  return begins.initial ? &begins.initial->model : nullptr;
 }
 
 ScheduleOptions with(ScheduleOptions options, const Dealing& dealing) {
@@ -98,9 +103,8 @@ uint64_t checkpoint_file_bytes(const Config& config, const Tokenizer* tokenizer)
 }
 
 State::State(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision,
-             const StartingPoint* start, const NamedTensors* initial, const parallel::Division& division)
-    : model(make_model(config, device, types_of(config.training, precision), start ? &start->checkpoint.model : initial,
-                       division)),
+             const Beginning& begins, const parallel::Division& division)
+    : model(make_model(config, device, types_of(config.training, precision), weights_of(begins), division)),
       optimizer(make_optimizer(model.parameters(), config.training.optimizer,
                                division.spans(model.parameters().rows(), model.parameters().layout()))),
       scaler(precision.grad_scaler, device),
@@ -122,10 +126,10 @@ State::State(const Config& config, const Corpus& corpus, at::Device device, cons
   if (const int64_t swapped = std::min(execution.swap_activations.value_or(config.model.n_layer), config.model.n_layer);
       swapped > 0)
     model.set_activation_swap(std::make_shared<ActivationSwap>(swapped, host_copies(device)));
-  if (division.has_stages()) model.set_stage_link(std::make_shared<StageLink>(division.pipeline));
+  if (model.part().stages > 1) model.set_stage_link(std::make_shared<StageLink>(division.pipeline));
   model.set_document_separator(document_separator(config.data, corpus));
   model.train(true);
-  start ? restore(*start) : begin();
+  begins.start ? restore(*begins.start) : begin();
   // LibTorch's own operators draw dropout from the generators, and processes must not draw the same for different sequences.
   if (const auto rank = static_cast<uint64_t>(division.all->rank()); rank > 0)
     seed_generators(mix64(dropout_seed() + mix64(static_cast<uint64_t>(step)) + rank));
@@ -167,8 +171,7 @@ void State::await_weights() const {
 
 void State::prepare_capture() {
   await_weights();
-  if (division_.divides_layers() && !rounded_)
-    rounded_ = parallel::rounded_moments(*optimizer, model.parameters(), config_.training.optimizer, division_);
+  if (!can_capture()) rounded_ = parallel::rounded_moments(*optimizer, model.parameters(), division_);
 }
 
 Checkpoint State::capture() const {
@@ -177,7 +180,7 @@ Checkpoint State::capture() const {
   Checkpoint saved;
   saved.model = model.parameters().values();
   if (division_.divides_checkpoints()) {
-    parallel::capture_parts(*optimizer, model.parameters(), config_, division_,
+    parallel::capture_parts(*optimizer, model, parameter_table(config_.model, config_.training.freeze), division_,
                             rounded_.value_or(parallel::RoundedMoments()), saved);
   } else {
     saved.optimizer = optimizer->state();
@@ -213,13 +216,8 @@ void State::capture_values(Checkpoint& into) const {
   into.environment = run_environment(device_);
 }
 
-// Of a checkpoint, which has that of all stages.
 void State::load_optimizer(const OptimizerState& saved) const {
-  if (!division_.has_stages()) return optimizer->load(saved);
-  OptimizerState own{{}, saved.step_count};
-  for (const auto& [slot, tensors] : saved.slots)
-    own.slots.emplace_back(slot, tensors_named_by(model.parameters().rows(), tensors));
-  optimizer->load(own);
+  optimizer->load(parallel::state_of_stage(saved, division_, model.parameters().rows()));
 }
 
 // Where a checkpoint was read in part, that is what this process has.
@@ -283,7 +281,7 @@ void State::go_back(const Checkpoint& checkpoint) {
   require_own_values(checkpoint);
   await_weights();
   model.copy_from(checkpoint.model);
-  if (division_.divides_weights) model.layer_weights()->values_changed();
+  if (model.parameters().divided_values()) model.layer_weights()->values_changed();
   load_optimizer(checkpoint.optimizer);
   if (scaler.enabled() && checkpoint.scaler_scale.defined())
     scaler.load(checkpoint.scaler_scale, checkpoint.scaler_growth_tracker);

@@ -11,21 +11,20 @@
 #include <vector>
 
 #include "gpt/config/model_config.h"
+#include "parallel/quiet_communicator.h"
 
 namespace gpt::parallel {
 namespace {
 
-// One of two processes, of which the other sends the same: remembers the stretches, and lets parts arrive at finish().
-class Mirror : public distributed::Communicator {
+// The other process sends the same: remembers the lengths of spans, and lets parts arrive at finish().
+class Mirror : public test::QuietCommunicator {
  public:
-  int64_t rank() const override { return 1; }
-  int64_t size() const override { return 2; }
+  Mirror() : QuietCommunicator(1, 2) {}
   void begin_sum(const at::Tensor&, at::ScalarType) override { FAIL() << "whole sums are not asked for"; }
   void begin_sum_of_part(const at::Tensor& x, at::ScalarType, const distributed::Arrival& arrival, int64_t) override {
     lengths.push_back(x.numel());
     under_way.emplace_back(x, arrival);
   }
-  void begin_gather(const at::Tensor&, int64_t) override {}
   void finish() override {
     for (const auto& [x, arrival] : under_way) {
       const auto [begin, end] = distributed::part_of(x.numel(), rank(), size());
@@ -34,18 +33,6 @@ class Mirror : public distributed::Communicator {
     }
     under_way.clear();
   }
-  void broadcast(const at::Tensor&) override {}
-  std::function<void()> begin_broadcast(const at::Tensor&, int64_t) override {
-    return [] {};
-  }
-  std::function<void()> begin_largest(const at::Tensor&) override {
-    return [] {};
-  }
-  void exchange(const at::Tensor&, const std::vector<int64_t>&, const at::Tensor&,
-                const std::vector<int64_t>&) override {}
-  std::shared_ptr<distributed::Communicator> another() override { return distributed::alone(); }
-  int64_t bytes_sent() const override { return 0; }
-  double seconds_waited() const override { return 0; }
 
   std::vector<int64_t> lengths;
   std::vector<std::pair<at::Tensor, distributed::Arrival>> under_way;

@@ -36,9 +36,9 @@ TEST(Division, MatricesBelongToOneProcessEach) {
       double flops = 0, all = 0;
       int64_t next = 0;
       for (const Segment& segment : division.segments(rows, layout))
-        for (const Stretch& stretch : segment) {
-          EXPECT_EQ(std::exchange(next, stretch.end), stretch.begin);
-          EXPECT_EQ(stretch.owner == distributed::kEach, stretch.begin >= last_matrix)
+        for (const OwnedSpan& span : segment) {
+          EXPECT_EQ(std::exchange(next, span.end), span.begin);
+          EXPECT_EQ(span.owner == distributed::kEach, span.begin >= last_matrix)
               << "norms and biases go along with a matrix";
         }
       EXPECT_EQ(next, layout.trained_size);

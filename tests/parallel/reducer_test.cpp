@@ -7,35 +7,19 @@
 #include <vector>
 
 #include "gpt/config/model_config.h"
+#include "parallel/quiet_communicator.h"
 
 namespace gpt::parallel {
 namespace {
 
-// One of two processes, that only remembers where the stretches begin and end in a flat buffer.
-class Remembering : public distributed::Communicator {
+// Only remembers where the spans begin and end in a flat buffer.
+class Remembering : public test::QuietCommunicator {
  public:
-  int64_t rank() const override { return 0; }
-  int64_t size() const override { return 2; }
+  Remembering() : QuietCommunicator(0, 2) {}
   void begin_sum(const at::Tensor& x, at::ScalarType) override {
     begun.emplace_back(x.storage_offset(), x.storage_offset() + x.numel());
   }
-  void begin_sum_of_part(const at::Tensor& x, at::ScalarType wire, const distributed::Arrival&, int64_t) override {
-    begin_sum(x, wire);
-  }
-  void begin_gather(const at::Tensor&, int64_t) override {}
   void finish() override { ++finished; }
-  void broadcast(const at::Tensor&) override {}
-  std::function<void()> begin_broadcast(const at::Tensor&, int64_t) override {
-    return [] {};
-  }
-  std::function<void()> begin_largest(const at::Tensor&) override {
-    return [] {};
-  }
-  void exchange(const at::Tensor&, const std::vector<int64_t>&, const at::Tensor&,
-                const std::vector<int64_t>&) override {}
-  std::shared_ptr<distributed::Communicator> another() override { return distributed::alone(); }
-  int64_t bytes_sent() const override { return 0; }
-  double seconds_waited() const override { return 0; }
 
   std::vector<std::pair<int64_t, int64_t>> begun;
   int finished = 0;
@@ -51,7 +35,7 @@ struct ReducerTest : testing::Test {
   std::shared_ptr<Remembering> ranks = std::make_shared<Remembering>();
   const Parameters parameters{parameter_table(layers_of_several_stretches()), at::kCPU};
   const Division division{ranks, {}};
-  Reducer reducer{layers_of_several_stretches(), {}, parameters, division};
+  Reducer reducer{parameters, division};
 
   void contribute() const {
     for (size_t i = 0; i < parameters.rows().size(); ++i)

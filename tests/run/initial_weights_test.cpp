@@ -221,7 +221,7 @@ TEST_F(InitialWeightsTest, ARunBeginsWithTheWeightsAndNothingElse) {
   config.training.precision.use_amp = false;
   const InitialWeights initial = initial_weights(load_checkpoint(path_), config, {});
   EXPECT_EQ(initial.step, 5);
-  const Checkpoint begun = State(config, corpus_, at::kCPU, Precision{}, /*start=*/nullptr, &initial.model).capture();
+  const Checkpoint begun = State(config, corpus_, at::kCPU, Precision{}, {.start = {}, .initial = initial}).capture();
   const Checkpoint drawn = State(config, corpus_, at::kCPU, Precision{}).capture();
   expect_equal(begun.model, checkpoint_.model);
   EXPECT_EQ(begun.step, 0);

@@ -37,7 +37,7 @@ class MeasuredMemory : public DeviceTest {
     if (is_narrow) precision.dtype = Dtype::bfloat16, precision.end_to_end = true;
     State state(config, corpus, device(), precision);
     parameters = static_cast<double>(state.model.parameters().layout().size);
-    TrainStep step(state.model, *state.optimizer, state.scaler, precision, config.training);
+    TrainStep step({state.model, *state.optimizer, state.scaler}, {precision}, config.training);
     for (int64_t i = 0; i < updates; ++i) run_update(step, state.loader, 1, 1e-3, i, [] { return false; });
     peak = static_cast<double>(peak_tensor_bytes(device()));
     return measured_memory(state, step);

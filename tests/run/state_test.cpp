@@ -197,11 +197,11 @@ TEST(State, AWindowOfAnotherLengthIsBegunAnew) {
   TinyRun run(config, corpus, at::kCPU, Precision{});
   run.train_to(kStop);
   const StartingPoint start{.checkpoint = run.state.capture(), .path = "a"};
-  EXPECT_EQ(State(config, corpus, at::kCPU, Precision{}, &start).watch().accepted.item<int64_t>(), kStop);
+  EXPECT_EQ(State(config, corpus, at::kCPU, Precision{}, beginning_at(&start)).watch().accepted.item<int64_t>(), kStop);
   config.training.cadence.divergence.spike_window = 50;
-  EXPECT_EQ(State(config, corpus, at::kCPU, Precision{}, &start).watch().accepted.item<int64_t>(), 0);
+  EXPECT_EQ(State(config, corpus, at::kCPU, Precision{}, beginning_at(&start)).watch().accepted.item<int64_t>(), 0);
   config.training.cadence.divergence.reaction = OnDivergence::off;
-  const Checkpoint off = State(config, corpus, at::kCPU, Precision{}, &start).capture();
+  const Checkpoint off = State(config, corpus, at::kCPU, Precision{}, beginning_at(&start)).capture();
   EXPECT_FALSE(off.spike_window.defined());
   EXPECT_FALSE(off.spikes);
 }
@@ -214,7 +214,7 @@ TEST(State, SaysThatARunOfAnOlderVersionGoesOnWithOtherMasks) {
     StartingPoint start{.checkpoint = State(config, corpus, at::kCPU, Precision{}).capture(), .path = "a"};
     change(start.checkpoint);
     test::CapturedLog log;
-    (void)State(config, corpus, at::kCPU, Precision{}, &start);
+    (void)State(config, corpus, at::kCPU, Precision{}, beginning_at(&start));
     return log.text();
   };
   const auto as_before = [](Checkpoint& checkpoint) { checkpoint.environment.erase("dropout masks"); };

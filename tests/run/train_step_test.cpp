@@ -61,8 +61,8 @@ struct TinyRun {
         scaler(precision.grad_scaler, device),
         // 11 samples: (11 + 1) blocks.
         loader(some_tokens(12 * kBlock), DataConfig{}, config.batch_size, kBlock, 5, device),
-        step(model, optimizer, scaler, precision, config,
-             is_recorded ? test::counting_recorder(model, replays) : Recorder(), {}, dropout_seed) {
+        step({model, optimizer, scaler}, {precision, dropout_seed}, config,
+             is_recorded ? test::counting_recorder(model, replays) : Recorder()) {
     model.train(true);
   }
   int64_t replays = 0;  // how often recorded parts of the step were replayed

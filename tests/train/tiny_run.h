@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,13 +42,17 @@ inline Config tiny_config(const Corpus& corpus) {
   return config;
 }
 
+inline run::Beginning beginning_at(const run::StartingPoint* start) {
+  return {.start = start ? std::optional(*start) : std::nullopt, .initial = {}};
+}
+
 struct TinyRun {
   TinyRun(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision,
           const run::StartingPoint* start = nullptr, bool is_recorded = false)
-      : state(config, corpus, device, precision, start),
-        step(state.model, *state.optimizer, state.scaler, precision, config.training,
-             is_recorded ? test::counting_recorder(state.model, replays) : run::Recorder(), state.counts(),
-             state.dropout_seed(), parallel::Division{}, state.watch()),
+      : state(config, corpus, device, precision, beginning_at(start)),
+        step({state.model, *state.optimizer, state.scaler, state.counts(), state.watch()},
+             {precision, state.dropout_seed()}, config.training,
+             is_recorded ? test::counting_recorder(state.model, replays) : run::Recorder()),
         micro_batches(config.training.gradient_accumulation_steps) {}
 
   // The losses of the updates up to `last`.

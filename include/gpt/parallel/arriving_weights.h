@@ -42,7 +42,7 @@ class ArrivingWeights : public LayerWeights {
   const LayerSpan layers_;
   const bool overlaps_;
   const std::vector<int64_t> ends_;           // as layer_ends() has them
-  std::vector<Stretch> stretches_;            // from the end of the flat buffer to its beginning
+  std::vector<OwnedSpan> spans_;              // from the end of the flat buffer to its beginning
   std::vector<std::function<void()>> waits_;  // for each of them, once values have changed
   size_t arrived_ = 0;                        // so many stretches
 };

@@ -41,7 +41,7 @@ class DividedGradients {
   at::ScalarType wire_;
   bool has_other_end_;     // of the last segment, which is a tied table
   int64_t lanes_, slots_;  // of this process; and how many of them are kept until others are added
-  // By slot and segment, for each stretch: (own part), or where there are several lanes (processes, own part).
+  // By slot and segment, for each span: (own part), or where there are several lanes (processes, own part).
   std::map<std::pair<int64_t, size_t>, std::vector<at::Tensor>> sums_;
   int64_t round_ = 0;  // of the update
   size_t sent_ = 0;    // segments of this round

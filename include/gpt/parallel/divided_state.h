@@ -1,7 +1,10 @@
 // An optimizer's state, and weights, that processes have divided among them, as checkpoints describe them.
 #pragma once
 
+#include <vector>
+
 #include "gpt/checkpoint/checkpoint.h"
+#include "gpt/model/gpt.h"
 #include "gpt/optim/optimizer.h"
 #include "gpt/parallel/division.h"
 #include "gpt/parallel/rounded_moments.h"
@@ -11,8 +14,8 @@ namespace gpt::parallel {
 
 // Makes checkpoint.optimizer the state of all parameters, whose tensors are on the meta device, and adds to checkpoint.parts which of
 // Division::all has what of them; and the model too, where processes have parts of it. The values of this one are views of the memory that
-// the optimizer uses, or of `rounded`.
-void capture_parts(const Optimizer& optimizer, const Parameters& parameters, const Config& config,
+// the optimizer uses, or of `rounded`. `of_model`: the rows of the whole model, with all stages.
+void capture_parts(const Optimizer& optimizer, const GPT& model, const std::vector<ParameterRow>& of_model,
                    const Division& division, const RoundedMoments& rounded, Checkpoint& checkpoint);
 
 // The type in which the values of a parameter are kept by all processes, which have parameters like these.
@@ -22,6 +25,10 @@ at::ScalarType kept_type(const ParameterRow& row, const Parameters& parameters);
 ValueRanges values_of_own_state(const Division& division, const std::vector<ParameterRow>& rows,
                                 const FlatLayout& layout);
 ValueRanges own_values(const Division& division, const std::vector<ParameterRow>& rows, const FlatLayout& layout);
+
+// What a stage, whose rows these are, has of the state in a checkpoint, which has that of all stages.
+OptimizerState state_of_stage(const OptimizerState& saved, const Division& division,
+                              const std::vector<ParameterRow>& rows);
 
 // What of a checkpoint this process needs.
 StateNeeds needed_state(const distributed::Mesh& mesh, const DistributedConfig& config);

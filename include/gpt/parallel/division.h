@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "gpt/config/distributed_config.h"
@@ -16,7 +17,6 @@
 #include "gpt/layout/cut.h"
 #include "gpt/layout/parameter_table.h"
 #include "gpt/parameters/divided_values.h"
-#include "gpt/parameters/parameters.h"
 
 namespace gpt::parallel {
 
@@ -26,26 +26,18 @@ inline int64_t lanes_of_each(int64_t lanes, int64_t processes) { return std::max
 // How many values of a flat buffer of `size` are summed at a time.
 int64_t stretch_values(int64_t size, int64_t processes);
 
-// ZeRO 2 and 3: where the segments of a flat buffer end, which are sent, and freed, one by one. At stage 2 each has the parameters of whole
-// layers, as few as are worth sending, and the last one the embeddings besides. At stage 3, where blocks come together again, each block is
+// ZeRO 2 and 3: where the segments of a flat buffer end, which are sent, and freed, one by one. With ZeRO 2 each has the parameters of whole
+// layers, as few as are worth sending, and the last one the embeddings besides. With ZeRO 3, where blocks come together again, each block is
 // one, and what precedes and what follows them in the buffer. In a stage a tied table is one, as it is at the other end.
-std::vector<int64_t> segment_ends(int64_t stage, const std::vector<ParameterRow>& rows, const FlatLayout& layout,
+std::vector<int64_t> segment_ends(int64_t zero, const std::vector<ParameterRow>& rows, const FlatLayout& layout,
                                   bool is_of_stage);
 
-// The token embedding where a tied head makes the first stage and the last one both have it; elsewhere empty. The second one is empty
-// where it is not trained, too.
-Parameter table_of_both_ends(const Parameters& parameters, const distributed::Pipeline& pipeline);
-Parameter trained_table_of_both_ends(const Parameters& parameters, const distributed::Pipeline& pipeline);
-
-// The values of that table become those that the first stage has. Where they are divided, what each process keeps of them, which both stages
-// divide alike; they must come together after that.
-void make_table_equal(const Parameters& parameters, const distributed::Pipeline& pipeline);
-
-// What is summed at a time: in equal parts by all processes, or by its owner, which is then one process's matrix.
-struct Stretch : FlatSpan {
+// A span that is one process's, or all processes', each of which has an equal part of it.
+struct OwnedSpan : FlatSpan {
   int64_t owner = distributed::kEach;
 };
-using Segment = std::vector<Stretch>;
+// What is sent, and freed, at once: spans that are summed one by one.
+using Segment = std::vector<OwnedSpan>;
 
 // Which of the processes updates a matrix of Muon's, in the order in which they lie in the flat buffer: so that all have about as much to
 // compute.
@@ -59,9 +51,7 @@ struct Division {
   std::shared_ptr<distributed::Communicator> ranks = distributed::alone();
   int64_t lanes = 1;                 // L; where it is less, the number of processes counts
   at::ScalarType wire = at::kFloat;  // the type in which float32 gradients travel
-  bool divides_state = false;        // ZeRO: each process updates and remembers its spans of the flat buffer alone
-  bool divides_gradients = false;    // ZeRO 2: and keeps sums of gradients of those alone
-  bool divides_weights = false;      // ZeRO 3: and the values of blocks
+  int64_t zero = 0;                  // ZeRO, where there are several processes to divide what follows
   // Those that divide the model itself (layout/cut.h): each has a flat buffer of its own part, or of its stage, to which all of the above
   // applies.
   std::shared_ptr<distributed::Communicator> tensor = distributed::alone();
@@ -75,9 +65,7 @@ struct Division {
       : ranks(std::move(of)),
         lanes(std::max(config.lanes, ranks->size())),
         wire(config.reduce_dtype == ReduceDtype::bfloat16 ? at::kBFloat16 : at::kFloat),
-        divides_state(config.zero > 0 && ranks->size() > 1),
-        divides_gradients(config.zero > 1 && ranks->size() > 1),
-        divides_weights(config.zero > 2 && ranks->size() > 1),
+        zero(ranks->size() > 1 ? config.zero : 0),
         optimizer(updates_by) {}
   Division(const distributed::Mesh& mesh, const DistributedConfig& config, const OptimizerConfig& updates_by = {})
       : Division(mesh.data, config, updates_by) {
@@ -85,13 +73,28 @@ struct Division {
   }
 
   ModelPart part() const { return {tensor->rank(), tensor->size(), pipeline.stages->rank(), pipeline.stages->size()}; }
-  bool divides_layers() const { return tensor->size() > 1; }  // each of them
-  bool has_stages() const { return pipeline.stages->size() > 1; }
-  // Processes speak to each other within forward and backward passes, which therefore are not recorded as CUDA graphs, and need the program's
-  // own operators.
-  bool speaks_within_passes() const { return divides_gradients || divides_layers() || has_stages(); }
+
+  // What others ask. Because of which key processes speak to each other within forward and backward passes, "zero: 2", which therefore are
+  // not recorded as CUDA graphs, and need the program's own operators; empty: they do not.
+  std::string speaks_within_passes_with() const;
+  bool speaks_within_passes() const { return !speaks_within_passes_with().empty(); }
+  // Processes speak to each other while the weights change, so that this is not recorded either; and new weights may arrive after it.
+  bool speaks_within_updates() const { return divides_state(); }
+  // Several processes change the same weights, each for itself.
+  bool repeats_updates() const { return ranks->size() > 1 && !divides_state(); }
   // A checkpoint is written by several processes, and each reads of one what it needs.
-  bool divides_checkpoints() const { return divides_state || divides_layers() || has_stages(); }
+  bool divides_checkpoints() const { return divides_state() || divides_layers() || has_stages(); }
+  // Before one of them captures its state, all prepare it together.
+  bool captures_together() const { return divides_layers(); }
+
+  // What is divided, for those that divide it (parallel/): each process updates and remembers its spans of the flat buffer alone; and keeps
+  // sums of gradients of those alone; and the values of blocks. Each layer; or the layers.
+  bool divides_state() const { return zero > 0; }
+  bool divides_gradients() const { return zero > 1; }
+  bool divides_weights() const { return zero > 2; }
+  bool divides_layers() const { return tensor->size() > 1; }
+  bool has_stages() const { return pipeline.stages->size() > 1; }
+
   int64_t processes() const { return all->size(); }
   // Those of a stage, which is all of them where there are no stages, and which of these has this rank among those that have the same part.
   int64_t processes_of_stage() const { return ranks->size() * tensor->size(); }
@@ -100,16 +103,16 @@ struct Division {
   // Which of this process's lanes a micro-batch of its own belongs to.
   size_t lane_of(int64_t micro_batch) const { return static_cast<size_t>(micro_batch % lanes / ranks->size()); }
   at::ScalarType wire_of(at::ScalarType gradient) const { return gradient == at::kFloat ? wire : gradient; }
-  // The segments of a flat buffer: with divides_gradients those that segment_ends() has, otherwise one of all.
+  // The segments of a flat buffer: with divides_gradients() those that segment_ends() has, otherwise one of all.
   std::vector<Segment> segments(const std::vector<ParameterRow>& rows, const FlatLayout& layout) const;
-  FlatSpan part_of(const Stretch& stretch, int64_t rank) const;  // may be empty
-  FlatSpan own_part(const Stretch& stretch) const { return part_of(stretch, ranks->rank()); }
-  // A process's spans, this one's where none is named: its part of each stretch that has one. Without divides_state: all.
+  FlatSpan part_of(const OwnedSpan& span, int64_t rank) const;  // may be empty
+  FlatSpan own_part(const OwnedSpan& span) const { return part_of(span, ranks->rank()); }
+  // A process's spans, this one's where none is named: its part of each span of a segment that has one. Without divides_state(): all.
   std::vector<FlatSpan> spans(const std::vector<ParameterRow>& rows, const FlatLayout& layout, int64_t rank) const;
   std::vector<FlatSpan> spans(const std::vector<ParameterRow>& rows, const FlatLayout& layout) const {
     return spans(rows, layout, ranks->rank());
   }
-  // With divides_weights: what this process keeps of the values.
+  // With divides_weights(): what this process keeps of the values.
   std::optional<ValueDivision> values(const std::vector<ParameterRow>& rows, const FlatLayout& layout) const;
   Dealing dealing(int64_t micro_batches) const { return {ranks->rank(), ranks->size(), micro_batches}; }
 };

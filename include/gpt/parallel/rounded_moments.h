@@ -29,7 +29,6 @@ using RoundedMoments = std::map<std::string, at::Tensor>;
 
 // All processes call it. The values of one parameter after the other come together in all processes of its stage, in float32 and in the
 // host's memory.
-RoundedMoments rounded_moments(const Optimizer& optimizer, const Parameters& parameters, const OptimizerConfig& config,
-                               const Division& division);
+RoundedMoments rounded_moments(const Optimizer& optimizer, const Parameters& parameters, const Division& division);
 
 }  // namespace gpt::parallel

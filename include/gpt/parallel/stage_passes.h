@@ -17,13 +17,13 @@ namespace gpt::parallel {
 
 struct PassingBatch {
   Batch batch;                      // (B, T), at every stage
-  at::Tensor share, dropout_place;  // as TrainStep has them
+  at::Tensor share, dropout_place;  // what its mean loss counts in the update, and what masks follow from (LossOptions)
   std::optional<int64_t> attention_window;
   size_t lane = 0;       // in which it is added up
   bool is_last = false;  // of the update, in this process
 };
 
-// Micro-batches come, pass forward and pass backward in the same order; a stage up to which nothing is trained computes nothing backward. Of
+// Micro-batches enter, pass forward and pass backward in the same order; a stage up to which nothing is trained computes nothing backward. Of
 // both passes what a stage takes begins to be received before the one that is computed then, and what it gives is sent while it computes what
 // follows.
 class StagePasses {
@@ -36,7 +36,7 @@ class StagePasses {
   // The model must outlive it.
   StagePasses(const GPT& model, distributed::Pipeline pipeline) : model_(model), pipeline_(std::move(pipeline)) {}
 
-  void come(PassingBatch next);
+  void enter(PassingBatch next);
   void forward(const Forward& compute);
   void expect_gradient();  // of the next one whose gradient has not been expected
   void backward(const Backward& compute);

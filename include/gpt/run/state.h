@@ -20,6 +20,7 @@
 #include "gpt/optim/optimizer.h"
 #include "gpt/parallel/division.h"
 #include "gpt/parallel/rounded_moments.h"
+#include "gpt/run/beginning.h"
 #include "gpt/run/folder.h"
 #include "gpt/run/plan.h"
 
@@ -34,18 +35,17 @@ uint64_t checkpoint_file_bytes(const Config& config, const Tokenizer* tokenizer)
 // The values that a run remembers besides tensors are its own members (Remembered).
 class State : public Remembered {
  public:
-  // `config` is the effective one, with vocab_size set. A new run draws its weights, or takes the `initial` ones, and seeds the
-  // default generators from config.seed; otherwise everything is what it was at `start`. Throws gpt::Error(checkpoint) when
+  // `config` is the effective one, with vocab_size set. A new run draws its weights, or takes the initial ones, and seeds the
+  // default generators from config.seed; otherwise everything is what it was where it starts. Throws gpt::Error(checkpoint) when
   // either is for another model. `division`: what of the run this process computes and remembers.
   State(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision,
-        const StartingPoint* start = nullptr, const NamedTensors* initial = nullptr,
-        const parallel::Division& division = {});
+        const Beginning& begins = {}, const parallel::Division& division = {});
 
   // Views of the memory in use. Where processes have divided the model or the optimizer's state, its tensors are in parts
   // (Checkpoint::parts), of which this process has its own. Where they have divided layers, prepare_capture() comes first, in all of them; it lasts
   // until discard().
   Checkpoint capture() const;
-  bool can_capture() const { return !division_.divides_layers() || rounded_.has_value(); }
+  bool can_capture() const { return !division_.captures_together() || rounded_.has_value(); }
   void prepare_capture();
   void discard() { rounded_.reset(); }
   const parallel::Division& division() const { return division_; }
@@ -84,10 +84,10 @@ class State : public Remembered {
   DataLoader loader;
 
  private:
-  void begin();                              // a new run
-  void restore(const StartingPoint& start);  // all but the weights
-  void await_weights() const;                // which may still be on their way from other processes
-  void load_optimizer(const OptimizerState& saved) const;
+  void begin();                                            // a new run
+  void restore(const StartingPoint& start);                // all but the weights
+  void await_weights() const;                              // which may still be on their way from other processes
+  void load_optimizer(const OptimizerState& saved) const;  // of all stages
   void require_own_values(const Checkpoint& checkpoint) const;
   bool tunes_products() const;
   void seed_generators(uint64_t seed) const;

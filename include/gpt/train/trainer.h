@@ -108,8 +108,9 @@ class Trainer {
   Divergence divergence_{run_, checkpoints_, decisions_, listeners_};
   ProgressBar bar_;
   MemoryWatch memory_watch_;
-  // Where the state is divided they are made while new weights are on their way, and so need connections of their own.
-  run::Interruptions interruptions_{state_.division().divides_state ? setup_.mesh.all->another() : setup_.mesh.all};
+  // Where new weights may be on their way, they need connections of their own.
+  run::Interruptions interruptions_{state_.division().speaks_within_updates() ? setup_.mesh.all->another()
+                                                                              : setup_.mesh.all};
   run::Interruption interruption_;
   bool saves_ = false;                   // SIGUSR1 has asked for a checkpoint
   const double spent_before_;            // seconds of training.max_time, in earlier starts
