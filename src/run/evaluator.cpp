@@ -95,13 +95,12 @@ double evaluation_steps(const TrainingConfig& training, int64_t block_size, int6
   return static_cast<double>(tokens) / (kForwardsOfUpdate * static_cast<double>(step_tokens));
 }
 
-Evaluator::Evaluator(const Corpus& corpus, int64_t batch_size, int64_t block_size, const EvaluationRule& rule,
-                     at::Device device, const Precision& precision, const distributed::Mesh& mesh)
+Evaluator::Evaluator(const Corpus& corpus, const BatchShape& batch, const EvaluationRule& rule, at::Device device,
+                     const Precision& precision, const distributed::Mesh& mesh)
     : corpus_(corpus),
-      windows_(windows_of(corpus.validation, block_size, device, rule.packing)),
+      windows_(windows_of(corpus.validation, batch.length, device, rule.packing)),
       order_(static_cast<uint64_t>(windows_.size()), kOrderKey),
-      batch_size_(batch_size),
-      block_size_(block_size),
+      batch_size_(batch.sequences),
       most_(rule.most),
       takes_neighbours_(rule.takes_neighbours),
       device_(device),
@@ -114,9 +113,9 @@ Evaluator::Evaluator(const Corpus& corpus, int64_t batch_size, int64_t block_siz
   if (batches == 0) {
     draw(windows_.size());
   } else if (takes_neighbours_) {
-    take_neighbours(batches.value_or(at::divup(automatic_eval_sequences(block_size), batch_size)));
+    take_neighbours(batches.value_or(at::divup(automatic_eval_sequences(batch.length), batch_size_)));
   } else {
-    draw(batches ? *batches * batch_size : is_settled_ ? rule.sequences : std::min(kFewestSequences, most));
+    draw(batches ? *batches * batch_size_ : is_settled_ ? rule.sequences : std::min(kFewestSequences, most));
   }
   read_in_order();
 }

@@ -187,7 +187,7 @@ void Run::try_update(int64_t micro_batches) {
 Evaluator& Run::evaluator() {
   const TrainingConfig& training = config().training;
   if (!evaluator_) {
-    evaluator_.emplace(setup_.corpus, training.batch_size, config().sequence_length(),
+    evaluator_.emplace(setup_.corpus, BatchShape{training.batch_size, config().sequence_length()},
                        EvaluationRule{.eval_batches = training.cadence.eval_batches,
                                       .sequences = state_.eval_sequences.value_or(0),
                                       .most = most_eval_sequences(training, state_.course.planned),

@@ -33,25 +33,24 @@ bool takes_all_processors(const run::State& state) {
 
 }  // namespace
 
-CheckpointKeeper::CheckpointKeeper(run::State& state, const run::Folder& folder, const run::Plan& plan,
-                                   const CadenceConfig& cadence, Listeners& listeners, run::Forecast& forecast,
-                                   bool is_saved, bool is_first)
+CheckpointKeeper::CheckpointKeeper(run::State& state, const run::Folder& folder, const CheckpointCadence& cadence,
+                                   Listeners& listeners, run::Forecast& forecast, bool is_saved)
     : state_(state),
       folder_(folder),
-      plan_(plan),
-      cadence_(cadence),
+      plan_(cadence.plan),
+      cadence_(cadence.config),
       listeners_(listeners),
       forecast_(forecast),
-      mode_(cadence.async_checkpoint, takes_all_processors(state), [this](bool own) { return all_can(own); }),
-      is_first_(is_first),
-      is_saved_(is_saved || state.step == 0 || !is_first),
+      mode_(cadence_.async_checkpoint, takes_all_processors(state), [this](bool own) { return all_can(own); }),
+      is_first_(state.division().all->is_first()),
+      is_saved_(is_saved || state.step == 0 || !is_first_),
       has_saved_(is_saved),
       saved_step_(state.step),
       waits_(was_due_while_skipping()) {
   for (std::optional<int64_t>* step : {&state.proven_step, &state.waiting_step}) {
     std::error_code ignored;
     const bool is_there = *step && std::filesystem::exists(folder.rollback_path(**step), ignored);
-    if (!cadence.divergence.goes_back() || !is_there) step->reset();
+    if (!cadence_.divergence.goes_back() || !is_there) step->reset();
   }
   if (const parallel::Division& division = state.division(); division.divides_checkpoints()) {
     together_ = Together{division.all->another(), find_writers(folder.path(), *division.all)};

@@ -83,7 +83,7 @@ ExitCode evaluate_run(Config config, const config::Origins& origins, bool json) 
   model.set_operators(select_operators(training.execution, choice.device));
   (void)compile_model(model, training, setup.precision, /*is_told=*/false);
   model.set_document_separator(document_separator(setup.config.data, corpus));
-  run::Evaluator evaluator(corpus, training.batch_size, setup.config.sequence_length(),
+  run::Evaluator evaluator(corpus, {training.batch_size, setup.config.sequence_length()},
                            {.eval_batches = training.cadence.eval_batches.value_or(0),
                             .takes_neighbours = !start.checkpoint.eval_sequences,
                             .packing = setup.config.data.packing},

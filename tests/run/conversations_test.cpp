@@ -160,7 +160,7 @@ TEST(RunOfConversations, ResumesToTheBit) {
 class EvaluationOfConversations : public testing::Test {
  protected:
   Evaluation evaluate(const EvaluationRule& rule, int64_t batch_size = 4) {
-    return Evaluator(corpus_, batch_size, kRowLength, rule, at::kCPU, Precision{}).run(model_, [](double) {
+    return Evaluator(corpus_, {batch_size, kRowLength}, rule, at::kCPU, Precision{}).run(model_, [](double) {
       return false;
     });
   }

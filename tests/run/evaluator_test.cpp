@@ -69,7 +69,7 @@ TEST_P(EvaluatorTest, LossAndBitsPerByteOfTheWholeSplit) {
   text += "€";  // as long as no other end: which tokens are foreseen shows in the bytes
   const Corpus corpus = corpus_of(text);
   GPT model = model_for(corpus, device());
-  Evaluator evaluator(corpus, 2, kBlock, EvaluationRule{0}, device(), Precision{});
+  Evaluator evaluator(corpus, {2, kBlock}, EvaluationRule{0}, device(), Precision{});
   ASSERT_TRUE(evaluator.knows_bytes());
   const Evaluation result = evaluator.run(model, [](double) { return false; });
   const int64_t targets = corpus.validation.size() - 1;
@@ -89,7 +89,7 @@ TEST_P(EvaluatorTest, OfAPartOnlyItsOwnBytesCount) {
   const Corpus corpus = corpus_of(text);
   GPT model = model_for(corpus, device());
   const Evaluation part =
-      Evaluator(corpus, 2, kBlock, {.eval_batches = 1, .takes_neighbours = true}, device(), Precision{})
+      Evaluator(corpus, {2, kBlock}, {.eval_batches = 1, .takes_neighbours = true}, device(), Precision{})
           .run(model, [](double) { return false; });
   // 16 targets of one byte each: bits per byte are the bits per token.
   EXPECT_NEAR(*part.bits_per_byte, part.loss / std::numbers::ln2, 1e-12);
@@ -103,7 +103,7 @@ TEST_P(EvaluatorTest, NeighboursAreSpreadOverTheSplitInBatches) {
   text += "abcd";
   const Corpus corpus = corpus_of(text);
   GPT model = model_for(corpus, device());
-  Evaluator evaluator(corpus, 2, kBlock, {.eval_batches = 2, .takes_neighbours = true}, device(), Precision{});
+  Evaluator evaluator(corpus, {2, kBlock}, {.eval_batches = 2, .takes_neighbours = true}, device(), Precision{});
   std::vector<double> shares;
   const Evaluation part = evaluator.run(model, [&](double share) { return shares.push_back(share), false; });
   EXPECT_EQ(part.tokens, 32);
@@ -137,7 +137,7 @@ class MixedCorpus : public DeviceTest {
     means_ = model_->token_losses(batch.inputs, batch.targets).mean(1).to(at::kDouble).cpu();
   }
   Evaluation evaluate(const EvaluationRule& rule) {
-    return Evaluator(corpus_, 16, kBlock, rule, device(), Precision{}).run(*model_, [](double) { return false; });
+    return Evaluator(corpus_, {16, kBlock}, rule, device(), Precision{}).run(*model_, [](double) { return false; });
   }
 
   Corpus corpus_;
@@ -161,7 +161,7 @@ TEST_P(MixedCorpus, TheFirstEvaluationGoesOnUntilItsErrorIsSmallAndIsRight) {
 }
 
 TEST_P(MixedCorpus, LaterEvaluationsTakeTheSameSequencesAndSoDoesARunThatResumes) {
-  Evaluator evaluator(corpus_, 16, kBlock, {}, device(), Precision{});
+  Evaluator evaluator(corpus_, {16, kBlock}, {}, device(), Precision{});
   const auto run = [&] { return evaluator.run(*model_, [](double) { return false; }); };
   const Evaluation first = run(), second = run(), resumed = evaluate({.sequences = first.sequences});
   EXPECT_EQ(second.loss, resumed.loss);
@@ -196,10 +196,10 @@ TEST_P(EvaluatorTest, WithoutATokenizerTheMetadataTellsTheAverage) {
   Corpus corpus = corpus_of(letters(30) + 'b' + 'c');
   GPT model = model_for(corpus, device());
   corpus.tokenizer = nullptr;
-  EXPECT_FALSE(Evaluator(corpus, 2, kBlock, EvaluationRule{0}, device(), Precision{}).knows_bytes());
+  EXPECT_FALSE(Evaluator(corpus, {2, kBlock}, EvaluationRule{0}, device(), Precision{}).knows_bytes());
   corpus.validation_bytes = 4 * corpus.validation.size();
   const Evaluation result =
-      Evaluator(corpus, 2, kBlock, EvaluationRule{0}, device(), Precision{}).run(model, [](double) { return false; });
+      Evaluator(corpus, {2, kBlock}, EvaluationRule{0}, device(), Precision{}).run(model, [](double) { return false; });
   EXPECT_NEAR(*result.bits_per_byte, result.loss / std::numbers::ln2 / 4, 1e-12);
 }
 
@@ -207,7 +207,7 @@ TEST_P(EvaluatorTest, StopsBetweenBatches) {
   const Corpus corpus = corpus_of(letters(100) + 'b');
   GPT model = model_for(corpus, device());
   const Evaluation result =
-      Evaluator(corpus, 2, kBlock, EvaluationRule{0}, device(), Precision{}).run(model, [](double) { return true; });
+      Evaluator(corpus, {2, kBlock}, EvaluationRule{0}, device(), Precision{}).run(model, [](double) { return true; });
   EXPECT_TRUE(std::isnan(result.loss));
   EXPECT_FALSE(result.bits_per_byte);
 }
@@ -216,7 +216,7 @@ TEST_P(EvaluatorTest, DropoutIsOnAgainAfterOneThatThrew) {
   const Corpus corpus = corpus_of(letters(100) + 'b');
   GPT model = model_for(corpus, device());
   model.train(true);
-  Evaluator evaluator(corpus, 2, kBlock, EvaluationRule{0}, device(), Precision{});
+  Evaluator evaluator(corpus, {2, kBlock}, EvaluationRule{0}, device(), Precision{});
   const auto interrupt = [&](double) -> bool {
     EXPECT_FALSE(model.training());
     throw std::runtime_error("the data changed");
@@ -229,7 +229,7 @@ TEST_P(EvaluatorTest, ComputesInThePrecisionOfTheTraining) {
   const Corpus corpus = corpus_of("abcdefgh" + std::string(60, 'a') + "hgfedcba");
   const auto loss_in = [&](const Precision& precision) {
     GPT model = model_for(corpus, device(), precision.weight_type());
-    return Evaluator(corpus, 2, kBlock, EvaluationRule{0}, device(), precision)
+    return Evaluator(corpus, {2, kBlock}, EvaluationRule{0}, device(), precision)
         .run(model, [](double) { return false; })
         .loss;
   };

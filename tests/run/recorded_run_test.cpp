@@ -72,7 +72,7 @@ class RecordedRun : public testing::TestWithParam<std::tuple<DeviceCase, RunCase
 
   // With validation after every second update, and a sample after every third.
   void train_to(int64_t last, TinyRun& run, Results& results) const {
-    Evaluator evaluator(corpus_, kBatch, config_.model.block_size, {.eval_batches = 0}, device(), precision_);
+    Evaluator evaluator(corpus_, {kBatch, config_.model.block_size}, {.eval_batches = 0}, device(), precision_);
     while (run.state.step < last) {
       results.losses.push_back(run.train_to(run.state.step + 1).back());
       if (run.state.step % 2 == 0)

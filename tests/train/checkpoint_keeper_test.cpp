@@ -54,7 +54,8 @@ class CheckpointKeeperTest : public testing::TestWithParam<AsyncCheckpoint> {
   run::Plan plan_ = run::plan_run(config_.training, state_.loader.batches_per_epoch());
   Listeners listeners_;
   run::Forecast forecast_{plan_, 0};
-  CheckpointKeeper keeper_{state_, folder_, plan_, config_.training.cadence, listeners_, forecast_, /*is_saved=*/false};
+  CheckpointKeeper keeper_{state_,     folder_,   {plan_, config_.training.cadence},
+                           listeners_, forecast_, /*is_saved=*/false};
 };
 
 TEST_P(CheckpointKeeperTest, ACheckpointWaitsWhileUpdatesAreSkipped) {
@@ -177,7 +178,7 @@ TEST_P(CheckpointKeeperTest, AFolderThatIsNoLongerTheRunsIsNotWrittenTo) {
     SCOPED_TRACE(c.name);
     fs::remove_all(place_.path()), fs::create_directory(place_.path());
     const run::Folder folder(root_);
-    CheckpointKeeper keeper(state_, folder, plan_, {}, listeners_, forecast_, /*is_saved=*/false);
+    CheckpointKeeper keeper(state_, folder, {plan_}, listeners_, forecast_, /*is_saved=*/false);
     c.change();
     EXPECT_ERROR(keeper.save_last(/*must=*/false), ExitCode::disk, c.saved_in + "; the same command with --output_dir");
     another.reset();
@@ -260,7 +261,9 @@ class RollbackFilesTest : public CheckpointKeeperTest {
     cadence_.divergence.spike_window = 3;
     open();
   }
-  void open() { goes_back_.emplace(state_, folder_, plan_, cadence_, listeners_, forecast_, /*is_saved=*/false); }
+  void open() {
+    goes_back_.emplace(state_, folder_, CheckpointCadence{plan_, cadence_}, listeners_, forecast_, /*is_saved=*/false);
+  }
 
   // Updates up to this one, and what is due after each.
   void go_to(int64_t step) {

@@ -61,8 +61,9 @@ double evaluation_steps(const TrainingConfig& training, int64_t block_size, int6
 
 class Evaluator {
  public:
-  // The corpus must outlive it. Each of the processes computes its share of the batches, or a stage of the model for them.
-  Evaluator(const Corpus& corpus, int64_t batch_size, int64_t block_size, const EvaluationRule& rule, at::Device device,
+  // The corpus must outlive it. `batch`: the shape of a full one. Each of the processes computes its share of the batches, or a stage of the
+  // model for them.
+  Evaluator(const Corpus& corpus, const BatchShape& batch, const EvaluationRule& rule, at::Device device,
             const Precision& precision, const distributed::Mesh& mesh = distributed::no_mesh());
 
   bool empty() const { return windows_.targets() == 0; }
@@ -86,7 +87,7 @@ class Evaluator {
   const Corpus& corpus_;
   SplitWindows windows_;
   Permutation order_;
-  int64_t batch_size_, block_size_;
+  int64_t batch_size_;
   std::vector<int64_t> chosen_;  // windows
   std::optional<int64_t> most_;
   bool is_settled_ = false, takes_neighbours_;

@@ -22,12 +22,18 @@
 
 namespace gpt {
 
+// When checkpoints are due, and which of them stay.
+struct CheckpointCadence {
+  run::Plan plan;
+  CadenceConfig config = {};
+};
+
 class CheckpointKeeper {
  public:
-  // `is_saved`: ckpt.pt of the folder holds this state already. `is_first`: of the processes of the run. Another one has the same state and
+  // `is_saved`: ckpt.pt of the folder holds this state already. A process that is not the first one of the run has the same state and
   // saves nothing, unless they have divided it; then all come here, and whenever something is written.
-  CheckpointKeeper(run::State& state, const run::Folder& folder, const run::Plan& plan, const CadenceConfig& cadence,
-                   Listeners& listeners, run::Forecast& forecast, bool is_saved, bool is_first = true);
+  CheckpointKeeper(run::State& state, const run::Folder& folder, const CheckpointCadence& cadence, Listeners& listeners,
+                   run::Forecast& forecast, bool is_saved);
 
   void state_changed();  // by an update or an evaluation: ckpt.pt does not hold it yet
   bool is_due();         // a checkpoint is, and the last update was applied
