@@ -28,9 +28,8 @@
 #include "gpt/device/graph.h"
 #include "gpt/device/precision.h"
 #include "gpt/ops/adamw.h"
-#include "gpt/ops/aten.h"
 #include "gpt/ops/flat_norm.h"
-#include "gpt/ops/fused.h"
+#include "gpt/ops/operator_sets.h"
 #include "gpt/ops/token_gather.h"
 #include "gpt/parameters/parameters.h"
 

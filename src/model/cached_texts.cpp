@@ -7,7 +7,7 @@
 #include <optional>
 #include <tuple>
 
-#include "gpt/ops/aten.h"
+#include "gpt/ops/aten_attention.h"
 
 namespace gpt {
 

@@ -21,10 +21,10 @@
 #include "gpt/model/attention_form.h"
 #include "gpt/model/operators_in_scope.h"
 #include "gpt/model/recompute.h"
-#include "gpt/ops/aten.h"
+#include "gpt/ops/aten_attention.h"
 #include "gpt/ops/flat_norm.h"
-#include "gpt/ops/fused.h"
 #include "gpt/ops/heads.h"
+#include "gpt/ops/operator_sets.h"
 #include "gpt/ops/sdp_backends.h"
 
 namespace gpt {

@@ -29,7 +29,7 @@ struct AppliedActivation {
 
 at::Tensor compute(const AppliedActivation& applied, const at::Tensor& x, const at::Tensor& in) {
   const at::Tensor y = at::empty_like(x);
-  kernels_of(x).activation(applied.activation, applied.dropout, x, in, y);
+  kernels_of(x)->activation(applied.activation, applied.dropout, x, in, y);
   return y;
 }
 
@@ -58,8 +58,8 @@ struct Activate : torch::autograd::Function<Activate> {
       return {written.gradient, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
     }
     const at::Tensor x_gradient = at::empty_like(x), in_gradient = in.defined() ? at::empty_like(in) : at::Tensor();
-    const at::Tensor sums = kernels_of(x).activation_backward(activation, dropout, x, in, gradients[0].contiguous(),
-                                                              x_gradient, in_gradient, of_x || of_in);
+    const at::Tensor sums = kernels_of(x)->activation_backward(activation, dropout, x, in, gradients[0].contiguous(),
+                                                               x_gradient, in_gradient, of_x || of_in);
     if (sums.defined()) {
       give_row_sums(of_x, x_gradient, sums.select(1, 0));
       give_row_sums(of_in, in_gradient, sums.select(1, 1));
@@ -112,13 +112,13 @@ std::optional<GeluSource> claim_gelu(const at::Tensor& y) {
 
 void gelu_backward(const at::Tensor& x, const at::Tensor& gradient, const at::Tensor& sums) {
   const at::Tensor parts =
-      kernels_of(x).activation_backward(Activation::gelu, Dropout(), x, /*in=*/{}, gradient, gradient,
-                                        /*in_gradient=*/{}, /*sums_rows=*/true);
+      kernels_of(x)->activation_backward(Activation::gelu, Dropout(), x, /*in=*/{}, gradient, gradient,
+                                         /*in_gradient=*/{}, /*sums_rows=*/true);
   sums.copy_(parts.defined() ? parts.select(1, 0).sum(0) : gradient.sum(0, /*keepdim=*/false, at::kFloat));
 }
 
 void gelu_out(const at::Tensor& x, const at::Tensor& y) {
-  kernels_of(x).activation(Activation::gelu, Dropout(), x, /*in=*/{}, y);
+  kernels_of(x)->activation(Activation::gelu, Dropout(), x, /*in=*/{}, y);
 }
 
 }  // namespace gpt::ops

@@ -67,7 +67,7 @@ void check(const AdamWBuffers& buffers, const AdamWRates& rates, const AdamWScal
 
 void adamw(const AdamWBuffers& buffers, const AdamWRates& rates, const AdamWScalars& scalars) {
   check(buffers, rates, scalars);
-  kernels_of(buffers.gradients).adamw(buffers, rates, scalars);
+  kernels_of(buffers.gradients)->adamw(buffers, rates, scalars);
 }
 
 }  // namespace gpt::ops

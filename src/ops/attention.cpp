@@ -14,7 +14,7 @@
 #include "choice.h"
 #include "cudnn_attention.h"
 #include "dropout.h"
-#include "gpt/ops/aten.h"
+#include "gpt/ops/aten_attention.h"
 #include "gpt/ops/heads.h"
 #include "gpt/ops/sdp_backends.h"
 #include "kept.h"

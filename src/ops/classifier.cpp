@@ -117,10 +117,10 @@ struct Classifier {
              const at::Tensor& scale) const {
     const int64_t count = logits.size(0);
     const at::Tensor of_rows = targets.narrow(0, begin, count);
-    if (!teacher_buffer.defined()) return kernels_of(rows).cross_entropy(options, logits, of_rows, losses, scale);
+    if (!teacher_buffer.defined()) return kernels_of(rows)->cross_entropy(options, logits, of_rows, losses, scale);
     const at::Tensor of_teacher = teacher_buffer.narrow(0, 0, count);
     product_out(of_teacher, chunk_of(teacher_rows, begin, count), teacher_weight.t(), library);
-    kernels_of(rows).distillation(options, logits, of_teacher, of_rows, losses, scale);
+    kernels_of(rows)->distillation(options, logits, of_teacher, of_rows, losses, scale);
   }
 };
 

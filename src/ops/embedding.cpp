@@ -36,11 +36,11 @@ at::Tensor own_rows(const at::Tensor& ids) { return at::arange(ids.numel(), ids.
 at::Tensor compute_in_documents(const Lookup& lookup, const at::Tensor& ids, const at::Tensor& table,
                                 const at::Tensor& positions) {
   const at::Tensor sum = at::empty({ids.size(0), ids.size(1), table.size(1)}, table.options());
-  kernels_of(table).embedding({}, ids, table, {}, sum);
+  kernels_of(table)->embedding({}, ids, table, {}, sum);
   sum.flatten(0, 1).add_(positions.index_select(0, lookup.places));
   if (!lookup.dropout) return sum;
   const at::Tensor y = at::empty_like(sum);
-  kernels_of(table).embedding(lookup.dropout, own_rows(ids), sum.flatten(0, 1), {}, y);
+  kernels_of(table)->embedding(lookup.dropout, own_rows(ids), sum.flatten(0, 1), {}, y);
   return y;
 }
 
@@ -49,7 +49,7 @@ at::Tensor compute(const Lookup& lookup, const at::Tensor& ids) {
                    positions = lookup.positions.defined() ? lookup.positions.compute_value().detach() : at::Tensor();
   if (lookup.places.defined()) return compute_in_documents(lookup, ids, table, positions);
   const at::Tensor y = at::empty({ids.size(0), ids.size(1), table.size(1)}, table.options());
-  kernels_of(table).embedding(lookup.dropout, ids, table, lookup.rows_of(positions, ids.size(1)), y);
+  kernels_of(table)->embedding(lookup.dropout, ids, table, lookup.rows_of(positions, ids.size(1)), y);
   return y;
 }
 
@@ -63,14 +63,14 @@ at::Tensor begun_gradient(const Parameter& parameter) {
 
 // gradient (B, T, C), contiguous.
 void add_gradients_in_documents(const Lookup& lookup, const at::Tensor& ids, at::Tensor gradient) {
-  const Kernels& kernels = kernels_of(gradient);
+  const DeviceKernels kernels = kernels_of(gradient);
   if (lookup.dropout) {
     const at::Tensor kept = at::zeros({ids.numel(), gradient.size(2)}, gradient.options().dtype(at::kFloat));
-    kernels.embedding_backward(lookup.dropout, own_rows(ids), gradient, kept, {});
+    kernels->embedding_backward(lookup.dropout, own_rows(ids), gradient, kept, {});
     gradient = kept.view(gradient.sizes()).to(gradient.scalar_type());
   }
   const at::Tensor of_table = begun_gradient(lookup.table), of_positions = begun_gradient(lookup.positions);
-  if (of_table.defined()) kernels.embedding_backward({}, ids, gradient, of_table, {});
+  if (of_table.defined()) kernels->embedding_backward({}, ids, gradient, of_table, {});
   if (of_positions.defined())
     of_positions.index_add_(0, lookup.places, gradient.flatten(0, 1).to(of_positions.scalar_type()));
 }
@@ -92,7 +92,7 @@ struct Embedding : torch::autograd::Function<Embedding> {
     }
     const at::Tensor of_table = begun_gradient(lookup.table),
                      of_positions = lookup.rows_of(begun_gradient(lookup.positions), ids.size(1));
-    kernels_of(ids).embedding_backward(lookup.dropout, ids, gradients[0].contiguous(), of_table, of_positions);
+    kernels_of(ids)->embedding_backward(lookup.dropout, ids, gradients[0].contiguous(), of_table, of_positions);
     return variable_list(3);
   }
 };

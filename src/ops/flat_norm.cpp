@@ -17,7 +17,7 @@ void require_blocks(const at::Tensor& values) {
 
 at::Tensor flat_norm(const at::Tensor& values) {
   require_blocks(values);
-  return kernels_of(values).flat_norm(values);
+  return kernels_of(values)->flat_norm(values);
 }
 
 at::Tensor block_norms(const at::Tensor& values) {

@@ -37,7 +37,7 @@ Heads compute(const Split& split, const at::Tensor& qkv, bool in_place) {
   if (rotary.cos.defined()) {
     const at::Tensor q = qk.narrow(2, 0, H), k = qk.narrow(2, H, KV);
     if (!in_place) qk = at::empty(qk.sizes(), qk.options());
-    kernels_of(qkv).join_heads(rotary, 1, q, k, /*v=*/{}, qk, /*sums_rows=*/false);
+    kernels_of(qkv)->join_heads(rotary, 1, q, k, /*v=*/{}, qk, /*sums_rows=*/false);
   }
   return {qk.narrow(2, 0, H), qk.narrow(2, H, KV), all.narrow(2, H + KV, KV)};
 }
@@ -56,7 +56,7 @@ struct SplitHeads : torch::autograd::Function<SplitHeads> {
     const at::Tensor q = in_rows(gradients[0]), k = in_rows(gradients[1]), v = in_rows(gradients[2]);
     const int64_t B = q.size(0), T = q.size(1), D = q.size(3);
     const at::Tensor packed = at::empty({B, T, H + 2 * KV, D}, q.options());
-    const at::Tensor parts = kernels_of(packed).join_heads(rotary, -1, q, k, v, packed, sums != nullptr),
+    const at::Tensor parts = kernels_of(packed)->join_heads(rotary, -1, q, k, v, packed, sums != nullptr),
                      gradient = packed.view({B, T, -1});
     give_row_sums(sums, gradient, parts);
     return {gradient, at::Tensor(), at::Tensor()};

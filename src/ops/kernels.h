@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/DeviceGuard.h>
 
 namespace gpt {
 class Parameter;
@@ -25,6 +26,28 @@ struct RotaryTables;
 struct SpikeWatch;
 struct UpdateCounts;
 struct Verdict;
+
+// All that have one on every device. The tables of functions are made of this list: one that a device lacks is an error of the compiler, or
+// of the linker. The CPU's are declared below and defined in cpu/*.cpp. CUDA's are templates of cuda/*.cuh with the same name, and the same
+// arguments behind a `launch` (cuda/launch.cuh).
+#define GPT_KERNELS(KERNEL)   \
+  KERNEL(token_gather)        \
+  KERNEL(join_heads)          \
+  KERNEL(embedding)           \
+  KERNEL(embedding_backward)  \
+  KERNEL(activation)          \
+  KERNEL(activation_backward) \
+  KERNEL(cross_entropy)       \
+  KERNEL(distillation)        \
+  KERNEL(add_norm)            \
+  KERNEL(add_norm_backward)   \
+  KERNEL(sum_rows)            \
+  KERNEL(add_row_sums)        \
+  KERNEL(flat_norm)           \
+  KERNEL(judge)               \
+  KERNEL(adamw)               \
+  KERNEL(muon_direction)      \
+  KERNEL(muon_update)
 
 // A backward pass returns the sums of a gradient over its rows in parts: float32, whose sum over the first dimension is those sums.
 // Undefined: it was not asked for them, or cannot sum rows of this shape.
@@ -98,52 +121,30 @@ void muon_direction(const MuonBuffers& buffers, double momentum, const MuonScala
 void muon_update(const MuonWeights& weights, const MuonRates& rates, const MuonScalars& scalars);
 }  // namespace cpu
 
-#ifdef GPT_CUDA
-namespace cuda {  // the same, by the kernels in the .cuh files
-decltype(cpu::token_gather) token_gather;
-decltype(cpu::join_heads) join_heads;
-decltype(cpu::embedding) embedding;
-decltype(cpu::embedding_backward) embedding_backward;
-decltype(cpu::activation) activation;
-decltype(cpu::activation_backward) activation_backward;
-decltype(cpu::cross_entropy) cross_entropy;
-decltype(cpu::distillation) distillation;
-decltype(cpu::add_norm) add_norm;
-decltype(cpu::add_norm_backward) add_norm_backward;
-decltype(cpu::sum_rows) sum_rows;
-decltype(cpu::add_row_sums) add_row_sums;
-decltype(cpu::flat_norm) flat_norm;
-decltype(cpu::judge) judge;
-decltype(cpu::adamw) adamw;
-decltype(cpu::muon_direction) muon_direction;
-decltype(cpu::muon_update) muon_update;
-}  // namespace cuda
-#endif
-
-// The functions of one device, for the operators that have some on every device.
+// The functions of one device.
 struct Kernels {
-  decltype(&cpu::token_gather) token_gather;
-  decltype(&cpu::join_heads) join_heads;
-  decltype(&cpu::embedding) embedding;
-  decltype(&cpu::embedding_backward) embedding_backward;
-  decltype(&cpu::activation) activation;
-  decltype(&cpu::activation_backward) activation_backward;
-  decltype(&cpu::cross_entropy) cross_entropy;
-  decltype(&cpu::distillation) distillation;
-  decltype(&cpu::add_norm) add_norm;
-  decltype(&cpu::add_norm_backward) add_norm_backward;
-  decltype(&cpu::sum_rows) sum_rows;
-  decltype(&cpu::add_row_sums) add_row_sums;
-  decltype(&cpu::flat_norm) flat_norm;
-  decltype(&cpu::judge) judge;
-  decltype(&cpu::adamw) adamw;
-  decltype(&cpu::muon_direction) muon_direction;
-  decltype(&cpu::muon_update) muon_update;
+#define GPT_MEMBER(name) decltype(&cpu::name) name;  // NOLINT(bugprone-macro-parentheses): it is a name
+  GPT_KERNELS(GPT_MEMBER)
+#undef GPT_MEMBER
   bool take_float16;
 };
 
-// Tests put others in their place. Throws c10::Error for a device that this build has no kernels for.
-Kernels& kernels_of(const at::Tensor& x);
+// Tests put others in their place.
+Kernels& cpu_kernels();
+Kernels& cuda_kernels();  // only in a build with CUDA
+
+// The kernels of a tensor's device, which is the current one as long as this lives.
+class DeviceKernels {
+ public:
+  // Throws c10::Error for a device that this build has no kernels for.
+  explicit DeviceKernels(const at::Tensor& x);
+  const Kernels* operator->() const { return &kernels_; }
+
+ private:
+  const Kernels& kernels_;
+  const c10::OptionalDeviceGuard guard_;
+};
+inline DeviceKernels kernels_of(const at::Tensor& x) { return DeviceKernels(x); }
 
 inline constexpr int64_t kMostNormColumnsOfCuda = 8192;  // a row must fit into the registers of a block
 

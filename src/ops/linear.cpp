@@ -151,17 +151,17 @@ struct Linear : torch::autograd::Function<Linear> {
                                          MatrixLibrary library) {
     const at::Tensor sums = at::empty({gradient.size(1)}, gradient.options().dtype(weight.gradient_type()));
     accumulate_product(weight, gradient, rows, library, sums, [](const at::Tensor& a, const at::Tensor& to) {
-      const at::Tensor parts = kernels_of(a).sum_rows(a.t());
+      const at::Tensor parts = kernels_of(a)->sum_rows(a.t());
       to.copy_(parts.defined() ? parts.sum(0) : a.sum(1, /*keepdim=*/false, at::kFloat));
     });
     return sums.to(at::kFloat).unsqueeze(0);
   }
 
   static void accumulate_bias(const Parameter& bias, const at::Tensor& gradient, const at::Tensor& sums) {
-    const Kernels& kernels = kernels_of(gradient);
-    const at::Tensor parts = sums.defined() ? sums : kernels.sum_rows(gradient);
+    const DeviceKernels kernels = kernels_of(gradient);
+    const at::Tensor parts = sums.defined() ? sums : kernels->sum_rows(gradient);
     if (parts.defined()) {
-      kernels.add_row_sums({bias}, parts);
+      kernels->add_row_sums({bias}, parts);
     } else {
       bias.add_to_gradient(gradient.sum(0));
     }

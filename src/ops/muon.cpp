@@ -43,7 +43,7 @@ void muon_direction(const MuonBuffers& buffers, double momentum, const MuonScala
     require_muon_buffer(buffers.momentum_max, count / kParameterAlignment, {at::kFloat}, device,
                         /*may_be_on_host=*/true);
   require_muon_scalars(scalars, device);
-  kernels_of(buffers.gradients).muon_direction(buffers, momentum, scalars);
+  kernels_of(buffers.gradients)->muon_direction(buffers, momentum, scalars);
 }
 
 void muon_update(const MuonWeights& weights, const MuonRates& rates, const MuonScalars& scalars) {
@@ -55,7 +55,7 @@ void muon_update(const MuonWeights& weights, const MuonRates& rates, const MuonS
   if (weights.values.defined()) require_muon_buffer(weights.values, count, {at::kFloat}, device);
   if (weights.rounded.defined()) require_muon_buffer(weights.rounded, count, {at::kBFloat16}, device);
   require_muon_scalars(scalars, device);
-  kernels_of(weights.direction).muon_update(weights, rates, scalars);
+  kernels_of(weights.direction)->muon_update(weights, rates, scalars);
 }
 
 }  // namespace gpt::ops

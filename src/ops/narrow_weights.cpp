@@ -10,7 +10,7 @@
 
 #include "gpt/device/host.h"
 #include "gpt/ops/document_starts.h"
-#include "gpt/ops/fused.h"
+#include "gpt/ops/operator_sets.h"
 #include "gpt/products/row_product.h"
 #include "separate_products.h"
 

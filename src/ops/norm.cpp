@@ -1,15 +1,17 @@
 #include "gpt/ops/norm.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/dropout.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/layer_norm.h>
+#include <ATen/ops/rms_norm.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <memory>
 #include <optional>
 
 #include "dropout.h"
-#include "gpt/ops/aten.h"
 #include "kept.h"
 #include "kernels.h"
 #include "repeat.h"
@@ -25,7 +27,7 @@ using torch::autograd::variable_list;
 Normalized compute(const Normalization& norm, const Dropout& dropout, const at::Tensor& x, const at::Tensor& branch,
                    const at::Tensor& statistics) {
   Normalized result{branch.defined() ? at::empty_like(x) : x, at::empty_like(x)};
-  kernels_of(x).add_norm(norm, dropout, x, branch, result.sum, result.normed, statistics);
+  kernels_of(x)->add_norm(norm, dropout, x, branch, result.sum, result.normed, statistics);
   return result;
 }
 
@@ -72,10 +74,10 @@ struct AddNorm : torch::autograd::Function<AddNorm> {
       if (dropout || type != sum.scalar_type()) branch_gradient = at::empty_like(sum, type);
     }
     const auto contiguous = [](const at::Tensor& x) { return x.defined() ? x.contiguous() : x; };
-    const Kernels& kernels = kernels_of(sum);
+    const DeviceKernels kernels = kernels_of(sum);
     const at::Tensor sums =
-        kernels.add_norm_backward(in_float32(norm), dropout, sum, statistics, contiguous(gradients[0]),
-                                  contiguous(gradients[1]), x_gradient, branch_gradient, of_branch != nullptr);
+        kernels->add_norm_backward(in_float32(norm), dropout, sum, statistics, contiguous(gradients[0]),
+                                   contiguous(gradients[1]), x_gradient, branch_gradient, of_branch != nullptr);
     if (gradients[1].defined()) add_sums(norm, kernels, sums);
     if (!branch_gradient.defined() && branch != context->saved_data.end()) branch_gradient = x_gradient;
     if (sums.size(1) > 2) give_row_sums(of_branch, branch_gradient, sums.select(1, 2));
@@ -84,11 +86,11 @@ struct AddNorm : torch::autograd::Function<AddNorm> {
 
  private:
   // `sums` (n, 2 or 3, C): of the weight, of the bias, and what else there is.
-  static void add_sums(const Normalization& norm, const Kernels& kernels, const at::Tensor& sums) {
+  static void add_sums(const Normalization& norm, const DeviceKernels& kernels, const at::Tensor& sums) {
     const bool has_weight = norm.weight.is_trained(), has_bias = norm.bias.is_trained();
-    if (has_weight && has_bias) return kernels.add_row_sums({norm.weight, norm.bias}, sums);
-    if (has_weight) kernels.add_row_sums({norm.weight}, sums);
-    if (has_bias) kernels.add_row_sums({norm.bias}, sums.narrow(1, 1, 1));
+    if (has_weight && has_bias) return kernels->add_row_sums({norm.weight, norm.bias}, sums);
+    if (has_weight) kernels->add_row_sums({norm.weight}, sums);
+    if (has_bias) kernels->add_row_sums({norm.bias}, sums.narrow(1, 1, 1));
   }
 };
 
@@ -114,13 +116,22 @@ void check(const Normalization& norm, const at::Tensor& x, const at::Tensor& bra
 Normalized add_norm(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch,
                     const DropoutSpec& dropout) {
   check(norm, x, branch);
-  if (!x.is_cpu() && x.size(-1) > kMostNormColumnsOfCuda) return aten_operators()->add_norm(norm, x, branch, dropout);
+  if (!x.is_cpu() && x.size(-1) > kMostNormColumnsOfCuda) return aten_add_norm(norm, x, branch, dropout);
   const Dropout mask = branch.defined() ? dropout_of(dropout, x, rows_of_sample(x)) : Dropout();
   const at::Tensor rows = x.contiguous(), added = branch.defined() ? branch.contiguous() : branch;
   if (!at::GradMode::is_enabled()) return compute(in_float32(norm), mask, rows, added, /*statistics=*/{});
   const auto results =
       AddNorm::apply(rows, norm.weight.value(), added.defined() ? std::optional(added) : std::nullopt, norm, mask);
   return {results[0], results[1]};
+}
+
+Normalized aten_add_norm(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch,
+                         const DropoutSpec& dropout) {
+  const at::Tensor sum = branch.defined() ? x + at::dropout(branch, dropout.probability, /*train=*/true) : x;
+  const at::IntArrayRef shape = norm.weight.value().sizes();
+  return {sum, norm.kind == Norm::layernorm
+                   ? at::layer_norm(sum, shape, norm.weight.tracked(), norm.bias.tracked(), norm.eps)
+                   : at::rms_norm(sum, shape, norm.weight.tracked(), norm.eps)};
 }
 
 Repeat repeat_norm(const at::Tensor& normed) {

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "gpt/ops/document_starts.h"
-#include "gpt/ops/fused.h"
+#include "gpt/ops/operator_sets.h"
 #include "separate_products.h"
 
 namespace gpt::ops {

@@ -31,7 +31,7 @@ void token_gather_out(const at::Tensor& inputs, const at::Tensor& targets, const
   TORCH_CHECK(inputs.size(1) == targets.size(1), "token_gather: inputs have ", inputs.size(1), " columns but targets ",
               targets.size(1));
   if (inputs.numel() == 0) return;
-  kernels_of(tokens).token_gather(inputs, targets, tokens, starts);
+  kernels_of(tokens)->token_gather(inputs, targets, tokens, starts);
 }
 
 std::pair<at::Tensor, at::Tensor> token_gather(const at::Tensor& tokens, const at::Tensor& starts, int64_t block_size) {

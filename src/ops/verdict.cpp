@@ -72,7 +72,7 @@ void judge(const Evidence& evidence, double max_norm, const Verdict& verdict, co
   for (const at::Tensor* count : {&counts.skipped, &counts.skipped_in_a_row}) check(*count, at::kLong, device);
   for (const at::Tensor* sum : {&counts.loss_sum, &counts.token_sum}) check(*sum, at::kDouble, device);
   if (watch.window.defined()) check_spikes(watch, device);
-  kernels_of(evidence.loss).judge(evidence, max_norm, verdict, counts, watch);
+  kernels_of(evidence.loss)->judge(evidence, max_norm, verdict, counts, watch);
 }
 
 }  // namespace gpt::ops

@@ -12,7 +12,7 @@
 
 #include "gpt/core/error.h"
 #include "gpt/ops/eight_bit_operators.h"
-#include "gpt/ops/fused.h"
+#include "gpt/ops/operator_sets.h"
 #include "gpt/products/eight_bit_product.h"
 
 namespace gpt::run {

@@ -13,7 +13,7 @@
 #include "gpt/core/log.h"
 #include "gpt/core/process.h"
 #include "gpt/model/compile.h"
-#include "gpt/ops/aten.h"
+#include "gpt/ops/operator_sets.h"
 #include "gpt/optim/lr_schedule.h"
 #include "gpt/optim/newton_schulz.h"
 #include "gpt/parallel/equal_values.h"

@@ -20,7 +20,7 @@
 #include "gpt/layout/freeze.h"
 #include "gpt/model/compile.h"
 #include "gpt/model/tensor_parallel.h"
-#include "gpt/ops/fused.h"
+#include "gpt/ops/operator_sets.h"
 #include "gpt/optim/make_optimizer.h"
 #include "gpt/parallel/divided_state.h"
 #include "gpt/parallel/divided_weights.h"

@@ -21,8 +21,7 @@
 #include "core/child_process.h"
 #include "gpt/core/process.h"
 #include "gpt/model/gpt.h"
-#include "gpt/ops/aten.h"
-#include "gpt/ops/fused.h"
+#include "gpt/ops/operator_sets.h"
 #include "src/bench/part_clock.h"
 #include "support/device_cases.h"
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "gpt/model/gpt.h"
-#include "gpt/ops/fused.h"
+#include "gpt/ops/operator_sets.h"
 #include "support/device_cases.h"
 #include "support/late_copies.h"
 #include "support/model_forms.h"

@@ -13,7 +13,7 @@
 #include "gpt/model/attention_form.h"
 #include "gpt/model/gpt.h"
 #include "gpt/model/tensor_parallel.h"
-#include "gpt/ops/fused.h"
+#include "gpt/ops/operator_sets.h"
 #include "support/cached_batch.h"
 #include "support/dropout_at.h"
 #include "support/expect_error.h"

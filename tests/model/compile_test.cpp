@@ -11,8 +11,7 @@
 
 #include "gpt/core/error.h"
 #include "gpt/device/random_state.h"
-#include "gpt/ops/aten.h"
-#include "gpt/ops/fused.h"
+#include "gpt/ops/operator_sets.h"
 #include "gpt/ops/sdp_backends.h"
 #include "support/captured_log.h"
 #include "tests/support/device_cases.h"

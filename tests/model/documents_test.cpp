@@ -12,8 +12,7 @@
 
 #include "gpt/model/compile.h"
 #include "gpt/model/gpt.h"
-#include "gpt/ops/aten.h"
-#include "gpt/ops/fused.h"
+#include "gpt/ops/operator_sets.h"
 #include "support/cached_batch.h"
 #include "support/dropout_at.h"
 #include "support/model_forms.h"

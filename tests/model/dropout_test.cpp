@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "gpt/model/gpt.h"
-#include "gpt/ops/fused.h"
+#include "gpt/ops/operator_sets.h"
 #include "support/dropout_at.h"
 #include "support/tolerance.h"
 

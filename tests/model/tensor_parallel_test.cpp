@@ -17,7 +17,7 @@
 #include "distributed/local_group.h"
 #include "gpt/device/precision.h"
 #include "gpt/model/gpt.h"
-#include "gpt/ops/fused.h"
+#include "gpt/ops/operator_sets.h"
 #include "support/cached_batch.h"
 #include "support/dropout_at.h"
 #include "support/model_forms.h"

@@ -28,7 +28,7 @@
 
 #include "gpt/device/cpu_bfloat16.h"
 #include "gpt/device/random_state.h"
-#include "gpt/ops/aten.h"
+#include "gpt/ops/operator_sets.h"
 #include "gpt/simd/cpu_capability.h"
 #include "gpt/simd/philox.h"
 #include "support/device_cases.h"

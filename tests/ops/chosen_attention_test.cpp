@@ -21,9 +21,8 @@
 #include <vector>
 
 #include "gpt/device/cpu_bfloat16.h"
-#include "gpt/ops/aten.h"
 #include "gpt/ops/attention.h"
-#include "gpt/ops/fused.h"
+#include "gpt/ops/operator_sets.h"
 #include "gpt/simd/cpu_capability.h"
 #include "support/dropout_at.h"
 #include "support/tolerance.h"

@@ -8,7 +8,7 @@
 #include <torch/csrc/autograd/function.h>
 
 #include "gpt/model/recompute.h"
-#include "gpt/ops/aten.h"
+#include "gpt/ops/aten_attention.h"
 #include "gpt/ops/attention.h"
 #include "gpt/ops/sdp_backends.h"
 #include "support/device_cases.h"

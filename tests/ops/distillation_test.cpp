@@ -23,9 +23,8 @@
 #include <vector>
 
 #include "gpt/device/precision.h"
-#include "gpt/ops/aten.h"
 #include "gpt/ops/classifier.h"
-#include "gpt/ops/fused.h"
+#include "gpt/ops/operator_sets.h"
 #include "gpt/products/product.h"
 #include "support/allocations.h"
 #include "support/device_cases.h"

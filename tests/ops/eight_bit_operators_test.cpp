@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "gpt/model/gpt.h"
-#include "gpt/ops/fused.h"
 #include "gpt/ops/linear.h"
+#include "gpt/ops/operator_sets.h"
 #include "gpt/products/eight_bit_product.h"
 #include "support/parameter_of.h"
 #include "support/tolerance.h"

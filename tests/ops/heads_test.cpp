@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "gpt/model/recompute.h"
-#include "gpt/ops/aten.h"
+#include "gpt/ops/aten_attention.h"
 #include "gpt/ops/linear.h"
 #include "support/device_cases.h"
 #include "support/emulated_kernels.h"

@@ -25,16 +25,7 @@
 #include "support/cuda_emulation.h"  // before the kernels, which it compiles for the host
 #include "support/long_test.h"
 
-#include "src/ops/cuda/activation.cuh"
-#include "src/ops/cuda/adamw.cuh"
-#include "src/ops/cuda/classifier.cuh"
-#include "src/ops/cuda/distillation.cuh"
-#include "src/ops/cuda/embedding.cuh"
-#include "src/ops/cuda/flat_norm.cuh"
-#include "src/ops/cuda/heads.cuh"
-#include "src/ops/cuda/muon.cuh"
-#include "src/ops/cuda/norm.cuh"
-#include "src/ops/cuda/row_sums.cuh"
+#include "src/ops/cuda/kernels.cuh"
 
 namespace gpt::ops {
 namespace {

@@ -30,8 +30,8 @@
 
 #include "gpt/device/precision.h"
 #include "gpt/ops/activation.h"
-#include "gpt/ops/aten.h"
 #include "gpt/ops/norm.h"
+#include "gpt/ops/operator_sets.h"
 #include "gpt/products/tuned_product.h"
 #include "src/ops/kernels.h"
 #include "support/device_cases.h"
@@ -423,7 +423,7 @@ TEST(LinearPair, NothingIsAddedOutsideOfTheProducts) {
 int normalizations;  // normalizations that the CPU's kernel was asked for
 
 TEST(LinearPair, AnInputThatIsNotKeptIsComputedAnewOnceForBothLayers) {
-  static const auto add_norm_kernel = kernels_of(at::empty({0})).add_norm;
+  static const auto add_norm_kernel = cpu_kernels().add_norm;
   const auto count = [](const Normalization& norm, const Dropout& dropout, const at::Tensor& x,
                         const at::Tensor& branch, const at::Tensor& sum, const at::Tensor& normed,
                         const at::Tensor& statistics) {
@@ -449,13 +449,13 @@ TEST(LinearPair, AnInputThatIsNotKeptIsComputedAnewOnceForBothLayers) {
     return LinearResults{x.grad(), first.weight.gradient(), second.weight.gradient(), second.bias.gradient(),
                          of_norm.gradient()};
   };
-  kernels_of(values).add_norm = count;
+  cpu_kernels().add_norm = count;
   for (const auto type : {at::kFloat, at::kBFloat16}) {
     const LinearResults kept = gradients(ProductInput::keep, type, 0),
                         repeated = gradients(ProductInput::repeat, type, 1);
     for (size_t i = 0; i < kept.size(); ++i) EXPECT_TRUE(repeated[i].equal(kept[i])) << type << " " << i;
   }
-  kernels_of(values).add_norm = add_norm_kernel;
+  cpu_kernels().add_norm = add_norm_kernel;
 }
 
 int row_sums;  // row sums that were added to a gradient
@@ -463,8 +463,8 @@ int row_sums;  // row sums that were added to a gradient
 // The kernels of a GPU sum the gradients that they write.
 TEST(LinearPair, EitherBiasGetsTheSumsOfTheGradientOfItsOwnLayer) {
   const test::EmulatedKernels emulated;
-  static const auto add_row_sums_kernel = kernels_of(at::empty({0})).add_row_sums;
-  kernels_of(at::empty({0})).add_row_sums = [](at::ArrayRef<Parameter> parameters, const at::Tensor& parts) {
+  static const auto add_row_sums_kernel = cpu_kernels().add_row_sums;
+  cpu_kernels().add_row_sums = [](at::ArrayRef<Parameter> parameters, const at::Tensor& parts) {
     ++row_sums;
     add_row_sums_kernel(parameters, parts);
   };

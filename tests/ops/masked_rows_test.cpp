@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "gpt/ops/aten.h"
 #include "gpt/ops/classifier.h"
+#include "gpt/ops/operator_sets.h"
 #include "src/ops/kernels.h"
 #include "support/device_cases.h"
 #include "support/emulated_kernels.h"
@@ -45,9 +45,9 @@ TEST_P(MaskedRows, KernelsClearMaskedRowsAlone) {
       options.teacher.weight = 0.5;
       const auto run = [&](const std::vector<int64_t>& targets) {
         const at::Tensor of_logits = logits.clone(), losses = full({4}, 7);
-        const Kernels& kernels = kernels_of(logits);
-        has_teacher ? kernels.distillation(options, of_logits, teacher, tokens(targets), losses, scale)
-                    : kernels.cross_entropy(options, of_logits, tokens(targets), losses, scale);
+        const DeviceKernels kernels = kernels_of(logits);
+        has_teacher ? kernels->distillation(options, of_logits, teacher, tokens(targets), losses, scale)
+                    : kernels->cross_entropy(options, of_logits, tokens(targets), losses, scale);
         return std::pair(losses, of_logits);
       };
       const auto [losses, gradients] = run({1, kMaskedTarget, 2, kMaskedTarget});

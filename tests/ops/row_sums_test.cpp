@@ -246,11 +246,11 @@ TEST_P(AddRowSums, OverwriteWhatWasThereOnceAndThenAdd) {
             << type << ", parameter " << parameter << ", time " << time;
       };
       for (int time = 1; time <= 2; ++time) {
-        kernels_of(parts).add_row_sums(parameters, parts);
+        kernels_of(parts)->add_row_sums(parameters, parts);
         expect_sums(0, time);
         expect_sums(1, time);
       }
-      kernels_of(parts).add_row_sums({parameters[1]}, parts.select(1, 1));
+      kernels_of(parts)->add_row_sums({parameters[1]}, parts.select(1, 1));
       expect_sums(0, 2);
       expect_sums(1, 3);
     }
@@ -265,7 +265,7 @@ TEST_P(AddRowSums, SumRowsEqualsFloat64) {
       for (const int64_t rows : {1, 5, C > 1000 ? 70 : 1000}) {
         SCOPED_TRACE(testing::Message() << type << ", " << rows << " x " << C);
         const at::Tensor x = at::randn({rows, C}, at::dtype(type).device(GetParam().device)),
-                         parts = kernels_of(x).sum_rows(x);
+                         parts = kernels_of(x)->sum_rows(x);
         if (GetParam().device.is_cpu() && !GetParam().is_emulated) {
           EXPECT_FALSE(parts.defined());
           continue;

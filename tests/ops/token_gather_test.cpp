@@ -44,15 +44,6 @@ at::Tensor windows(const at::Tensor& tokens, const at::Tensor& starts, int64_t T
   return tokens.to(at::kLong).take(positions);
 }
 
-template <class Id>
-void launch_emulated(const at::Tensor& inputs, const at::Tensor& targets, const at::Tensor& tokens,
-                     const at::Tensor& starts, unsigned threads) {
-  emulation::launch({static_cast<unsigned>(inputs.size(0))}, {threads}, [&] {
-    ops::cuda::token_gather_kernel(inputs.data_ptr<int64_t>(), targets.data_ptr<int64_t>(), tokens.const_data_ptr<Id>(),
-                                   starts.const_data_ptr<int64_t>(), tokens.size(0), inputs.size(1));
-  });
-}
-
 class TokenGatherTest : public testing::TestWithParam<std::tuple<DeviceCase, at::ScalarType>> {};
 
 TEST_P(TokenGatherTest, EqualsIndexing) {
@@ -81,12 +72,9 @@ TEST_P(TokenGatherKernelTest, EqualsIndexingUnderEmulation) {
   for (const Case& c : kCases) {
     const at::Tensor tokens = random_tokens(c.N, GetParam()), starts = spread_starts(c);
     const at::Tensor inputs = at::empty({c.B, c.T}, at::kLong), targets = at::empty({c.B, c.T}, at::kLong);
-    const auto launch = GetParam() == at::kInt ? launch_emulated<int32_t> : launch_emulated<uint16_t>;
-    for (const unsigned threads : {32u, 256u}) {
-      launch(inputs.fill_(-1), targets.fill_(-1), tokens, starts, threads);
-      EXPECT_TRUE(at::equal(inputs, windows(tokens, starts, c.T, 0))) << "N " << c.N << " B " << c.B << " T " << c.T;
-      EXPECT_TRUE(at::equal(targets, windows(tokens, starts, c.T, 1))) << "N " << c.N << " B " << c.B << " T " << c.T;
-    }
+    ops::cuda::token_gather(emulation::Launch(), inputs.fill_(-1), targets.fill_(-1), tokens, starts);
+    EXPECT_TRUE(at::equal(inputs, windows(tokens, starts, c.T, 0))) << "N " << c.N << " B " << c.B << " T " << c.T;
+    EXPECT_TRUE(at::equal(targets, windows(tokens, starts, c.T, 1))) << "N " << c.N << " B " << c.B << " T " << c.T;
   }
 }
 
@@ -112,7 +100,7 @@ TEST(TokenGather, ReadsBeyond32Bits) {
   const auto [inputs, targets] = ops::token_gather(tokens, starts, 3);
   EXPECT_TRUE(at::equal(inputs, expected));
   EXPECT_TRUE(at::equal(targets, expected.add(1)));
-  launch_emulated<uint16_t>(inputs.zero_(), targets.zero_(), tokens, starts, 32);
+  ops::cuda::token_gather(emulation::Launch(), inputs.zero_(), targets.zero_(), tokens, starts);
   EXPECT_TRUE(at::equal(inputs, expected));
   EXPECT_TRUE(at::equal(targets, expected.add(1)));
 }

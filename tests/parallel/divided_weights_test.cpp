@@ -18,7 +18,7 @@
 #include "gpt/layout/cut.h"
 #include "gpt/model/gpt.h"
 #include "gpt/model/tensor_parallel.h"
-#include "gpt/ops/fused.h"
+#include "gpt/ops/operator_sets.h"
 #include "support/expect_error.h"
 
 namespace gpt::parallel {

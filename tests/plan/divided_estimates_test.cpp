@@ -10,7 +10,7 @@
 #include "gpt/device/cpu_allocator.h"
 #include "gpt/model/gpt.h"
 #include "gpt/model/tensor_parallel.h"
-#include "gpt/ops/fused.h"
+#include "gpt/ops/operator_sets.h"
 #include "gpt/plan/estimates.h"
 
 namespace gpt::plan {

@@ -19,7 +19,7 @@
 #include "gpt/device/cpu_allocator.h"
 #include "gpt/device/precision.h"
 #include "gpt/model/compile.h"
-#include "gpt/ops/fused.h"
+#include "gpt/ops/operator_sets.h"
 #include "gpt/optim/adamw.h"
 #include "gpt/products/product.h"
 #include "gpt/run/measured_memory.h"

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "gpt/model/gpt.h"
-#include "gpt/ops/fused.h"
+#include "gpt/ops/operator_sets.h"
 #include "gpt/plan/batch_choice.h"
 #include "gpt/plan/estimates.h"
 #include "plan/gpt2.h"

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "gpt/core/process.h"
-#include "gpt/ops/aten.h"
+#include "gpt/ops/operator_sets.h"
 #include "gpt/optim/lr_schedule.h"
 #include "gpt/products/tuned_product.h"
 #include "support/captured_log.h"

@@ -15,7 +15,7 @@ ops::Kernels emulated_kernels();
 // In use as long as this lives. New memory then holds NaN, as a GPU's may.
 class EmulatedKernels {
  public:
-  EmulatedKernels() : in_use_(ops::kernels_of(at::empty({0}))), before_(in_use_) { in_use_ = emulated_kernels(); }
+  EmulatedKernels() : in_use_(ops::cpu_kernels()), before_(in_use_) { in_use_ = emulated_kernels(); }
   ~EmulatedKernels() { in_use_ = before_; }
   EmulatedKernels(const EmulatedKernels&) = delete;
   EmulatedKernels& operator=(const EmulatedKernels&) = delete;

@@ -22,6 +22,9 @@ namespace gpt::ops {
 // types that do not fit.
 Normalized add_norm(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch = {},
                     const DropoutSpec& dropout = {});
+// The same by LibTorch's operators, for all types and rows of any length; differentiable as they are.
+Normalized aten_add_norm(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch,
+                         const DropoutSpec& dropout);
 
 // The sum, and the output as the following product takes it, unless that computes it again.
 inline double norm_kept_bytes(const KeptForm& form, Norm kind, int64_t columns, bool keeps_output = true) {

@@ -1,39 +1,36 @@
-#include "gpt/ops/aten.h"
+#include "gpt/ops/operator_sets.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Reduction.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/_flash_attention_forward.h>
-#include <ATen/ops/arange.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/kl_div.h>
-#include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/nll_loss.h>
-#include <ATen/ops/ones.h>
-#include <ATen/ops/rms_norm.h>
-#include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/silu.h>
 #include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <algorithm>
-#include <limits>
 #include <memory>
 #include <optional>
-#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "gpt/ops/activation.h"
+#include "gpt/ops/aten_attention.h"
+#include "gpt/ops/attention.h"
+#include "gpt/ops/classifier.h"
 #include "gpt/ops/document_starts.h"
-#include "gpt/ops/sdp_backends.h"
+#include "gpt/ops/embedding.h"
+#include "gpt/ops/heads.h"
+#include "gpt/ops/linear.h"
+#include "gpt/ops/norm.h"
 #include "gpt/products/product.h"
+#include "kernels.h"
 #include "separate_products.h"
 
 namespace gpt::ops {
@@ -77,9 +74,9 @@ at::Tensor divergence(const at::Tensor& logits, const ClassifierOptions& options
 at::Tensor cross_entropy_of(const at::Tensor& logits, const at::Tensor& targets, double smoothing, bool is_mean) {
   const at::Tensor log_p = at::log_softmax(logits, 1);
   const auto mean = [rows = logits.size(0)](const at::Tensor& sum) { return sum / static_cast<double>(rows); };
-  const at::Tensor losses = at::nll_loss(log_p, targets, /*weight=*/{},
-                                         is_mean ? at::Reduction::Sum : at::Reduction::None, kMaskedTarget),
-                   of_targets = is_mean ? mean(losses) : losses;
+  at::Tensor of_targets =
+      at::nll_loss(log_p, targets, /*weight=*/{}, is_mean ? at::Reduction::Sum : at::Reduction::None, kMaskedTarget);
+  if (is_mean) of_targets = mean(of_targets);
   if (smoothing == 0) return of_targets;
   const at::Tensor of_all = (-log_p.sum(1)).masked_fill(targets == kMaskedTarget, 0);
   return (1 - smoothing) * of_targets +
@@ -92,7 +89,7 @@ at::Tensor cross_entropy(const at::Tensor& x, const Parameter& head, const at::T
   const at::Tensor rows = x.reshape({-1, x.size(-1)}), of_rows = targets.flatten();
   const at::Tensor logits =
       at::linear(rows, head.tracked()).narrow(-1, 0, options.vocabulary).to(at::kFloat);  // (N, V)
-  const at::Tensor of_text = cross_entropy_of(logits, of_rows, options.label_smoothing, is_mean);
+  at::Tensor of_text = cross_entropy_of(logits, of_rows, options.label_smoothing, is_mean);
   if (!options.teacher.rows.defined()) return of_text;
   const at::Tensor losses = divergence(logits, options).masked_fill(of_rows == kMaskedTarget, 0);
   const double weight = options.teacher.weight;
@@ -110,11 +107,7 @@ class AtenOperators : public SeparateProducts<Operators> {
 
   Normalized add_norm(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch,
                       const DropoutSpec& dropout) const override {
-    const at::Tensor sum = branch.defined() ? x + at::dropout(branch, dropout.probability, /*train=*/true) : x;
-    const at::IntArrayRef shape = norm.weight.value().sizes();
-    return {sum, norm.kind == Norm::layernorm
-                     ? at::layer_norm(sum, shape, norm.weight.tracked(), norm.bias.tracked(), norm.eps)
-                     : at::rms_norm(sum, shape, norm.weight.tracked(), norm.eps)};
+    return aten_add_norm(norm, x, branch, dropout);
   }
 
   // Always keeps its input.
@@ -166,87 +159,76 @@ class AtenOperators : public SeparateProducts<Operators> {
   Draws draws(at::Device, int64_t) const override { return {.attention = true, .others = true}; }
 };
 
-// (B, H, T, T) bool: the keys that a query sees, which chooses blocks.
-at::Tensor chosen_positions(const Heads& heads, const BlockChoice& blocks) {
-  const int64_t T = heads.q.size(1), count = (T - 1) / blocks.size;  // blocks that some query has behind it
-  const at::Tensor own = at::arange(T, heads.q.options().dtype(at::kLong)).floor_divide(blocks.size);  // (T)
-  at::Tensor seen = (own.unsqueeze(1) == own).expand({heads.q.size(0), heads.q.size(2), T, T});
-  if (count > 0) {
-    const at::NoGradGuard no_grad;
-    const at::Tensor means = heads.k.narrow(1, 0, count * blocks.size)
-                                 .to(at::kFloat)
-                                 .unflatten(1, {count, blocks.size})
-                                 .mean(2)
-                                 .repeat_interleave(heads.q.size(2) / heads.k.size(2), 2);  // (B, count, H, D)
-    const at::Tensor importance = heads.q.to(at::kFloat).transpose(1, 2).matmul(means.permute({0, 2, 3, 1}));
-    const at::Tensor numbers = at::arange(count, own.options()),
-                     is_earlier = numbers < own.unsqueeze(1);  // (T, count)
-    // The nearest block comes first, so that a stable order leaves it before its equals.
-    const at::Tensor nearest_first =
-        importance.masked_fill(is_earlier.logical_not(), -std::numeric_limits<double>::infinity()).flip(-1);
-    const at::Tensor order = std::get<1>(nearest_first.sort(/*stable=*/true, -1, /*descending=*/true));
-    const at::Tensor chosen = at::zeros_like(importance, at::kBool)
-                                  .scatter(-1, order.narrow(-1, 0, std::min(blocks.top, count)), true)
-                                  .flip(-1)
-                                  .logical_and(is_earlier);  // (B, H, T, count)
-    const at::Tensor of_keys = chosen.repeat_interleave(blocks.size, -1);
-    seen = at::cat({seen.narrow(-1, 0, of_keys.size(-1)).logical_or(of_keys),
-                    seen.narrow(-1, of_keys.size(-1), T - of_keys.size(-1))},
-                   -1);
+class FusedOperators : public Operators {
+ public:
+  at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions,
+                       const at::Tensor& starts, const DropoutSpec& dropout) const override {
+    return ops::embedding(ids, table, positions, /*offset=*/0, dropout, starts);
   }
-  return seen;
-}
+  Normalized add_norm(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch,
+                      const DropoutSpec& dropout) const override {
+    return ops::add_norm(norm, x, branch, dropout);
+  }
+  at::Tensor linear(const at::Tensor& x, const LinearLayer& layer, ProductInput input) const override {
+    return ops::linear(x, layer, input);
+  }
+  std::pair<at::Tensor, at::Tensor> linear_pair(const at::Tensor& x, const LinearLayer& first,
+                                                const LinearLayer& second, ProductInput input) const override {
+    return ops::linear_pair(x, first, second, input);
+  }
+  at::Tensor linear_gelu(const at::Tensor& x, const LinearLayer& layer, ProductInput input) const override {
+    return ops::linear_gelu(x, layer.weight, layer.bias, input);
+  }
+  at::Tensor linear_for_backward(const at::Tensor& x, const LinearLayer& layer) const override {
+    return ops::linear_for_backward(x, layer);
+  }
+  Heads split_heads(at::Tensor qkv, const AttentionSpec& spec, const RotaryTables& rotary) const override {
+    return ops::split_heads(std::move(qkv), spec, rotary);
+  }
+  at::Tensor attention(at::Tensor qkv, const AttentionSpec& spec, const RotaryTables& rotary) const override {
+    return ops::attention(std::move(qkv), spec, rotary);
+  }
+  at::Tensor activate(Activation activation, const at::Tensor& x) const override {
+    return ops::activate(activation, x);
+  }
+  at::Tensor activate_gated(Activation activation, const at::Tensor& gate, const at::Tensor& in,
+                            const DropoutSpec& dropout) const override {
+    return ops::activate_gated(activation, gate, in, dropout);
+  }
+  at::Tensor classifier_loss(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
+                             const ClassifierOptions& options, const at::Tensor& upstream) const override {
+    return ops::classifier_loss(x, head, targets, options, upstream);
+  }
+  at::Tensor classifier_losses(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
+                               const ClassifierOptions& options) const override {
+    return ops::classifier_losses(x, head, targets, options);
+  }
+  Draws draws(at::Device device, int64_t n_embd) const override {
+    return {.attention = !device.is_cpu(), .others = !device.is_cpu() && n_embd > kMostNormColumnsOfCuda};
+  }
+};
 
-// What a mask hides beyond causality: undefined where that is nothing; (T, T), (B, 1, T, T) with documents, or (B, H, T, T) with a choice.
-at::Tensor mask_of(const Heads& heads, const AttentionSpec& spec) {
-  const at::Tensor& starts = spec.document_starts;
-  const int64_t T = heads.q.size(1);
-  const at::Device device = heads.q.device();
-  if (spec.blocks.top > 0)
-    return chosen_positions(heads, spec.blocks).logical_and(visible_positions(T, 0, /*window=*/0, device));
-  if (!spec.is_windowed(T) && !starts.defined()) return {};
-  at::Tensor visible = visible_positions(T, 0, spec.window, device);
-  if (!starts.defined()) return visible;
-  return visible.logical_and(at::arange(T, starts.options()) >= starts.unsqueeze(-1)).unsqueeze(1);
-}
+// Their attention by LibTorch's unfused kernel.
+class WithAtenAttention : public WrappedOperators {
+ public:
+  using WrappedOperators::WrappedOperators;
+  at::Tensor attention(at::Tensor qkv, const AttentionSpec& spec, const RotaryTables& rotary) const override {
+    return aten_operators()->attention(std::move(qkv), spec, rotary);
+  }
+  Draws draws(at::Device device, int64_t n_embd) const override {
+    return {.attention = true, .others = inner_->draws(device, n_embd).others};
+  }
+};
 
 }  // namespace
 
-at::Tensor aten_attention(const Heads& heads, const AttentionSpec& spec) {
-  const auto& [q, k, v] = heads;
-  const int64_t T = q.size(1);
-  const double dropout = spec.dropout.probability;
-  if (spec.is_windowed(T) && !spec.document_starts.defined() && skips_windows(heads, dropout)) {
-    const at::Tensor output =
-        std::get<0>(at::_flash_attention_forward(q, k, v, /*cum_seq_q=*/{}, /*cum_seq_k=*/{}, T, T, dropout,
-                                                 /*is_causal=*/true, /*return_debug_mask=*/false,
-                                                 /*scale=*/std::nullopt, /*window_size_left=*/spec.window - 1,
-                                                 /*window_size_right=*/0));  // (B, T, H, D)
-    return output.flatten(2);
-  }
-  const at::Tensor mask = mask_of(heads, spec);
-  const OnlySdpBackends backends(exact_for_dropout(dropout));
-  const at::Tensor output =
-      at::scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2),
-                                       mask.defined() ? std::optional(mask) : std::nullopt, dropout,
-                                       /*is_causal=*/!mask.defined(), /*scale=*/std::nullopt,
-                                       /*enable_gqa=*/k.size(2) < q.size(2));
-  return output.transpose(1, 2).flatten(2);
+SharedOperators fused_operators() {
+  static const SharedOperators operators = std::make_shared<FusedOperators>();
+  return operators;
 }
 
-bool skips_windows(const Heads& heads, double dropout) {
-  const auto& [q, k, v] = heads;
-  constexpr int64_t kUnitOfWidth = 8;  // of the heads that its kernels take
-  if (!q.is_cuda() || q.size(3) % kUnitOfWidth != 0 || !allowed_sdp_backends().flash) return false;
-  const OnlySdpBackends flash({.flash = true, .math = true});  // one of them is chosen
-  return chosen_sdp_backend(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), dropout) ==
-         at::SDPBackend::flash_attention;
-}
-
-at::Tensor visible_positions(int64_t queries, int64_t past, int64_t window, at::Device device) {
-  const auto options = at::TensorOptions(device).dtype(at::kBool);
-  const at::Tensor before = at::ones({queries, past + queries}, options).tril(past);
-  return window > 0 ? before.triu(past - window + 1) : before;
+SharedOperators with_aten_attention(SharedOperators inner) {
+  return std::make_shared<WithAtenAttention>(std::move(inner));
 }
 
 SharedOperators Operators::reference() const { return aten_operators(); }

@@ -1,13 +1,11 @@
-// The model's operators as LibTorch has them. Our own use them on devices for which they have no kernel.
+// Attention as LibTorch has it, which ours uses on devices for which it has no kernel.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
-#include "gpt/ops/operators.h"
+#include "gpt/ops/heads.h"
 
 namespace gpt::ops {
-
-SharedOperators aten_operators();
 
 // scaled_dot_product_attention by the kernel that LibTorch chooses: (B, T, H D). Where skips_windows(), a window is an argument of flash
 // attention; elsewhere it is a mask (T, T), which saves nothing. Documents are always a mask, (B, 1, T, T), and so are blocks that queries
