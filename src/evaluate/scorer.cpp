@@ -12,6 +12,7 @@
 
 #include "gpt/core/error.h"
 #include "gpt/device/precision.h"
+#include "gpt/model/evaluation_mode.h"
 #include "gpt/ops/sdp_backends.h"
 
 namespace gpt::evaluate {

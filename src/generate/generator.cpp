@@ -13,6 +13,7 @@
 #include "gpt/generate/decoder.h"
 #include "gpt/generate/drawn_text.h"
 #include "gpt/generate/prompt.h"
+#include "gpt/model/evaluation_mode.h"
 #include "gpt/ops/sdp_backends.h"
 #include "gpt/products/row_product.h"
 

@@ -19,6 +19,7 @@
 #include "gpt/core/process.h"
 #include "gpt/layout/layer_ends.h"
 #include "gpt/model/attention_form.h"
+#include "gpt/model/evaluation_mode.h"
 #include "gpt/model/operators_in_scope.h"
 #include "gpt/model/recompute.h"
 #include "gpt/ops/aten_attention.h"

@@ -40,6 +40,11 @@ at::Tensor GPT::through_stages(const at::Tensor& ids, const at::Tensor& starts) 
   return x;
 }
 
+void GPT::set_document_separator(std::optional<int64_t> token) {
+  if (token) require_whole_sequences(config_);
+  document_separator_ = token;
+}
+
 // Of a pass; undefined where its sequences are one document each.
 at::Tensor GPT::document_starts(const at::Tensor& in, const LossOptions& options) const {
   const at::Tensor& ids = options.ids.defined() ? options.ids : in;

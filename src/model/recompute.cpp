@@ -69,7 +69,7 @@ bool is_product_of_a_block(ParameterRole role) {
   return role == attention_in || role == attention_out || role == mlp_in || role == mlp_gate || role == mlp_out;
 }
 
-// As Block in gpt.cpp does it. Nobody needs the values that the last product of a block would give again.
+// As block_walk.cpp does it. Nobody needs the values that the last product of a block would give again.
 bool is_done_again(ParameterRole role, GradientCheckpointing level) {
   if (level < GradientCheckpointing::selective || role == ParameterRole::mlp_out) return false;
   return level == GradientCheckpointing::block || role != ParameterRole::attention_in;

@@ -16,6 +16,7 @@
 
 #include "gpt/core/error.h"
 #include "gpt/core/map_faults.h"
+#include "gpt/model/evaluation_mode.h"
 #include "gpt/ops/sdp_backends.h"
 
 namespace gpt::run {

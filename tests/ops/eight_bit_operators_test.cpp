@@ -1,5 +1,6 @@
 // Linear layers whose products are computed in 8 bits.
 #include "gpt/ops/eight_bit_operators.h"
+#include "gpt/model/evaluation_mode.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>

@@ -26,32 +26,16 @@
 #include "gpt/model/activation_swap.h"
 #include "gpt/model/kv_cache.h"
 #include "gpt/model/layer_weights.h"
+#include "gpt/model/loss_options.h"
 #include "gpt/model/stage_link.h"
 #include "gpt/ops/operators.h"
 #include "gpt/parameters/parameters.h"
 
 namespace gpt {
 
-struct LossOptions {
-  double label_smoothing = 0;      // mixes in the uniform distribution over the V real tokens; 0 to validate
-  int64_t chunk_rows = 0;          // rows of the logits that exist at a time; 0: chosen, see ops/classifier.h
-  ops::Distillation teacher = {};  // whose rows are those of the ids
-  // What backward() of the loss will be given, a float32 scalar on the device: our classifier computes its gradients together
-  // with the loss. Not needed without gradients.
-  at::Tensor upstream = {};
-  // In training mode: what dropout masks follow from, as ops::DropoutSpec has it. Undefined: the same masks in every call.
-  at::Tensor dropout_place = {};
-  std::optional<int64_t> attention_window = {};  // of windowed layers, instead of the model's
-  // Of a stage that takes what another one gives: what the first stage took, (B, T). Only needed where sequences hold several documents, or
-  // processes divide the layers.
-  at::Tensor ids = {};
-  // (B, T) int32, where batches say it: where the document of each position begins. Attention stays within it, and learned positions begin
-  // anew with it. Undefined: as set_document_separator() has it.
-  at::Tensor document_starts = {};
-  // Called in the backward pass, with our own operators: the gradients of this layer, and of all that come after it, are complete, but
-  // for a tied head's. The first one is n_layer, which stands for what follows the blocks. Nothing: nobody is told.
-  std::function<void(int64_t layer)> layer_done = {};
-};
+namespace transformer {
+struct Transformer;
+}
 
 // What a model gives to tokens that are there already.
 struct TokenScores {
@@ -140,7 +124,6 @@ class GPT {
   double flops_per_token() const { return flops_per_token_; }  // of the whole model
 
  private:
-  struct Transformer;
   GPT(const ModelConfig& config, at::Device device, const ParameterTypes& types, const std::vector<std::string>& frozen,
       const ModelPart& part);
   at::Tensor logits(const at::Tensor& rows) const;  // (..., C) -> (..., V)
@@ -157,7 +140,7 @@ class GPT {
   Parameters parameters_;
   int64_t first_trained_;  // layer of the whole model
   double flops_per_token_;
-  std::unique_ptr<const Transformer> transformer_;
+  std::unique_ptr<const transformer::Transformer> transformer_;
   ops::SharedOperators operators_, training_operators_;
   std::shared_ptr<LayerWeights> layer_weights_;
   std::shared_ptr<ActivationSwap> activation_swap_;  // null, unless activations wait in the host's memory
@@ -171,18 +154,5 @@ class GPT {
 inline void work_apart(const GPT& model, const std::function<void()>& work) {
   model.layer_weights() ? model.layer_weights()->work_apart(work) : work();
 }
-
-// Within its scope nothing is dropped out.
-class EvaluationMode {
- public:
-  explicit EvaluationMode(GPT& model) : model_(model), was_training_(model.training()) { model_.train(false); }
-  ~EvaluationMode() { model_.train(was_training_); }
-  EvaluationMode(const EvaluationMode&) = delete;
-  EvaluationMode& operator=(const EvaluationMode&) = delete;
-
- private:
-  GPT& model_;
-  bool was_training_;
-};
 
 }  // namespace gpt
