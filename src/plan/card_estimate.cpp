@@ -8,11 +8,7 @@
 #include "gpt/core/format.h"
 #include "gpt/layout/freeze.h"
 #include "gpt/model/attention_form.h"
-#include "gpt/model/compile.h"
-#include "gpt/model/recompute.h"
-#include "gpt/optim/muon.h"
-#include "gpt/optim/optimizer_state.h"
-#include "gpt/run/teacher.h"
+#include "plan/terms/terms.h"
 
 namespace gpt::plan {
 namespace {
@@ -33,17 +29,8 @@ constexpr double kPassesOfState = 2;
 // 32 GB/s a copy reaches this.
 constexpr double kBusBandwidth = 25e9;
 
-// Kernels of a block forward and backward, of the rest of a micro-step, and of an update; our own operators do the work of several
-// of LibTorch's. The host takes this long for each; replayed as part of a graph, the card does.
-constexpr double kOwnKernels = 30, kAtenKernels = 60, kOtherKernels = 40;
-// Of Muon for a matrix: three products of each iteration, its two passes, and what lies between them.
-constexpr double kMuonKernels = 22;
+// The host takes this long for each kernel; replayed as part of a graph, the card does.
 constexpr double kLaunch = 6e-6, kReplay = 1.5e-6;
-
-// What a step computes, as a multiple of what it does without gradient checkpointing: as the products of the blocks.
-double repeated_work(const ModelConfig& model, GradientCheckpointing level) {
-  return weights_multiplied(model, level) / weights_multiplied(model, GradientCheckpointing::none);
-}
 
 }  // namespace
 
@@ -80,37 +67,28 @@ StepEstimate estimate_step(const ModelConfig& model, const TrainingConfig& train
   TrainingConfig keeping = training;
   keeping.execution.gradient_checkpointing = GradientCheckpointing::none, keeping.execution.swap_activations = 0;
   const MemoryUse kept = estimate_memory(model, keeping, form), real = estimate_memory(model, training, form);
-  const double repeated = repeated_work(model, training.execution.gradient_checkpointing);
+  terms::CardTerms sum;
+  const terms::CardStep step{model, training, form, parameter_table(model, training.freeze), real.host};
+  for (const terms::Term& term : terms::all())
+    if (term.card) term.card(step, sum);
 
   StepEstimate estimate;
   const double share = kShareOfPeak * std::min(1.0, static_cast<double>(model.n_embd) / kWideEnough);
-  const std::vector<ParameterRow> rows = parameter_table(model, training.freeze);
   const double peak = card.peak_flops(dtype).value_or(card.float32 * 1e12),
-               peak_of_muon = card.bfloat16 > 0 ? card.bfloat16 * 1e12 : peak;
-  const MuonWork muon = muon_work(rows, training.optimizer);
-  const int64_t offloaded = state_bytes(rows, flat_layout(rows), training.optimizer).host;
-  const double per_token =
-      repeated * flops_per_token(in_training(model, training), rows) + run::teacher_flops_per_token(model, training);
-  estimate.products = micro_steps * per_token * tokens / (share * peak) + muon.flops / (share * peak_of_muon);
+               peak_in_bfloat16 = card.bfloat16 > 0 ? card.bfloat16 * 1e12 : peak;
+  estimate.products =
+      micro_steps * sum.flops_per_token * tokens / (share * peak) + sum.update_flops / (share * peak_in_bfloat16);
   const double passes = form.own_operators ? kOwnPasses : kAtenPasses,
-               activations = repeated * passes * kept.activations,
+               activations = sum.repeated * passes * kept.activations,
                logits = passes * tokens * bytes * static_cast<double>(model.padded_vocab()),
                weights = parameters * (kPassesOfWeights * bytes + kGradientBytes),
                state = kPassesOfState * (real.weights + real.gradients + real.optimizer);
   estimate.memory =
       (micro_steps * (activations + logits + weights) + state) / (kShareOfBandwidth * card.bandwidth * 1e9) +
-      form.state_share * static_cast<double>(offloaded) / kBusBandwidth;
-  if (training.execution.swap_activations != 0) {
-    constexpr double kOutAndIn = 2;
-    TrainingConfig unswapped = training;
-    unswapped.execution.swap_activations = 0;
-    const double swapped = real.host - estimate_memory(model, unswapped, form).host;
-    estimate.swapping = micro_steps * kOutAndIn * swapped / kBusBandwidth;
-  }
-  const double kernels = form.own_operators ? kOwnKernels : kAtenKernels;
-  estimate.launches = (micro_steps * repeated * (kernels * static_cast<double>(model.n_layer) + kOtherKernels) +
-                       kMuonKernels * static_cast<double>(muon.matrices)) *
-                      (form.is_recorded ? kReplay : kLaunch);
+      sum.moved_by_update / kBusBandwidth;
+  estimate.swapping = micro_steps * sum.swapped / kBusBandwidth;
+  estimate.launches =
+      (micro_steps * sum.repeated * sum.kernels + sum.update_kernels) * (form.is_recorded ? kReplay : kLaunch);
   estimate.is_recorded = form.is_recorded;
   return estimate;
 }

@@ -1,10 +1,14 @@
 #include "sent_values.h"
 
+#include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "gpt/device/precision.h"
+#include "gpt/layout/alignment.h"
 #include "gpt/layout/cut.h"
 #include "gpt/layout/freeze.h"
+#include "gpt/layout/layer_ends.h"
 #include "gpt/layout/stages.h"
 #include "gpt/ops/kept_bytes.h"
 #include "gpt/parallel/division.h"
@@ -26,6 +30,10 @@ std::vector<ParameterRow> rows_of_process(const Config& config) {
         flat_layout(rows).trained_size > flat_layout(largest).trained_size)
       largest = std::move(rows);
   return largest;
+}
+
+double trained_values(const std::vector<ParameterRow>& rows) {
+  return static_cast<double>(flat_layout(rows).trained_size);
 }
 
 int64_t tokens_at_once(const Config& config) { return config.training.batch_size * config.sequence_length(); }
@@ -83,5 +91,28 @@ double bytes_of_kept_weight(const Config& config) {
 }
 
 double bytes_of_computing_weight(bool end_to_end) { return end_to_end ? 2 : kFloatBytes; }
+
+std::vector<int64_t> segment_lengths(int64_t stage, const std::vector<ParameterRow>& rows, const FlatLayout& layout,
+                                     bool is_of_stage) {
+  std::vector<int64_t> lengths = parallel::segment_ends(stage, rows, layout, is_of_stage);
+  std::adjacent_difference(lengths.begin(), lengths.end(), lengths.begin());
+  return lengths;
+}
+
+BlockValues block_values(const std::vector<ParameterRow>& rows, const FlatLayout& layout) {
+  const std::vector<int64_t> ends = layer_ends(rows, layout);
+  BlockValues values{.blocks = ends.front() - ends.back()};
+  for (size_t layer = 0; layer + 1 < ends.size(); ++layer) {
+    const int64_t block = ends[layer] - ends[layer + 1];
+    values.longest = std::max(values.longest, block);
+    values.layers += block > 0 ? 1 : 0;  // a stage has not those before it
+  }
+  for (const ParameterRow& row : rows) {
+    using enum ParameterRole;
+    if (row.role == attention_norm || row.role == mlp_norm || row.role == final_norm)
+      values.norms += aligned_end(row.count());
+  }
+  return values;
+}
 
 }  // namespace gpt::plan

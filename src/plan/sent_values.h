@@ -1,4 +1,4 @@
-// Which values the processes of a run send, and how large they are, for the plan.
+// Which values the processes of a run send, how large they are, and how ZeRO 2 and 3 cut a flat buffer, for the plan.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,10 @@
 
 namespace gpt::plan {
 
-// Of a stage, in the process with the largest part of it; and of the process with the largest part of the model.
+// Of a stage, in the process with the largest part of it; and of the process with the largest part of the model. How many values are trained.
 std::vector<ParameterRow> rows_of_stage(const Config& config, int64_t stage);
 std::vector<ParameterRow> rows_of_process(const Config& config);
+double trained_values(const std::vector<ParameterRow>& rows);
 
 int64_t tokens_at_once(const Config& config);
 // As Precision says once dtype is resolved.
@@ -32,5 +33,15 @@ double bytes_of_tied_table(const Config& config, bool end_to_end);
 double bytes_of_sent_gradient(const Config& config, bool end_to_end);
 double bytes_of_kept_weight(const Config& config);
 double bytes_of_computing_weight(bool end_to_end);
+
+// Of the values of each segment of divided gradients, as parallel::segment_ends() has them.
+std::vector<int64_t> segment_lengths(int64_t stage, const std::vector<ParameterRow>& rows, const FlatLayout& layout,
+                                     bool is_of_stage);
+
+// How many values of a flat buffer lie in blocks, in the longest of them, and in all vectors of normalizations.
+struct BlockValues {
+  int64_t blocks = 0, longest = 0, norms = 0, layers = 0;
+};
+BlockValues block_values(const std::vector<ParameterRow>& rows, const FlatLayout& layout);
 
 }  // namespace gpt::plan

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "block_values.h"
 #include "gpt/layout/cut.h"
 #include "gpt/layout/freeze.h"
 #include "gpt/layout/layer_ends.h"
@@ -180,7 +179,7 @@ class Update {
     sent_ = 0;
   }
 
-  // At the beginning of an update for the stages before, and at its end for those behind (run/pipeline_schedule.h).
+  // At the beginning of an update for the stages before, and at its end for those behind (parallel/pipeline_schedule.h).
   void wait_for_stages() {
     if (stages_ == 1) return;
     const auto others = static_cast<double>(stages_ - 1);

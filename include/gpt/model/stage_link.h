@@ -1,5 +1,5 @@
 // How the stages of a model (pipeline parallelism) compute a forward pass of inference together: each gets what the one before gives, and
-// the last one tells all what comes out. Training sends more than that (run/stage_passes.h).
+// the last one tells all what comes out. Training sends more than that (parallel/stage_passes.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>
