@@ -154,6 +154,13 @@ void write_hugging_face(const ExportOptions& options, const Checkpoint& checkpoi
 
   log::success(fmt::format("{}: {} parameters in {}, in the form of {}", folder,
                            format_count(static_cast<double>(parameter_count(model))), dtype, family.name));
+  const auto tokenizer =
+      checkpoint.tokenizer.empty() ? nullptr : tokenizer_from_json(checkpoint.tokenizer, options.checkpoint);
+  if (tokenizer && !is_known_to_auto_tokenizer(*tokenizer, family))
+    log::warn(
+        fmt::format("AutoTokenizer of transformers splits text as {0} does for a model of {0}'s form, whatever the "
+                    "tokenizer's file says: load this one with PreTrainedTokenizerFast.from_pretrained",
+                    family.name));
   if (checkpoint.tokenizer.empty())
     log::warn("the checkpoint has no tokenizer, because its run was given token ids: add the one that made them");
 }

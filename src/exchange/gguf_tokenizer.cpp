@@ -47,7 +47,18 @@ bool merges_make_every_token(const BpeTokenizer& tokenizer) {
                      [&](const std::string& bytes) { return tokenizer.encode(bytes) == other.encode(bytes); });
 }
 
-// The pre-tokenizer of llama.cpp's that splits as ours does. The names stand for what it does with merges, too.
+// The pre-tokenizer of llama.cpp's that splits as this; empty: there is none.
+std::string_view name_of(SplitPattern split) {
+  switch (split) {
+    case SplitPattern::gpt2: return "gpt-2";
+    case SplitPattern::llama3: return "llama-bpe";
+    case SplitPattern::qwen2: return "qwen2";
+    case SplitPattern::cl100k: break;
+  }
+  return "";
+}
+
+// The one that does with merges what this tokenizer does, too.
 std::string split_name(const BpeTokenizer& tokenizer, const std::string& origin) {
   const bool ignores_merges = tokenizer.model().ignore_merges;
   const auto require_merges = [&](const char* whose) {
@@ -58,11 +69,14 @@ std::string split_name(const BpeTokenizer& tokenizer, const std::string& origin)
                       whose));
   };
   switch (tokenizer.model().split) {
-    case SplitPattern::gpt2: require_merges("GPT-2"); return "gpt-2";
-    case SplitPattern::llama3: return ignores_merges ? "llama-bpe" : "smaug-bpe";
-    case SplitPattern::qwen2: require_merges("Qwen 2"); return "qwen2";
+    case SplitPattern::gpt2: require_merges("GPT-2"); break;
+    case SplitPattern::llama3:
+      if (!ignores_merges) return "smaug-bpe";
+      break;
+    case SplitPattern::qwen2: require_merges("Qwen 2"); break;
     case SplitPattern::cl100k: break;
   }
+  if (const std::string_view name = name_of(tokenizer.model().split); !name.empty()) return std::string(name);
   refuse_tokenizer(origin, "it splits text as cl100k_base does, and llama.cpp only as GPT-2, Llama 3 and Qwen 2 do");
 }
 
@@ -219,6 +233,12 @@ GgufTokenizer gguf_tokenizer(const Tokenizer& tokenizer, const TextFormat& forma
     refuse_tokenizer(origin, fmt::format("its vocabulary would have '{}' twice", printable_line(token)));
   }
   return result;
+}
+
+bool splits_as(const Tokenizer& tokenizer, std::string_view split) {
+  if (const auto* bpe = dynamic_cast<const BpeTokenizer*>(&tokenizer)) return name_of(bpe->model().split) == split;
+  json file = json::parse(tokenizer.to_json(), nullptr, /*allow_exceptions=*/false);
+  return split_name(file) == split;
 }
 
 namespace {

@@ -13,6 +13,7 @@
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
 #include "gpt/core/printable.h"
+#include "gpt/exchange/gguf_tokenizer.h"
 #include "gpt/layout/parameter_table.h"
 
 namespace gpt::exchange {
@@ -24,12 +25,12 @@ constexpr std::string_view kBeginning =
 // With the number of tokens to write, which has to fit into the context.
 constexpr std::string_view kUse = R"(
 ```python
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, {0}
 
-tokenizer = AutoTokenizer.from_pretrained("PATH")
+tokenizer = {0}.from_pretrained("PATH")
 model = AutoModelForCausalLM.from_pretrained("PATH")
 ids = tokenizer("Once", return_tensors="pt").input_ids
-print(tokenizer.decode(model.generate(ids, max_new_tokens={}, do_sample=True, top_k=0)[0]))
+print(tokenizer.decode(model.generate(ids, max_new_tokens={1}, do_sample=True, top_k=0)[0]))
 ```
 )";
 
@@ -111,6 +112,10 @@ std::string last_name(const std::string& path) {
   return (cut.has_filename() ? cut : cut.parent_path()).filename().string();
 }
 
+bool is_known_to_auto_tokenizer(const Tokenizer& tokenizer, const Family& family) {
+  return family.auto_split.empty() || splits_as(tokenizer, family.auto_split);
+}
+
 std::string model_card(const Checkpoint& checkpoint, const std::string& path, const Tokenizer* tokenizer,
                        const Family& family, std::string_view dtype) {
   const Config& config = checkpoint.config;
@@ -127,7 +132,9 @@ std::string model_card(const Checkpoint& checkpoint, const std::string& path, co
   card += fmt::format("| trained | {} |\n", plural(checkpoint.step, "step"));
   card += losses_of(checkpoint, path);
   card += fmt::format("| weights | {} |\n", dtype);
-  card += fmt::format(kUse, std::min<int64_t>(100, config.model.block_size / 2));
+  const bool is_auto = !tokenizer || is_known_to_auto_tokenizer(*tokenizer, family);
+  card += fmt::format(kUse, is_auto ? "AutoTokenizer" : "PreTrainedTokenizerFast",
+                      std::min<int64_t>(100, config.model.block_size / 2));
   card += fmt::format("\nIt was trained with these settings:\n\n```\n{}\n```\n", command_of(config));
   return card;
 }

@@ -50,6 +50,8 @@ struct Family {
   nlohmann::ordered_json (*config_json)(const ModelConfig& model);
   ModelConfig (*read_config)(const ConfigSettings& settings);
   std::vector<ArchitectureKey> (*architecture_keys)(const ModelConfig& model);  // beside those of all families
+  // How transformers' AutoTokenizer splits text for these models, by llama.cpp's name, whatever tokenizer.json says; empty: as that says.
+  std::string_view auto_split = {};
 };
 
 extern const Family kGpt2Family, kLlamaFamily, kQwen2Family;

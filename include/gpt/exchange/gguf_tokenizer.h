@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "gpt/exchange/gguf.h"
@@ -28,6 +29,9 @@ struct GgufTokenizer {
 // `origin`, for a tokenizer that would have other ids there.
 GgufTokenizer gguf_tokenizer(const Tokenizer& tokenizer, const TextFormat& format, int64_t vocab_size,
                              const std::string& origin);
+
+// Whether it is a byte-level BPE with this split of llama.cpp's.
+bool splits_as(const Tokenizer& tokenizer, std::string_view split);
 
 void add_tokenizer(GgufMetadata& metadata, const GgufTokenizer& tokenizer);
 

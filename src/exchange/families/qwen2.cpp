@@ -40,6 +40,7 @@ const Family kQwen2Family = {.name = "Qwen2",
                              .counterparts = qwen2_counterparts,
                              .config_json = qwen2_json,
                              .read_config = read_qwen2,
-                             .architecture_keys = llama_keys};
+                             .architecture_keys = llama_keys,
+                             .auto_split = "qwen2"};  // of transformers 5.24: findings/qwen2_tokenizers.sh
 
 }  // namespace gpt::exchange
