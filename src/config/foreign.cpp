@@ -103,6 +103,8 @@ const std::vector<Advice>& advices() {
        "there is none; the keys of model: say what a model can have, and nothing else changes attention or the loss"},
       {{"moe*", "num_experts*", "n_experts", "num_local_experts", "expert*"},
        "there is no mixture of experts; every token goes through all of the model"},
+      {{"time_limit*", "time_budget*", "train_time*", "max_train_time*", "max_wall_time", "max_walltime"},
+       "set training.max_time, such as \"10 minutes\""},
       {{"yarn*", "rope_type"}, "model.rope_scaling can be none, linear or llama3"},
       {{"dpo*", "rlhf*", "ppo*", "grpo*", "orpo*", "reward_model*"},
        "there is no training on preferences; training.init_from tunes a model on texts or conversations"},

@@ -279,15 +279,14 @@ class Examination {
   }
 
   void plan_length(double update_seconds) {
-    const Tokenizer* const tokenizer = corpus_ ? corpus_->tokenizer.get() : nullptr;
-    const auto with_time = run::plan_with_time(config_,
-                                               {.batches_per_epoch = batches_per_epoch_,
-                                                .validation_tokens = corpus_ ? corpus_->validation.size() : 0,
-                                                .update_seconds = update_seconds,
-                                                .checkpoint_bytes = run::checkpoint_file_bytes(config_, tokenizer)},
-                                               start_ ? &start_->checkpoint : nullptr);
-    is_length_planned_ = with_time.has_value();
-    plan_ = with_time.value_or(run::plan_run(config_.training, batches_per_epoch_));
+    plan_ = run::plan_run(config_.training, batches_per_epoch_);
+    if (!config_.training.schedule.has_time()) return;
+    run::TimedRun timed{.batches_per_epoch = batches_per_epoch_, .update_seconds = update_seconds};
+    if (corpus_) timed.validation_tokens = corpus_->validation.size();
+    if (config_.model.vocab_size) timed.checkpoint_bytes = run::checkpoint_file_bytes(config_, nullptr);
+    const auto plan = run::plan_with_time(config_, timed, start_ ? &start_->checkpoint : nullptr);
+    is_length_planned_ = plan.has_value();
+    if (plan) plan_ = *plan;
   }
   bool is_length_known() const { return is_length_planned_ || !config_.training.schedule.has_time(); }
   // Once the time of an update is known.

@@ -7,8 +7,9 @@ namespace gpt::run {
 namespace {
 
 // Shares of the time: over which the speed is a mean, after which it is looked at again, and by which the end may be missed before anything is
-// corrected. The last two are less than the hundredth that people are promised.
-constexpr double kWindow = 0.03, kBetweenLooks = 0.01, kTolerance = 0.003;
+// corrected. The last two are less than the hundredth that people are promised. While much is left, a share of that may be missed too: what is
+// wrong then is corrected later.
+constexpr double kWindow = 0.1, kBetweenLooks = 0.01, kTolerance = 0.003, kToleranceOfRest = 0.03;
 constexpr size_t kFewest = 3;  // updates, of which one may have been an exception
 
 }  // namespace
@@ -25,7 +26,7 @@ std::optional<int64_t> TimeBudget::after_update(int64_t step, double spent, int6
   next_look_ = spent + kBetweenLooks * seconds_;
   const int64_t fitting = step + updates_in(left, update, rest.all);
   const double off = update * static_cast<double>(std::abs(fitting - total));
-  if (off <= std::max(kTolerance * seconds_, update)) return std::nullopt;
+  if (off <= std::max({kTolerance * seconds_, kToleranceOfRest * left, update})) return std::nullopt;
   return fitting;
 }
 

@@ -30,7 +30,10 @@ double Trainer::seconds_spent() const { return spent_before_ + seconds_since_sta
 void Trainer::keep_to_time() {
   if (training().schedule.has_time()) state_.seconds_spent = seconds_spent();
   if (!time_ || decisions_.has_to_come(run::kTotalSteps)) return;  // the run repeats what it did before it was killed
-  const run::TimeBudget::Rest rest{forecast_.other_seconds(state_.step), forecast_.closing_seconds()};
+  // After the last checkpoint the machine's speed is measured, and the process ends.
+  constexpr double kEnding = 1;
+  const run::TimeBudget::Rest rest{kEnding + forecast_.other_seconds(state_.step),
+                                   kEnding + forecast_.closing_seconds()};
   const auto steps = time_->after_update(state_.step, state_.seconds_spent, plan_.total_steps, rest);
   if (steps) wanted_steps_ = std::min(*steps, run::most_steps(training().schedule, plan_.steps_per_epoch));
 }

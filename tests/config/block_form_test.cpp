@@ -22,7 +22,7 @@ TEST(BlockForm, OfTheFamiliesAreValues) {
                           .attention_out_bias = true,
                           .mlp = {Mlp::gelu, 3072, /*has_bias=*/true}};
   const BlockForm of_llama{.norm = {Norm::rmsnorm, 1e-6, /*has_bias=*/false},
-                           .rotary = RotaryForm{5e5},
+                           .rotary = RotaryForm{5e5, {}},
                            .window = 0,
                            .attention_in_bias = false,
                            .attention_out_bias = false,
@@ -47,7 +47,15 @@ TEST(BlockForm, MayMixThem) {
   config.bias = false, config.position = Position::rope;
   form = block_form(config, 0);
   EXPECT_FALSE(form.norm.has_bias || form.attention_in_bias || form.attention_out_bias || form.mlp.has_bias);
-  EXPECT_TRUE(form.rotary == RotaryForm{10000});
+  EXPECT_TRUE(form.rotary == (RotaryForm{10000, {}}));
+}
+
+TEST(BlockForm, MayHaveABiasOfQueriesKeysAndValuesAlone) {
+  ModelConfig config;
+  config.qkv_bias = true;
+  const BlockForm form = block_form(config, 0);
+  EXPECT_TRUE(form.attention_in_bias);
+  EXPECT_FALSE(form.attention_out_bias || form.mlp.has_bias || form.norm.has_bias);
 }
 
 TEST(BlockForm, DiffersFromLayerToLayerInItsWindow) {

@@ -157,6 +157,11 @@ class Diagnose(unittest.TestCase):
     # Three epochs of 159,015 steps at 0.113 s are 14.97 hours; 7 units each make 104.8.
     ARITHMETIC = ("--steps-per-epoch", 159_015, "--epochs", 3, "--seconds-per-step", 0.113)
 
+    def test_a_time_gives_the_number_of_steps(self):
+        found = checks("--steps-per-epoch", 1000, "--max_time", "10 minutes", "--seconds-per-step", 0.1, "--eval_interval", 0, check_code=0)
+        self.assertEqual(found["length"]["detail"], "6,000 steps at 1,000 an epoch")
+        self.assertTrue(found["time"]["detail"].startswith("100 ms a step as given; 1m40s an epoch; 10m00s for 6,000 steps"), found["time"])
+
     def test_time_and_cost_are_arithmetic_where_the_speed_is_known(self):
         found = checks(*self.ARITHMETIC, "--units-per-hour", 7, "--budget", 120, check_code=0)
         self.assertEqual(set(found), {"configuration", "length", "time", "cost"})

@@ -43,7 +43,7 @@ class MaxTime(programs.WithText):
         result = json.loads((self.root / "result.json").read_text())
         self.assertEqual((result["state"], result["step"], result["total_steps"]), ("done", run["step"], run["step"]))
         self.assertEqual(result["validation"]["step"], run["step"], "it ends with a validation")
-        self.assertRegex(self.done.stderr, r"training.max_time: \S+ \S+ are left for [\d,]+ updates? of .*, with validation")
+        self.assertRegex(self.done.stderr, r"training.max_time: \S+ are left for [\d,]+ updates? of .*, with validation")
 
     def test_the_learning_rate_follows_the_decisions(self):
         decisions = self.decisions("timed")
@@ -81,9 +81,8 @@ class MaxTime(programs.WithText):
         self.assertEqual(load(self.root / "short/ckpt.pt")["step"], 3)
         self.assertEqual([one["value"] for one in self.decisions("short")], [3])
 
-    def test_a_time_that_the_start_takes_up_is_refused(self):
-        """A second is less than a start with LibTorch takes when the machine is busy, and little more when it is not."""
-        done = self.run_one("stages", data__schedule="grow", check_code=3)
+    def test_stages_are_refused(self):
+        done = self.run_one("stages", data__schedule="grow", check_code=2)
         self.assertIn("how many steps fit into max_time is not known before", done.stderr)
 
 

@@ -52,7 +52,7 @@ class Sweep(programs.WithText):
             with self.subTest(words=words, swept=swept):
                 name = f"timed {len(words)} {swept}"
                 done = self.run_sweep(name, swept, more=words, training__max_steps=2, training__eval_interval=0)
-                times = {re.search("max_time: (.*)", path.read_text())[1] for path in (self.root / name).glob("*/effective_config.yaml")}
+                times = {re.search("max_time: (.*?) +#", path.read_text())[1] for path in (self.root / name).glob("*/effective_config.yaml")}
                 self.assertEqual(times, {"7 minutes", "5 minutes"} if "max_time" in swept else {"5 minutes"})
                 self.assertEqual("each of 2 runs has 5m00s" in done.stderr, "max_time" not in swept, done.stderr)
 
