@@ -14,6 +14,19 @@ bool is_odd_head(const Config& config) {
 
 std::vector<RefusalRule> model_rules() {
   return {
+      {.keys = {"model.rope_low_freq_factor", "model.rope_high_freq_factor"},
+       .when =
+           [](const Config& c, const Facts&) {
+             const RopeScaling& scaling = c.model.rope_scaling;
+             return scaling.kind == RopeScalingKind::llama3 && scaling.low >= scaling.high;
+           },
+       .why =
+           [](const Config& c) {
+             return fmt::format("rope_low_freq_factor {} must be less than rope_high_freq_factor {}",
+                                c.model.rope_scaling.low, c.model.rope_scaling.high);
+           },
+       .cures = {Cure{{"model.rope_low_freq_factor", std::nullopt}, {"model.rope_high_freq_factor", std::nullopt}}},
+       .advice = "Llama 3.1 has 1 and 4"},
       {.keys = {"model.n_embd", "model.n_head"},
        .when = [](const Config& c,
                   const Facts&) { return !c.model.n_head_dim && c.model.n_embd % c.model.heads() != 0; },

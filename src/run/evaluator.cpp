@@ -102,21 +102,20 @@ Evaluator::Evaluator(const Corpus& corpus, const BatchShape& batch, const Evalua
       windows_(windows_of(corpus.validation, batch.length, device, rule.packing)),
       order_(static_cast<uint64_t>(windows_.size()), kOrderKey),
       batch_size_(batch.sequences),
-      most_(rule.most),
+      most_(rule.most.value_or(std::numeric_limits<int64_t>::max())),
       takes_neighbours_(rule.takes_neighbours),
       device_(device),
       autocast_type_(precision.autocast_type()),
       ranks_(mesh.data),
       stages_(mesh.pipeline.stages) {
   const auto batches = rule.eval_batches;
-  const int64_t most = most_.value_or(std::numeric_limits<int64_t>::max());
   is_settled_ = batches || rule.sequences > 0 || takes_neighbours_;
   if (batches == 0) {
     draw(windows_.size());
   } else if (takes_neighbours_) {
     take_neighbours(batches.value_or(at::divup(automatic_eval_sequences(batch.length), batch_size_)));
   } else {
-    draw(batches ? *batches * batch_size_ : is_settled_ ? rule.sequences : std::min(kFewestSequences, most));
+    draw(batches ? *batches * batch_size_ : is_settled_ ? rule.sequences : std::min(kFewestSequences, most_));
   }
   read_in_order();
 }
@@ -168,7 +167,7 @@ std::vector<int64_t> Evaluator::counts() const {
 
 bool Evaluator::settle(const at::Tensor& sums) {
   const Sample sample(sums, counts(), windows_.size());
-  const int64_t most = std::min(2 * sample.count, most_.value_or(std::numeric_limits<int64_t>::max()));
+  const int64_t most = std::min(2 * sample.count, most_);
   if (is_settled_ || is_whole() || sample.is_exact_enough() || sample.count >= most) return true;
   // Not far beyond what is known, as so few may vary less or more than all do.
   draw(std::clamp(sample.wanted_count(), sample.count + 1, most));

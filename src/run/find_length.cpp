@@ -48,10 +48,9 @@ class TimedUpdates {
 
  private:
   bool must_end() {
-    const Interruption said = interruptions_.agree({.stop_signal = process::stop_signal()});
-    if (said.stop_signal == 0) return false;
-    process::request_stop(static_cast<int>(said.stop_signal));
-    throw Error(ExitCode::interrupted, "stopped while it measured the time of an update; the run had not begun");
+    require_no_signal(interruptions_.agree({.stop_signal = process::stop_signal()}),
+                      "stopped while it measured the time of an update; the run had not begun");
+    return false;
   }
 
   const Setup& setup_;
@@ -85,6 +84,13 @@ std::optional<int64_t> take_decided(Beginning& begins, int64_t step) {
   const auto steps = std::llround(found->value);
   begins.decisions.erase(found);
   return steps;
+}
+
+// A run without a time has its length from its configuration, also where it had a time before.
+void leave_lengths_out(Beginning& begins, bool is_replay) {
+  if (std::erase_if(begins.decisions, is_length) > 0 && is_replay)
+    throw Error(ExitCode::config,
+                "--replay: the run that decided this had a training.max_time; give this one the same");
 }
 
 void require_time_left(const Duration& time, double spent, bool is_first) {
@@ -129,7 +135,7 @@ std::optional<Plan> plan_with_time(const Config& config, const TimedRun& run, co
 
 void find_length(Setup& setup, Beginning& begins, bool is_replay) {
   const Duration time = setup.config.training.schedule.max_time;
-  if (time.seconds == 0) return;
+  if (time.seconds == 0) return leave_lengths_out(begins, is_replay);
   begins.keeps_time = !is_replay || std::none_of(begins.decisions.begin(), begins.decisions.end(), is_length);
   if (begins.start && begins.start->checkpoint.course.planned > 0) return;
   const int64_t step = begins.start ? begins.start->checkpoint.step : 0;

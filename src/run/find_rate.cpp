@@ -96,10 +96,7 @@ class Trials {
     const bool is_late = setup_.mesh.all->is_first() && std::chrono::duration<double>(Clock::now() - began_).count() >
                                                             most_seconds(setup_.config.training.schedule);
     const Interruption decided = interruptions_.agree({.stop_signal = process::stop_signal(), .is_time = is_late});
-    if (decided.stop_signal != 0) {
-      process::request_stop(static_cast<int>(decided.stop_signal));
-      throw Error(ExitCode::interrupted, "stopped while it looked for a learning rate; the run had not begun");
-    }
+    require_no_signal(decided, "stopped while it looked for a learning rate; the run had not begun");
     return decided.is_time;
   }
 

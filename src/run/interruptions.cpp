@@ -4,7 +4,16 @@
 
 #include <utility>
 
+#include "gpt/core/error.h"
+#include "gpt/core/process.h"
+
 namespace gpt::run {
+
+void require_no_signal(const Interruption& agreed, const char* message) {
+  if (agreed.stop_signal == 0) return;
+  process::request_stop(static_cast<int>(agreed.stop_signal));
+  throw Error(ExitCode::interrupted, message);
+}
 
 Interruption Interruptions::agree(const Interruption& mine) {
   if (ranks_->size() == 1) return mine;

@@ -49,7 +49,7 @@ void Trainer::decide_length() {
 void Trainer::follow_length() {
   run_.follow_course();
   forecast_.ends_after(plan_.total_steps);
-  listeners_.length(plan_.total_steps, setup_.config.data.stages.empty() ? plan_.epochs() : 0);
+  listeners_.length(plan_.total_steps, plan_.epochs());
 }
 
 }  // namespace gpt

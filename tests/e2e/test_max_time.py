@@ -71,6 +71,10 @@ class MaxTime(programs.WithText):
                 self.assertTrue(same(one[key], two[key]), f"{name}: {key}")
             self.assertEqual(programs.losses(self.root / name), programs.losses(self.root / "timed"))
 
+    def test_a_replay_needs_the_time(self):
+        done = self.run_one("untimed", "--replay", self.root / "timed/decisions.jsonl", check_code=2, training__max_time="none", training__max_steps=5)
+        self.assertIn("--replay: the run that decided this had a training.max_time; give this one the same", done.stderr)
+
     def test_a_finished_run_has_its_time_behind_it(self):
         again = self.run_one("timed")
         self.assertIn("timed is finished", again.stderr)

@@ -335,6 +335,10 @@ TEST(HuggingFace, OtherFormsAreRefusedByName) {
           ": rope_scaling.type is \"yarn\"; this program has default, linear and llama3");
   refused(kLlamaConfig, R"({"rope_parameters": {"rope_type": "llama3"}})",
           ": rope_parameters.original_max_position_embeddings is missing");
+  refused(kLlamaConfig,
+          R"({"rope_parameters": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 4, "high_freq_factor": 4,
+              "original_max_position_embeddings": 8192}})",
+          " cannot be used: a/config.json: rope_low_freq_factor 4 must be less than rope_high_freq_factor 4");
   refused(kLlamaConfig, R"({"rope_parameters": [1]})", ": rope_parameters is [1]; an object is needed");
   refused(kLlamaConfig, R"({"partial_rotary_factor": 0.5})", ": partial_rotary_factor is 0.5");
   refused(kLlamaConfig, R"({"attention_bias": true})", ": attention_bias is true; mlp_bias differs");

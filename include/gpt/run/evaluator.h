@@ -89,7 +89,7 @@ class Evaluator {
   Permutation order_;
   int64_t batch_size_;
   std::vector<int64_t> chosen_;  // windows
-  std::optional<int64_t> most_;
+  int64_t most_;                 // sequences
   bool is_settled_ = false, takes_neighbours_;
   std::optional<double> bytes_;  // once it is settled
   at::Device device_;

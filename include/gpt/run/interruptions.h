@@ -20,6 +20,9 @@ struct Interruption {
   bool stops() const { return stop_signal != 0 || lacks_memory; }
 };
 
+// Before a run has begun there is nothing to save: throws gpt::Error(interrupted) with `message` where a signal has been received.
+void require_no_signal(const Interruption& agreed, const char* message);
+
 class Interruptions {
  public:
   explicit Interruptions(std::shared_ptr<distributed::Communicator> ranks) : ranks_(std::move(ranks)) {}
