@@ -115,10 +115,15 @@ def trainer_of(arguments, dataset, **options):
         def on_step_end(self, *_, **__):
             Recorded.seconds.append(time.perf_counter() - self.began)
 
+    model = str(arguments.model)
+    if arguments.adapter:
+        import peft
+        base = transformers.AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
+        model = peft.PeftModel.from_pretrained(base, str(arguments.adapter), is_trainable=True)
     torch.manual_seed(1)
     config = trl.SFTConfig(output_dir=str(arguments.results / "trl"), use_cpu=True, report_to="none", save_strategy="no", disable_tqdm=True,
                            logging_steps=1000, max_steps=arguments.steps, dataset_num_proc=1, **options)
-    trainer = Recorded(model=str(arguments.model), args=config, train_dataset=dataset, processing_class=tokenizer_of(arguments.model),
+    trainer = Recorded(model=model, args=config, train_dataset=dataset, processing_class=tokenizer_of(arguments.model),
                        callbacks=[Clock()])
     return trainer
 
@@ -215,7 +220,7 @@ def padding(arguments):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("part", choices=["write", "losses", "speed", "ours", "table", "padding"])
-    for name in ("model", "chats", "text", "metrics", "results"):
+    for name in ("model", "chats", "text", "metrics", "results", "adapter"):
         parser.add_argument(f"--{name}", type=pathlib.Path)
     for name, default in (("count", 600), ("words", 80), ("length", 512), ("steps", 200), ("warm", 1), ("round", 1), ("rows", 2)):
         parser.add_argument(f"--{name}", type=int, default=default)

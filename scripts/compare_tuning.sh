@@ -6,6 +6,7 @@
 #   speed    ROUNDS (3) rounds of UPDATES (6) updates in turn, of rows of 512: gpt-train with packing and without, and with rows as long as the
 #            longest of eight conversations; TRL with packing in MODES ("eager compiled bfloat16"), and with its defaults. Prints how full the
 #            rows are, and the medians.
+# LORA_RANK=16: adapters of this rank are trained, with peft; both begin with the adapter that gpt-train draws.
 # PYTHON: one that has the packages below; without it they are installed into .deps/compare_tuning (7 GB with what PyTorch brings for GPUs).
 # RESULTS (build/tuning) where rows, runs and figures are kept.
 set -euo pipefail
@@ -20,33 +21,46 @@ train=build/bin/gpt-train text=data/shakespeare.txt
 python=${PYTHON:-.deps/compare_tuning/bin/python}
 results=$(realpath -m "${RESULTS:-build/tuning}")
 mkdir -p "$results"
+adapter=()
 
 install_packages() {
   python3 -m venv .deps/compare_tuning
-  "$python" -m pip install --quiet trl==1.16.0 transformers==5.24.0 torch==2.15.0 datasets==5.2.0 accelerate==1.15.0
+  "$python" -m pip install --quiet trl==1.16.0 peft==0.21.2 transformers==5.24.0 torch==2.15.0 datasets==5.2.0 accelerate==1.15.0
 }
 [[ -x $python ]] || report "Packages in .deps/compare_tuning" install_packages
 
 export HF_HUB_OFFLINE=1 HF_HOME=$results/cache TOKENIZERS_PARALLELISM=false HF_DATASETS_DISABLE_PROGRESS_BARS=1
 
 # usage: theirs PART ARGUMENTS...
-theirs() { "$python" -B scripts/compare_tuning.py "$@" --model "$model" --chats "$results/chats.jsonl" --results "$results" 2>"$results/trl.log" ||
+theirs() { "$python" -B scripts/compare_tuning.py "$@" "${adapter[@]}" --model "$model" --chats "$results/chats.jsonl" --results "$results" \
+  2>"$results/trl.log" ||
   fail "$(tail -n 1 "$results/trl.log")"; }
 
 # usage: tune FLAGS...   a run of gpt-train in $results/run
 tune() {
   rm -rf "$results/run"
   "$train" --init_from "$model" --data "$results/chats.jsonl" --cache_dir "$results/cache" --output_dir "$results/run" --device cpu \
-    --validation_fraction 0 --eval_interval 0 --sample_interval 0 --checkpoint_interval 0 --log_interval 1 "$@" 2>"$results/gpt-train.log" ||
+    --lora_rank "${LORA_RANK:-0}" --validation_fraction 0 --eval_interval 0 --sample_interval 0 --checkpoint_interval 0 --log_interval 1 "$@" 2>"$results/gpt-train.log" ||
     fail "$(tail -n 1 "$results/gpt-train.log")"
 }
 
 # usage: conversations COUNT WORDS
 conversations() { "$python" -B scripts/compare_tuning.py write --text "$text" --chats "$results/chats.jsonl" --count "$1" --words "$2"; }
 
+# The adapter that a run begins with, for peft.
+draw_adapter() {
+  adapter=()
+  [[ ${LORA_RANK:-0} != 0 ]] || return 0
+  tune --sequence_length 128 --max_steps 1 --warmup_steps 0 --learning_rate 0 --min_lr 0
+  build/bin/gpt-export --checkpoint "$results/run" --adapter --output "$results/adapter" 2>"$results/gpt-export.log" ||
+    fail "$(tail -n 1 "$results/gpt-export.log")"
+  adapter=(--adapter "$results/adapter")
+}
+
 compare_losses() {
   local steps=${STEPS:-200}
   conversations 1000 25
+  draw_adapter
   tune --sequence_length 128 --batch_size 1 --gradient_accumulation_steps 2 --max_steps "$steps" --warmup_steps 0 --learning_rate 1e-4 --min_lr 0 \
     --beta2 0.99 --dtype float32 "$@"
   theirs losses --length 128 --steps "$steps" --metrics "$results/run/metrics.jsonl"
@@ -62,6 +76,7 @@ measure() {
 compare_speed() {
   local round mode padded mean median
   conversations 600 80
+  draw_adapter
   rm -f "$results/speed.jsonl"
   read -r padded mean median < <(theirs padding --length 512)
   say "Conversations have $mean tokens in the mean and $median in the median, the longest of eight $padded."

@@ -48,6 +48,7 @@ MODELS = {
     "gpt2-gpt2": {"data.tokenizer": "gpt2", "model.bias": "true", "model.n_embd": 48, "model.n_hidden": 96,
                   "training.max_steps": 100, **GPT2},
 }
+ADAPTED = ("llama-byte", "gpt2-bpe")  # whose adapters are tried
 TYPES = {"float32": ("F32", 0), "bfloat16": ("BF16", 32), "float16": ("F16", 1), "q8_0": ("Q8_0", 7)}
 
 failures = 0
@@ -203,8 +204,12 @@ def check_file(path, exported, dtype):
 class LlamaCpp:
     """llama.cpp's server, with a float32 cache. Its addresses are those of this machine."""
 
-    def __init__(self, path):
+    def __init__(self, path, adapter=None):
         params = xllamacpp.CommonParams()
+        if adapter:
+            with_adapter = xllamacpp.CommonAdapterLoraInfo()
+            with_adapter.path, with_adapter.scale = str(adapter), 1.0
+            params.lora_adapters = [with_adapter]
         params.model.path, params.n_ctx, params.n_parallel = str(path), 0, 1
         params.cpuparams.n_threads, params.warmup, params.fit_params, params.verbosity = 2, False, False, 0
         params.cache_type_k = params.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
@@ -250,6 +255,32 @@ def check_llama_cpp(path, dtype, documents, wanted, tokenizer, texts):
 
 
 # The parts
+
+
+def check_adapter(name, text_file, scratch):
+    """Adapters of a model that learned one half of a text, from the other half: alone and beside the model they write what is written here
+    with both merged."""
+    print(f"adapter of {name}", flush=True)
+    corpus = text_file.read_text()
+    halves = [scratch / f"{part}.txt" for part in ("first", "second")]
+    for path, half in zip(halves, (corpus[:len(corpus) // 2] + STRANGE, corpus[len(corpus) // 2:] + STRANGE)):
+        path.write_text(half)
+    base, tuned, exported = scratch / f"{name}-base", scratch / f"{name}-tuned", scratch / f"{name}-base-exported"
+    model, adapter = scratch / f"{name}-base.gguf", scratch / f"{name}-adapter.gguf"
+    train(base, halves[0], **MODELS[name])
+    run("gpt-export", checkpoint=base, output=exported)
+    run("gpt-export", checkpoint=base, format="gguf", output=model)
+    run("gpt-train", **{"training.init_from": exported, "data.text": halves[1], "output_dir": tuned, "training.lora_rank": 8,
+                        "training.batch_size": 8, "training.max_steps": 200, "training.eval_interval": 0, "training.checkpoint_interval": 0,
+                        "training.sample_interval": 0, "training.learning_rate": 5e-3, "device": "cpu"})
+    run("gpt-export", "--adapter", checkpoint=tuned, format="gguf", output=adapter)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(exported)
+    plain, together = LlamaCpp(model), LlamaCpp(model, adapter)
+    texts = {prompt: our_text(tuned, prompt) for prompt in PROMPTS}
+    for prompt, text in texts.items():
+        check_greedy("text of llama.cpp with --lora", together.greedy(prompt), tokenizer, text)
+    others = sum(plain.greedy(prompt)["content"] != text for prompt, text in texts.items())
+    report("text of llama.cpp without it", others > 0, f"{others} of {len(texts)} are other ones")
 
 
 def check_model(name, text_file, scratch):
@@ -316,16 +347,19 @@ def check_smollm2(text_file, scratch):
 def main():
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    parts = sys.argv[1:] or [*MODELS, "smollm2"]
-    if unknown := set(parts) - {*MODELS, "smollm2"}:
-        sys.exit(f"no part {', '.join(unknown)}; there are {', '.join(MODELS)} and smollm2")
+    checks = {**{name: check_model for name in MODELS},
+              **{f"{name}-adapter": lambda part, *others: check_adapter(part.removesuffix("-adapter"), *others) for name in ADAPTED},
+              "smollm2": lambda _, *others: check_smollm2(*others)}
+    parts = sys.argv[1:] or [*checks]
+    if unknown := set(parts) - {*checks}:
+        sys.exit(f"no part {', '.join(unknown)}; there are {', '.join(checks)}")
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_CACHE_HOME"] = folder
         scratch = pathlib.Path(folder)
         text_file = scratch / "text.txt"
         text_file.write_text(compare_tokenizers.CORPUS.read_text()[:400_000] + STRANGE)
         for part in parts:
-            check_smollm2(text_file, scratch) if part == "smollm2" else check_model(part, text_file, scratch)
+            checks[part](part, text_file, scratch)
     sys.exit(f"{failures} comparisons failed" if failures else None)
 
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "consistency.h"
+#include "gpt/checkpoint/adapters.h"
 #include "gpt/checkpoint/quantized_file.h"
 #include "gpt/config/load.h"
 #include "gpt/container/container.h"
@@ -19,7 +20,7 @@
 #include "gpt/core/error.h"
 #include "gpt/core/hash.h"
 #include "gpt/device/precision.h"
-#include "gpt/layout/freeze.h"
+#include "gpt/layout/tuning.h"
 #include "gpt/optim/optimizer_state.h"
 #include "parts.h"
 #include "stored_tensors.h"
@@ -134,7 +135,9 @@ Checkpoint checked(const std::string& path, Parts parts, Checkpoint checkpoint) 
 Checkpoint read_checkpoint(const std::string& path, Parts parts) { return read_wanted(path, parts, nullptr); }
 
 Checkpoint load_checkpoint(const std::string& path, Parts parts) {
-  return checked(path, parts, read_wanted(path, parts, nullptr));
+  Checkpoint checkpoint = checked(path, parts, read_wanted(path, parts, nullptr));
+  if (parts == Parts::model) merge_adapters(checkpoint);
+  return checkpoint;
 }
 
 Checkpoint load_checkpoint(const std::string& path, const StateNeeds& needs) {
@@ -142,7 +145,7 @@ Checkpoint load_checkpoint(const std::string& path, const StateNeeds& needs) {
 }
 
 uint64_t checkpoint_bytes(const ModelConfig& model, const TrainingConfig& training) {
-  const std::vector<ParameterRow> rows = parameter_table(model, training.freeze);
+  const std::vector<ParameterRow> rows = parameter_table(model, training.tuning);
   int64_t bytes = parameter_count(rows) * static_cast<int64_t>(c10::elementSize(kept_weight_type(training.precision)));
   const StateBytes state = state_bytes(rows, flat_layout(rows), training.optimizer);
   bytes += state.device + state.host;

@@ -14,7 +14,7 @@
 #include "gpt/config/load.h"
 #include "gpt/core/error.h"
 #include "gpt/device/precision.h"
-#include "gpt/layout/freeze.h"
+#include "gpt/layout/tuning.h"
 #include "gpt/optim/optimizer_state.h"
 #include "gpt/tokenizer/make_tokenizer.h"
 #include "parts.h"
@@ -52,7 +52,7 @@ struct TypedRows {
 
 std::vector<ParameterRow> rows_of_run(const Config& config) {
   try {
-    return parameter_table(config.model, config.training.freeze);
+    return parameter_table(config.model, config.training.tuning);
   } catch (const Error& error) { refuse("config.yaml: {}", error.what()); }
 }
 

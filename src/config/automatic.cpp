@@ -159,11 +159,13 @@ bool chooses_sizes(const Config& config, const Origins& origins) {
 }
 
 void choose_tuning(Config& config, const Origins& origins) {
-  constexpr double kLearningRate = 1e-4, kShareOfEnd = 0.1;
+  // Adapters take ten times the rate of the weights themselves (Schulman et al., 2025, "LoRA Without Regret").
+  constexpr double kLearningRate = 1e-4, kOfAdapters = 1e-3, kShareOfEnd = 0.1;
   constexpr int64_t kMostWarmUp = 100;
   if (config.training.init_from.empty()) return;
   ScheduleConfig& schedule = config.training.schedule;
-  if (!origins.count("training.learning_rate")) schedule.learning_rate = kLearningRate;
+  if (!origins.count("training.learning_rate"))
+    schedule.learning_rate = config.training.tuning.lora.is_on() ? kOfAdapters : kLearningRate;
   if (!origins.count("training.min_lr"))
     schedule.min_lr = std::min(schedule.min_lr, kShareOfEnd * schedule.learning_rate);
   // How many steps a run counted in epochs has is known only with its data.

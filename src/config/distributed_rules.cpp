@@ -11,7 +11,8 @@ namespace gpt::config {
 namespace {
 
 constexpr const char *kTensor = "distributed.tensor_parallel", *kPipeline = "distributed.pipeline_parallel",
-                     *kLanes = "distributed.lanes", *kZero = "distributed.zero", *kProcesses = "distributed.processes";
+                     *kLanes = "distributed.lanes", *kZero = "distributed.zero", *kProcesses = "distributed.processes",
+                     *kLoraRank = "training.lora_rank";
 
 bool divides_model(const Config& config) { return config.distributed.tensor_parallel > 1; }
 bool has_stages(const Config& config) { return config.distributed.pipeline_parallel > 1; }
@@ -65,6 +66,10 @@ std::vector<RefusalRule> tensor_rules() {
        .when = [](const Config& c, const Facts&) { return divides_model(c) && c.training.optimizer.has_muon(); },
        .why = "Muon needs whole matrices, and tensor_parallel gives each process a part of them",
        .cures = {set_to(kTensor, "1"), set_to("training.optimizer", "adamw")}},
+      {.keys = {kTensor, kLoraRank},
+       .when = [](const Config& c, const Facts&) { return divides_model(c) && c.training.tuning.lora.is_on(); },
+       .why = "an adapter goes with a whole product, and tensor_parallel gives each process a part of it",
+       .cures = {set_to(kTensor, "1"), leave_out(kLoraRank)}},
       {.keys = {kTensor, "model.n_head", "model.n_kv_head", "model.n_hidden"},
        .when = [](const Config& c, const Facts&) { return divides_model(c) && uneven_size(c); },
        .why =
@@ -233,9 +238,14 @@ std::vector<RefusalRule> zero_rules() {
            "set zero to 1, with which each matrix is updated by one of them, or optimizer to adamw, or take machines "
            "that are alike"},
       {.keys = {kZero, "training.freeze"},
-       .when = [](const Config& c, const Facts&) { return c.distributed.zero > 2 && !c.training.freeze.empty(); },
+       .when = [](const Config& c,
+                  const Facts&) { return c.distributed.zero > 2 && !c.training.tuning.freeze.empty(); },
        .why = "zero 3 divides the weights of blocks that are trained as a whole",
        .cures = {set_to(kZero, "2"), leave_out("training.freeze")}},
+      {.keys = {kZero, kLoraRank},
+       .when = [](const Config& c, const Facts&) { return c.distributed.zero > 2 && c.training.tuning.lora.is_on(); },
+       .why = "zero 3 divides the weights of blocks that are trained as a whole",
+       .cures = {set_to(kZero, "2"), leave_out(kLoraRank)}},
       // A process has the sums of others' lanes, to which it cannot add a micro-batch of its own as it goes.
       {.keys = {kZero, kLanes, "training.gradient_accumulation_steps"},
        .when =

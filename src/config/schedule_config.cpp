@@ -31,7 +31,7 @@ std::vector<Option> options(ScheduleConfig& c) {
       {.name = "learning_rate",
        .target = FoundNumber{&c.learning_rate, &c.finds_learning_rate},
        .help =
-           "peak learning rate, of AdamW and Muon alike, with init_from 1e-4 unless set; auto = found by short runs before the first update, in about a minute, and kept with the run",
+           "peak learning rate, of AdamW and Muon alike, with init_from 1e-4, or 1e-3 of adapters, unless set; auto = found by short runs before the first update, in about a minute, and kept with the run",
        .min = 0,
        .max = 10,
        .aliases = {{"lr"}},

@@ -355,12 +355,6 @@ std::vector<Option> cadence(TrainingConfig& c) {
            "tokens count for more",
        .min = 0.1,
        .max = 100},
-      {.name = "freeze",
-       .target = word_list(c.freeze),
-       .help =
-           "parameters that stay as they are, such as 'wte, h.0-5' for the embedding and the first six blocks or 'h.*.attn' for "
-           "all attention, without gradient, moments and float32 copy; [] = none",
-       .tried = {"[]", "[h.0]"}},
       {.name = "max_skipped_steps",
        .target = &c.cadence.max_skipped_steps,
        .help =
@@ -386,10 +380,11 @@ std::vector<Option> options(TrainingConfig& c) {
     row.safe_on_resume = row.name == "quantized_forward_force";
     rows.push_back(std::move(row));
   }
+  for (Option& row : options(c.tuning)) rows.push_back(std::move(row));
   for (auto group : {schedule, optimizer, execution, cadence, divergence}) {
     for (Option& row : group(c)) {
       // With other weights, or another state of the optimizer, it is another run.
-      row.safe_on_resume = row.name != "init_from" && row.name != "freeze" && row.name != "optimizer";
+      row.safe_on_resume = row.name != "init_from" && row.name != "optimizer";
       rows.push_back(std::move(row));
     }
   }

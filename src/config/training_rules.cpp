@@ -8,7 +8,7 @@ namespace gpt::config {
 namespace {
 
 constexpr const char *kFused = "training.fused_adamw", *kCompile = "training.use_compile",
-                     *kCheckpointing = "training.gradient_checkpointing";
+                     *kCheckpointing = "training.gradient_checkpointing", *kLoraRank = "training.lora_rank";
 
 bool needs_own_operators(GradientCheckpointing level) {
   return level == GradientCheckpointing::activation || level == GradientCheckpointing::norm;
@@ -101,6 +101,22 @@ std::vector<RefusalRule> length_rules() {
   };
 }
 
+std::vector<RefusalRule> tuning_rules() {
+  return {
+      {.keys = {kLoraRank, "training.freeze"},
+       .when = [](const Config& c,
+                  const Facts&) { return c.training.tuning.lora.is_on() && !c.training.tuning.freeze.empty(); },
+       .why = "with lora_rank all weights of the model stay as they are, and its adapters alone are trained",
+       .cures = {leave_out("training.freeze"), leave_out(kLoraRank)},
+       .advice = "leave freeze out, and name the products that have adapters in lora_targets"},
+      {.keys = {kLoraRank, "training.optimizer"},
+       .when = [](const Config& c,
+                  const Facts&) { return c.training.tuning.lora.is_on() && c.training.optimizer.has_muon(); },
+       .why = "Muon makes each update of a matrix orthogonal, which the two factors of an adapter are not meant for",
+       .cures = {set_to("training.optimizer", "adamw"), leave_out(kLoraRank)}},
+  };
+}
+
 std::vector<RefusalRule> optimizer_rules() {
   const auto without_kernel = [](bool (*is_on)(const TrainingConfig&)) {
     return [is_on](const Config& c, const Facts&) { return !c.training.optimizer.fused_adamw && is_on(c.training); };
@@ -189,7 +205,7 @@ std::vector<RefusalRule> operator_rules() {
 
 std::vector<RefusalRule> training_rules() {
   std::vector<RefusalRule> rules;
-  for (auto group : {length_rules, optimizer_rules, operator_rules})
+  for (auto group : {length_rules, tuning_rules, optimizer_rules, operator_rules})
     for (RefusalRule& rule : group()) rules.push_back(std::move(rule));
   return rules;
 }

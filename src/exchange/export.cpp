@@ -30,34 +30,15 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-constexpr const char *kCard = "README.md", *kConfig = "config.json", *kTokenizer = "tokenizer.json",
+constexpr const char *kConfig = "config.json", *kTokenizer = "tokenizer.json",
                      *kTokenizerConfig = "tokenizer_config.json";
-
-at::ScalarType type_of(ExportDtype dtype) {
-  if (dtype == ExportDtype::bfloat16) return at::kBFloat16;
-  return dtype == ExportDtype::float16 ? at::kHalf : at::kFloat;
-}
 
 bool holds_export(const std::string& folder) {
   constexpr SizeLimit kCardSize{"a model card", 1 << 20};
   std::error_code ignored;
-  const std::string card = folder + "/" + kCard;
+  const std::string card = folder + "/" + kModelCard;
   return fs::is_regular_file(card, ignored) && fs::file_size(card, ignored) <= kCardSize.bytes &&
          is_model_card(read_file(card, ExitCode::config, kCardSize));
-}
-
-void require_free(const std::string& folder) {
-  std::error_code ignored;
-  if (!fs::exists(folder, ignored)) return;
-  if (!fs::is_directory(folder, ignored))
-    throw Error(ExitCode::config,
-                fmt::format("--output {}: it is a file, and a folder is needed; name another one, or add --format gguf",
-                            folder));
-  sweep_unfinished_files(folder);
-  if (names_in(folder).empty() || holds_export(folder)) return;
-  throw Error(ExitCode::config,
-              fmt::format("--output {}: the folder holds something else than an export; name one that is empty or new",
-                          folder));
 }
 
 void require_dividing_heads(const ModelConfig& model, const std::string& path) {
@@ -85,7 +66,7 @@ TextFiles text_files(const Checkpoint& checkpoint, const std::string& path, cons
   const auto tokenizer = checkpoint.tokenizer.empty() ? nullptr : tokenizer_from_json(checkpoint.tokenizer, path);
   const TextFormat format =
       tokenizer ? text_format_of(checkpoint.text_format, *tokenizer) : checkpoint.text_format.value_or(TextFormat());
-  TextFiles files = {{kCard, model_card(checkpoint, path, tokenizer.get(), family, dtype)},
+  TextFiles files = {{kModelCard, model_card(checkpoint, path, tokenizer.get(), family, dtype)},
                      {"generation_config.json", as_text(generation_config_json(format))}};
   if (tokenizer)
     for (auto& file : tokenizer_files(checkpoint, *tokenizer, format)) files.push_back(std::move(file));
@@ -129,9 +110,28 @@ std::string written_json(const ExportOptions& options) {
 
 }  // namespace
 
+at::ScalarType weight_type(ExportDtype dtype) {
+  if (dtype == ExportDtype::bfloat16) return at::kBFloat16;
+  return dtype == ExportDtype::float16 ? at::kHalf : at::kFloat;
+}
+
+void require_free_folder(const std::string& folder) {
+  std::error_code ignored;
+  if (!fs::exists(folder, ignored)) return;
+  if (!fs::is_directory(folder, ignored))
+    throw Error(ExitCode::config,
+                fmt::format("--output {}: it is a file, and a folder is needed; name another one, or add --format gguf",
+                            folder));
+  sweep_unfinished_files(folder);
+  if (names_in(folder).empty() || holds_export(folder)) return;
+  throw Error(ExitCode::config,
+              fmt::format("--output {}: the folder holds something else than an export; name one that is empty or new",
+                          folder));
+}
+
 void write_hugging_face(const ExportOptions& options, const Checkpoint& checkpoint) {
   const std::string& folder = options.output;
-  require_free(folder);
+  require_free_folder(folder);
   const ModelConfig& model = checkpoint.config.model;
   const Family& family = family_of(model, options.checkpoint, "transformers");
   const std::string_view dtype = name_of(options.dtype);
@@ -144,7 +144,7 @@ void write_hugging_face(const ExportOptions& options, const Checkpoint& checkpoi
     files.push_back(std::make_unique<AtomicFile>(folder + "/" + name));
     files.back()->write(text);
   }
-  WeightsInFolder weights(folder, to_hugging_face(model, family, checkpoint.model), type_of(options.dtype),
+  WeightsInFolder weights(folder, to_hugging_face(model, family, checkpoint.model), weight_type(options.dtype),
                           1e9 * options.max_shard_size.value_or(kMaxShardSize));
   take_away_model(folder);
   for (size_t i = 0; i + 1 < files.size(); ++i) files[i]->commit();
@@ -166,14 +166,14 @@ void write_hugging_face(const ExportOptions& options, const Checkpoint& checkpoi
 }
 
 void export_hugging_face(const ExportOptions& options) {
-  require_free(options.output);
+  require_free_folder(options.output);
   write_hugging_face(options, load_checkpoint(options.checkpoint, Parts::model));
 }
 
 void export_model(const ExportOptions& options) {
   switch (options.format) {
-    case ExportFormat::hugging_face: export_hugging_face(options); break;
-    case ExportFormat::gguf: export_gguf(options); break;
+    case ExportFormat::hugging_face: options.adapter ? export_peft(options) : export_hugging_face(options); break;
+    case ExportFormat::gguf: options.adapter ? export_gguf_adapter(options) : export_gguf(options); break;
     case ExportFormat::quantized: export_quantized(options); break;
   }
   if (options.json) print(written_json(options));

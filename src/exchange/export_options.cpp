@@ -16,6 +16,7 @@ constexpr const char* kExportExamples = R"(  gpt-export --checkpoint models/mine
   gpt-export --checkpoint models/mine/ckpt_best.pt --output exported/mine --dtype bfloat16
   gpt-export --checkpoint models/mine --format gguf --output mine.gguf --dtype q8_0
   gpt-export --checkpoint models/mine --format quantized --output mine_int8.pt --dtype int8
+  gpt-export --checkpoint models/tuned --adapter --output exported/adapter
 )";
 
 constexpr const char* kExportEnding = R"(What can be exported
@@ -54,6 +55,10 @@ std::vector<config::Section> export_sections(ExportOptions& o) {
          .help =
              "type of the weights in the file; q8_0, for gguf, is 8 bits with a scale for every 32 weights; int8 and "
              "int4 are for quantized, a quarter and a seventh of float32's size"},
+        config::switch_row(
+            "adapter", o.adapter,
+            "only the adapters of a run that has trained such (training.lora_rank), for peft or, with --format gguf, for "
+            "llama.cpp's --lora; without it they are merged with the model"),
         config::switch_row("json", o.json, "print what was written as JSON on standard output"),
         {.name = "max-shard-size",
          .target = &o.max_shard_size,
@@ -70,6 +75,12 @@ void require_fitting(const ExportOptions& options) {
   if (options.format != ExportFormat::quantized && is_quantized)
     throw Error(ExitCode::config, fmt::format("--dtype {} is a type of quantized models: add --format quantized",
                                               name_of(options.dtype)));
+  if (options.adapter && options.format == ExportFormat::quantized)
+    throw Error(ExitCode::config, "--adapter is for peft's or llama.cpp's form: use --format huggingface or gguf");
+  if (options.adapter && options.dtype == ExportDtype::q8_0)
+    throw Error(ExitCode::config, "--dtype q8_0 is for whole models: use float32, bfloat16 or float16 for an adapter");
+  if (options.adapter && options.max_shard_size)
+    throw Error(ExitCode::config, "--max-shard-size divides whole models, and an adapter is one file: leave it out");
   if (options.format != ExportFormat::hugging_face && options.max_shard_size)
     throw Error(ExitCode::config,
                 "--max-shard-size divides a folder for transformers: leave it out, as this is one file");

@@ -9,6 +9,7 @@
 #include <system_error>
 #include <vector>
 
+#include "foreign_adapters.h"
 #include "gpt/checkpoint/checkpoint.h"
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
@@ -119,6 +120,30 @@ bool write_values(GgufWriter& file, const at::Tensor& values, GgufType type) {
   return true;
 }
 
+// One matrix of an adapter after the other: A and B, whose rows are in the order of llama.cpp's.
+std::vector<std::pair<GgufTensor, at::Tensor>> stored_adapters(const Checkpoint& checkpoint, const Family& family,
+                                                               GgufType type) {
+  std::vector<std::pair<GgufTensor, at::Tensor>> tensors;
+  const LoraConfig& lora = checkpoint.config.training.tuning.lora;
+  const double alpha = lora.scale() * static_cast<double>(lora.rank);
+  for (const ForeignAdapter& adapter : foreign_adapters(checkpoint, family)) {
+    const std::string& name = adapter.part.gguf_name;
+    // llama.cpp has one alpha for all, and divides it by the rank of each.
+    const at::Tensor a = adapter.a, b = in_llama_cpp_order(adapter.b * (adapter.alpha / alpha), adapter.part);
+    tensors.push_back({{name + ".lora_a", type, a.sizes().vec()}, a});
+    tensors.push_back({{name + ".lora_b", type, b.sizes().vec()}, b});
+  }
+  return tensors;
+}
+
+void write_or_refuse(GgufWriter& file, const GgufTensor& stored, const at::Tensor& values,
+                     const ExportOptions& options) {
+  if (write_values(file, values, stored.type)) return;
+  throw Error(ExitCode::numerics,
+              fmt::format("{} is not written: '{}' holds values that are not finite in {}; use --dtype float32",
+                          options.output, stored.name, name_of(options.dtype)));
+}
+
 }  // namespace
 
 void write_gguf(const ExportOptions& options, const Checkpoint& checkpoint) {
@@ -136,12 +161,8 @@ void write_gguf(const ExportOptions& options, const Checkpoint& checkpoint) {
   create_folders(folder);
   sweep_unfinished_files(folder);
   GgufWriter file(options.output, metadata_of(checkpoint, family, type, tokenizer), stored);
-  for (const LlamaCppTensor& tensor : tensors) {
-    if (write_values(file, llama_cpp_values(tensor, checkpoint.model), tensor.stored.type)) continue;
-    throw Error(ExitCode::numerics,
-                fmt::format("{} is not written: '{}' holds values that are not finite in {}; use --dtype float32",
-                            options.output, tensor.stored.name, name_of(options.dtype)));
-  }
+  for (const LlamaCppTensor& tensor : tensors)
+    write_or_refuse(file, tensor.stored, llama_cpp_values(tensor, checkpoint.model), options);
   file.commit();
   log::success(fmt::format("{}: {} parameters in {}, for llama.cpp in the form of {}", options.output,
                            format_count(static_cast<double>(parameter_count(model))), name_of(options.dtype),
@@ -151,6 +172,28 @@ void write_gguf(const ExportOptions& options, const Checkpoint& checkpoint) {
 void export_gguf(const ExportOptions& options) {
   require_free_file(options.output);
   write_gguf(options, load_checkpoint(options.checkpoint, Parts::model));
+}
+
+void export_gguf_adapter(const ExportOptions& options) {
+  const std::string folder = require_free_file(options.output);
+  const Checkpoint checkpoint = load_adapters(options.checkpoint);
+  const Family& family = family_of(checkpoint.config.model, options.checkpoint, "llama.cpp");
+  const LoraConfig& lora = checkpoint.config.training.tuning.lora;
+  const auto tensors = stored_adapters(checkpoint, family, file_type_of(options.dtype).type);
+  GgufMetadata metadata = beginning_of_ours(family);
+  metadata.add("general.type", "adapter");
+  metadata.add("general.name", last_name(checkpoint.config.output_dir));
+  metadata.add("adapter.type", "lora");
+  metadata.add("adapter.lora.alpha", static_cast<float>(lora.scale() * static_cast<double>(lora.rank)));
+  std::vector<GgufTensor> stored;
+  for (const auto& [tensor, values] : tensors) stored.push_back(tensor);
+  create_folders(folder);
+  sweep_unfinished_files(folder);
+  GgufWriter file(options.output, metadata, stored);
+  for (const auto& [tensor, values] : tensors) write_or_refuse(file, tensor, values, options);
+  file.commit();
+  log::success(fmt::format("{}: {} of rank {}, for --lora of llama.cpp beside the model that the run began with",
+                           options.output, plural(std::ssize(tensors) / 2, "adapter"), lora.rank));
 }
 
 }  // namespace gpt::exchange

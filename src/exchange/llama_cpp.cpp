@@ -52,13 +52,16 @@ at::Tensor llama_cpp_values(const LlamaCppTensor& tensor, const NamedTensors& we
   const auto own =
       std::find_if(weights.begin(), weights.end(), [&](const auto& weight) { return weight.first == part.row; });
   const at::Tensor rows = own->second.detach().narrow(0, part.begin, part.size);
-  if (const int64_t heads = part.gguf_rope_heads; heads > 0) {
-    // (heads, 2, D / 2, ...) -> (heads, D / 2, 2, ...)
-    const int64_t pairs = part.size / heads / 2;
-    return rows.unflatten(0, {heads, 2, pairs}).transpose(1, 2).reshape(tensor.stored.shape);
-  }
+  if (part.gguf_rope_heads > 0) return in_llama_cpp_order(rows, part);
   if (!tensor.adds_row) return rows;
   return at::cat({rows, rows.mean(0, /*keepdim=*/true, at::kDouble).to(rows.scalar_type())});
+}
+
+at::Tensor in_llama_cpp_order(const at::Tensor& rows, const Counterpart& part) {
+  const int64_t heads = part.gguf_rope_heads;
+  if (heads == 0) return rows;
+  // (heads, 2, D / 2, ...) -> (heads, D / 2, 2, ...)
+  return rows.unflatten(0, {heads, 2, part.size / heads / 2}).transpose(1, 2).reshape(rows.sizes());
 }
 
 void add_architecture(GgufMetadata& metadata, const ModelConfig& model, const Family& family, int64_t tokens) {

@@ -1,6 +1,7 @@
 #include "gpt/exchange/model_card.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -31,6 +32,15 @@ tokenizer = {0}.from_pretrained("PATH")
 model = AutoModelForCausalLM.from_pretrained("PATH")
 ids = tokenizer("Once", return_tensors="pt").input_ids
 print(tokenizer.decode(model.generate(ids, max_new_tokens={1}, do_sample=True, top_k=0)[0]))
+```
+)";
+
+constexpr std::string_view kUseOfAdapters = R"(
+```python
+from peft import PeftModel
+from transformers import AutoModelForCausalLM
+
+model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained("BASE"), "PATH")
 ```
 )";
 
@@ -105,6 +115,21 @@ std::string tokenizer_row(const Tokenizer* tokenizer) {
                      is_char ? "; it refuses characters that it does not know" : "");
 }
 
+std::string training_rows(const Checkpoint& checkpoint, const std::string& path) {
+  const Config& config = checkpoint.config;
+  std::string rows = fmt::format("| data | {} |\n", data_of(config.data));
+  if (!config.training.init_from.empty())
+    rows += fmt::format("| began with | the weights of {} |\n", cell(last_name(config.training.init_from)));
+  if (const std::string& teacher = config.training.distillation.from; !teacher.empty())
+    rows += fmt::format("| learned from | the predictions of {}, beside the text |\n", cell(last_name(teacher)));
+  rows += fmt::format("| trained | {} |\n", plural(checkpoint.step, "step"));
+  return rows + losses_of(checkpoint, path);
+}
+
+std::string settings_of(const Config& config) {
+  return fmt::format("\nIt was trained with these settings:\n\n```\n{}\n```\n", command_of(config));
+}
+
 }  // namespace
 
 std::string last_name(const std::string& path) {
@@ -124,19 +149,24 @@ std::string model_card(const Checkpoint& checkpoint, const std::string& path, co
   card += fmt::format("| model | {} |\n", form_of(config.model, family));
   card += fmt::format("| context | {} |\n", plural(config.model.block_size, "token"));
   card += tokenizer_row(tokenizer);
-  card += fmt::format("| data | {} |\n", data_of(config.data));
-  if (!config.training.init_from.empty())
-    card += fmt::format("| began with | the weights of {} |\n", cell(last_name(config.training.init_from)));
-  if (const std::string& teacher = config.training.distillation.from; !teacher.empty())
-    card += fmt::format("| learned from | the predictions of {}, beside the text |\n", cell(last_name(teacher)));
-  card += fmt::format("| trained | {} |\n", plural(checkpoint.step, "step"));
-  card += losses_of(checkpoint, path);
+  card += training_rows(checkpoint, path);
   card += fmt::format("| weights | {} |\n", dtype);
   const bool is_auto = !tokenizer || is_known_to_auto_tokenizer(*tokenizer, family);
   card += fmt::format(kUse, is_auto ? "AutoTokenizer" : "PreTrainedTokenizerFast",
                       std::min<int64_t>(100, config.model.block_size / 2));
-  card += fmt::format("\nIt was trained with these settings:\n\n```\n{}\n```\n", command_of(config));
-  return card;
+  return card + settings_of(config);
+}
+
+std::string adapter_card(const Checkpoint& checkpoint, const std::string& path, const Family& family) {
+  const Config& config = checkpoint.config;
+  const LoraConfig& lora = config.training.tuning.lora;
+  std::string card(kBeginning);
+  card += "\nAdapters (LoRA) of a language model, which were trained with gpt-train.\n\n| | |\n| --- | --- |\n";
+  card += fmt::format("| model | {} |\n", form_of(config.model, family));
+  card += fmt::format("| adapters | rank {}, of {} |\n", lora.rank, fmt::join(lora.targets, ", "));
+  card += training_rows(checkpoint, path);
+  card += kUseOfAdapters;
+  return card + settings_of(config);
 }
 
 bool is_model_card(std::string_view text) { return text.starts_with(kBeginning); }

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "block_walk.h"
-#include "gpt/layout/freeze.h"
+#include "gpt/layout/tuning.h"
 #include "gpt/ops/classifier.h"
 #include "gpt/ops/operator_sets.h"
 #include "gpt/ops/part.h"
@@ -27,20 +27,20 @@ GPT::GPT(const ModelConfig& config, Parameters parameters, ops::SharedOperators 
       transformer_(std::make_unique<const transformer::Transformer>(config, parameters_, layers_, part.size)),
       operators_(std::move(operators)) {}
 
-GPT::GPT(const ModelConfig& config, at::Device device, const ParameterTypes& types,
-         const std::vector<std::string>& frozen, const ModelPart& part)
-    : GPT(config, Parameters(cut(parameter_table(config, frozen), config, part), device, types), ops::fused_operators(),
-          part, parameter_table(config, frozen)) {}
+GPT::GPT(const ModelConfig& config, at::Device device, const ParameterTypes& types, const TuningConfig& tuning,
+         const ModelPart& part)
+    : GPT(config, Parameters(cut(parameter_table(config, tuning), config, part), device, types), ops::fused_operators(),
+          part, parameter_table(config, tuning)) {}
 
 GPT::GPT(const ModelConfig& config, at::Device device, uint64_t seed, const ParameterTypes& types,
-         const std::vector<std::string>& frozen, const ModelPart& part)
-    : GPT(config, device, types, frozen, part) {
-  parameters_.draw(seed, parameter_table(config, frozen));
+         const TuningConfig& tuning, const ModelPart& part)
+    : GPT(config, device, types, tuning, part) {
+  parameters_.draw(seed, parameter_table(config, tuning));
 }
 
 GPT::GPT(const ModelConfig& config, at::Device device, const NamedTensors& values, const ParameterTypes& types,
-         const std::vector<std::string>& frozen, const ModelPart& part)
-    : GPT(config, device, types, frozen, part) {
+         const TuningConfig& tuning, const ModelPart& part)
+    : GPT(config, device, types, tuning, part) {
   copy_from(values);
 }
 

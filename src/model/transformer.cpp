@@ -5,6 +5,22 @@
 #include "gpt/model/attention_form.h"
 
 namespace gpt::transformer {
+namespace {
+
+// Of the weight with this role, or none.
+ops::Adapter adapter_of(const Parameters& parameters, ParameterRole role, int64_t layer) {
+  ops::Adapter adapter;
+  const std::vector<ParameterRow>& rows = parameters.rows();
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (!rows[i].adapter || rows[i].role != role || rows[i].layer != layer) continue;
+    const AdapterPart& part = *rows[i].adapter;
+    (part.is_a ? adapter.a : adapter.b) = parameters[i];
+    adapter.scale = part.scale, adapter.outputs = part.outputs;
+  }
+  return adapter;
+}
+
+}  // namespace
 
 Transformer::Transformer(const ModelConfig& config, const Parameters& parameters, const LayerSpan& layers,
                          int64_t parts)
@@ -16,7 +32,10 @@ Transformer::Transformer(const ModelConfig& config, const Parameters& parameters
     return ops::DropoutSpec{config.dropout, dropout_site(kind, layer)};
   };
   const auto linear = [&](Role role, int64_t layer) {
-    return Linear{{parameters.weight(role, layer), parameters.bias(role, layer), {role, layer}}};
+    return Linear{{parameters.weight(role, layer),
+                   parameters.bias(role, layer),
+                   {role, layer},
+                   adapter_of(parameters, role, layer)}};
   };
   const auto norm = [&](const NormForm& form, Role role, int64_t layer) {
     return ops::Normalization{

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "adapter.h"
 #include "gelu_gradient.h"
 #include "gpt/ops/activation.h"
 #include "gpt/ops/eight_bit_weights.h"
@@ -61,7 +62,8 @@ struct Linear : torch::autograd::Function<Linear> {
     std::vector<int64_t> shape = x.sizes().vec();
     const EightBitFactor codes =  // for all layers
         result.counts && result.eight_bits ? result.eight_bits->round(rows) : EightBitFactor();
-    for (const auto& [parameter, bias, site] : layers) {
+    variable_list narrow;  // of the layers, where they have an adapter
+    for (const auto& [parameter, bias, site, adapter] : layers) {
       const at::Tensor weight = in_product_type(parameter.compute_value()),  // (N, K)
           b = bias.defined() ? in_product_type(bias.compute_value()) : at::Tensor();
       shape.back() = weight.size(0);
@@ -69,6 +71,9 @@ struct Linear : torch::autograd::Function<Linear> {
                         : result.eight_bits
                             ? result.eight_bits->product(codes, parameter, b).view(shape)
                             : product_with_bias(rows, weight, b, library, result.gelu, gelu_out).view(shape));
+      narrow.push_back(adapter.defined() ? narrowed(adapter, rows, library) : at::Tensor());
+      if (adapter.defined() && result.counts)
+        add_adapter(adapter, results.back().view({rows.size(0), -1}), narrow.back());
       saved.push_back(weight.is_same(parameter.compute_value()) ? at::Tensor() : weight);
       needed.sums.push_back(bias.is_trained() ? std::make_shared<RowSums>() : nullptr);
     }
@@ -76,9 +81,10 @@ struct Linear : torch::autograd::Function<Linear> {
     const bool can_sum = rows.scalar_type() == x.scalar_type() && rows.scalar_type() != at::kHalf;
     if (result.eight_bits && result.eight_bits->all_products()) {
       needed.eight_bits = result.eight_bits;
-    } else if (layers.size() == 1 && tunes_products(x) && can_sum) {
+    } else if (layers.size() == 1 && tunes_products(x) && can_sum && !layers[0].adapter.defined()) {
       needed.gelu = claim_gelu(x);
     }
+    saved.insert(saved.end(), narrow.begin(), narrow.end());
     context->save_for_backward(std::move(saved));
     keep(*context, std::move(needed));
     return results;
@@ -118,6 +124,8 @@ struct Linear : torch::autograd::Function<Linear> {
         }
       }
       if (sums[i]) accumulate_bias(layers[i].bias, gradient, parts);
+      if (const Adapter& adapter = layers[i].adapter; adapter.defined())
+        add_adapter_gradients(adapter, gradient, rows, saved[1 + layers.size() + i], x_gradient, library);
     }
     variable_list result(6);
     if (x_gradient.defined()) {
@@ -132,7 +140,7 @@ struct Linear : torch::autograd::Function<Linear> {
  private:
   static bool any_trained(const std::vector<LinearLayer>& layers) {
     return std::any_of(layers.begin(), layers.end(),
-                       [](const LinearLayer& layer) { return layer.weight.is_trained(); });
+                       [](const LinearLayer& layer) { return layer.weight.is_trained() || layer.adapter.defined(); });
   }
 
   // The gradient (M, K) of what went into GELU, whose sums it leaves to the activation.
@@ -172,21 +180,30 @@ struct Linear : torch::autograd::Function<Linear> {
 variable_list few_rows(const at::Tensor& x, const at::Tensor& rows, const std::vector<LinearLayer>& layers) {
   std::vector<int64_t> shape = x.sizes().vec();
   variable_list results;
-  for (const auto& [weight, bias, site] : layers) {
+  for (const auto& [weight, bias, site, adapter] : layers) {
     shape.back() = weight.value().size(0);
     const at::Tensor b = bias.defined() ? bias.compute_value() : at::Tensor();
-    results.push_back(row_product(rows, weight.compute_value(), b).view(shape));
+    const at::Tensor y = row_product(rows, weight.compute_value(), b);
+    if (adapter.defined()) add_adapter(adapter, y, narrowed(adapter, rows, MatrixLibrary::aten));
+    results.push_back(y.view(shape));
   }
   return results;
 }
 
+// What tells autograd whether anything of the layers is trained.
+const at::Tensor& leaf_of(const std::vector<LinearLayer>& layers) {
+  for (const LinearLayer& layer : layers)
+    if (layer.adapter.defined()) return layer.adapter.a.value();
+  return layers[0].weight.value();
+}
+
 variable_list apply(const at::Tensor& x, const std::vector<LinearLayer>& layers, ProductInput input,
                     const LinearResult& result) {
-  for (const auto& [weight, bias, site] : layers) {
+  for (const auto& [weight, bias, site, adapter] : layers) {
     TORCH_CHECK(weight.value().dim() == 2 && x.size(-1) == weight.value().size(1), "linear: x ", x.sizes(),
                 " does not fit weight ", weight.value().sizes());
   }
-  if (result.eight_bits) return Linear::apply(x, layers[0].weight.value(), layers, product_library(x), input, result);
+  if (result.eight_bits) return Linear::apply(x, leaf_of(layers), layers, product_library(x), input, result);
   // Only in inference: what is recomputed in a backward pass must have been computed by the same product.
   if (c10::InferenceMode::is_enabled() && !at::autocast::is_autocast_enabled(x.device().type())) {
     const at::Tensor rows = x.reshape({-1, x.size(-1)});
@@ -197,11 +214,13 @@ variable_list apply(const at::Tensor& x, const std::vector<LinearLayer>& layers,
   // Where a tuned product is computed again in the backward pass, it must be the same one.
   if (library == MatrixLibrary::aten && !at::GradMode::is_enabled() && !tunes_products(x)) {
     variable_list results;
-    for (const auto& [weight, bias, site] : layers)
-      results.push_back(at::linear(x, weight.compute_value(), bias.defined() ? bias.compute_value() : at::Tensor()));
+    for (const auto& [weight, bias, site, adapter] : layers) {
+      const at::Tensor y = at::linear(x, weight.compute_value(), bias.defined() ? bias.compute_value() : at::Tensor());
+      results.push_back(adapter.defined() ? plus_adapter(adapter, y, x) : y);
+    }
     return results;
   }
-  return Linear::apply(x, layers[0].weight.value(), layers, library, input, result);
+  return Linear::apply(x, leaf_of(layers), layers, library, input, result);
 }
 
 }  // namespace
@@ -235,11 +254,12 @@ at::Tensor linear_for_backward(const at::Tensor& x, const LinearLayer& layer,
   return apply(x, {layer}, ProductInput::keep, {.counts = false, .eight_bits = std::move(eight_bits)})[0];
 }
 
-at::Tensor linear_gelu(const at::Tensor& x, const Parameter& weight, const Parameter& bias, ProductInput input) {
+at::Tensor linear_gelu(const at::Tensor& x, const LinearLayer& layer, ProductInput input) {
   at::Tensor y, gelu;
   {
     const InPart part(part::kProducts);
-    y = apply(x, {LinearLayer{weight, bias}}, input, {.gelu = &gelu})[0];
+    // What an adapter adds comes before GELU.
+    y = apply(x, {layer}, input, {.gelu = layer.adapter.defined() ? nullptr : &gelu})[0];
   }
   const InPart part(part::kActivation);
   return gelu.defined() ? activated(Activation::gelu, y, gelu.view(y.sizes())) : activate(Activation::gelu, y);

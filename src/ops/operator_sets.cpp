@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "adapter.h"
 #include "gpt/ops/activation.h"
 #include "gpt/ops/aten_attention.h"
 #include "gpt/ops/attention.h"
@@ -112,12 +113,14 @@ class AtenOperators : public SeparateProducts<Operators> {
 
   // Always keeps its input.
   at::Tensor linear(const at::Tensor& x, const LinearLayer& layer, ProductInput /*input*/) const override {
-    return at::linear(x, layer.weight.tracked(), layer.bias.tracked());
+    const at::Tensor y = at::linear(x, layer.weight.tracked(), layer.bias.tracked());
+    return layer.adapter.defined() ? plus_adapter(layer.adapter, y, x) : y;
   }
 
   at::Tensor linear_for_backward(const at::Tensor& x, const LinearLayer& layer) const override {
     const auto bias = layer.bias.defined() ? std::optional(in_product_type(layer.bias.tracked())) : std::nullopt;
-    return LinearForBackward::apply(in_product_type(x), in_product_type(layer.weight.tracked()), bias);
+    const at::Tensor y = LinearForBackward::apply(in_product_type(x), in_product_type(layer.weight.tracked()), bias);
+    return layer.adapter.defined() ? plus_adapter(layer.adapter, y, x) : y;
   }
 
   Heads split_heads(at::Tensor qkv, const AttentionSpec& spec, const RotaryTables& rotary) const override {
@@ -177,7 +180,7 @@ class FusedOperators : public Operators {
     return ops::linear_pair(x, first, second, input);
   }
   at::Tensor linear_gelu(const at::Tensor& x, const LinearLayer& layer, ProductInput input) const override {
-    return ops::linear_gelu(x, layer.weight, layer.bias, input);
+    return ops::linear_gelu(x, layer, input);
   }
   at::Tensor linear_for_backward(const at::Tensor& x, const LinearLayer& layer) const override {
     return ops::linear_for_backward(x, layer);

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "gpt/layout/cut.h"
-#include "gpt/layout/freeze.h"
+#include "gpt/layout/tuning.h"
 
 namespace gpt::parallel {
 namespace {
@@ -111,7 +111,7 @@ StateNeeds needed_state(const distributed::Mesh& mesh, const DistributedConfig& 
     return [mesh, config, values](const Config& saved) {
       const Division division(mesh, config, saved.training.optimizer);
       const std::vector<ParameterRow> rows =
-          cut(parameter_table(saved.model, saved.training.freeze), saved.model, division.part());
+          cut(parameter_table(saved.model, saved.training.tuning), saved.model, division.part());
       return values(division, rows, flat_layout(rows));
     };
   };

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "gpt/layout/freeze.h"
+#include "gpt/layout/tuning.h"
 #include "gpt/parallel/arriving_weights.h"
 #include "gpt/parallel/divided_gradients.h"
 #include "gpt/parallel/equal_values.h"
@@ -120,7 +120,7 @@ std::unique_ptr<Strategy> make_strategy(GPT& model, const Division& division, co
   const bool sends_early = division.ranks->size() > 1 && config.execution.use_compile;
   if (division.divides_state() && !division.divides_weights())
     model.set_layer_weights(std::make_shared<ArrivingWeights>(model, division, sends_early && !is_recorded));
-  const std::vector<ParameterRow> of_model = parameter_table(model.config(), config.freeze);
+  const std::vector<ParameterRow> of_model = parameter_table(model.config(), config.tuning);
   if (division.divides_gradients() && model.parameters().layout().trained_size > 0)
     return std::make_unique<SentGradients>(model, of_model, division);
   return std::make_unique<WholeGradients>(model, of_model, division, sends_early);

@@ -213,7 +213,8 @@ std::vector<at::Tensor> Parameters::kept_values() const {
 
 Parameter Parameters::find(ParameterRole role, int64_t layer, bool is_bias) const {
   for (size_t i = 0; i < rows_.size(); ++i) {
-    if (rows_[i].role == role && rows_[i].layer == layer && rows_[i].is_bias == is_bias) return parameters_[i];
+    const ParameterRow& row = rows_[i];
+    if (row.role == role && row.layer == layer && row.is_bias == is_bias && !row.adapter) return parameters_[i];
   }
   return {};
 }

@@ -15,7 +15,7 @@
 #include "gpt/core/processors.h"
 #include "gpt/device/device.h"
 #include "gpt/device/precision.h"
-#include "gpt/layout/freeze.h"
+#include "gpt/layout/tuning.h"
 #include "gpt/plan/estimates.h"
 #include "gpt/plan/model_checks.h"
 #include "gpt/plan/resolve.h"
@@ -129,7 +129,7 @@ void choose_for_this_machine(Config& config, const config::Origins& origins) {
   if (config.data.schedule == DataSchedule::grow && config.data.stages.empty())
     config.data.stages =
         growing_stages(config.sequence_length(), config.training.schedule.max_steps.value_or(kDefaultMaxSteps));
-  require_freezable(config.model, config.training.freeze);
+  require_tunable(config.model, config.training.tuning);
 }
 
 void announce_choice(const Config& config, const config::Origins& origins, const std::string& config_path) {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "gpt/core/format.h"
-#include "gpt/layout/freeze.h"
+#include "gpt/layout/tuning.h"
 #include "gpt/model/attention_form.h"
 #include "plan/terms/terms.h"
 
@@ -68,7 +68,7 @@ StepEstimate estimate_step(const ModelConfig& model, const TrainingConfig& train
   keeping.execution.gradient_checkpointing = GradientCheckpointing::none, keeping.execution.swap_activations = 0;
   const MemoryUse kept = estimate_memory(model, keeping, form), real = estimate_memory(model, training, form);
   terms::CardTerms sum;
-  const terms::CardStep step{model, training, form, parameter_table(model, training.freeze), real.host};
+  const terms::CardStep step{model, training, form, parameter_table(model, training.tuning), real.host};
   for (const terms::Term& term : terms::all())
     if (term.card) term.card(step, sum);
 

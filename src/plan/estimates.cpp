@@ -4,7 +4,7 @@
 #include <numeric>
 #include <vector>
 
-#include "gpt/layout/freeze.h"
+#include "gpt/layout/tuning.h"
 #include "gpt/model/compile.h"
 #include "gpt/optim/newton_schulz.h"
 #include "gpt/optim/optimizer_state.h"
@@ -43,7 +43,7 @@ double state_share(const ModelConfig& model, const TrainingConfig& training, con
   for (int64_t stage = 0; stage < stages; ++stage)
     largest =
         std::max(largest,
-                 share_of_muon(cut(parameter_table(model, training.freeze), model, {.stage = stage, .stages = stages}),
+                 share_of_muon(cut(parameter_table(model, training.tuning), model, {.stage = stage, .stages = stages}),
                                training, processes));
   return largest;
 }

@@ -9,7 +9,7 @@
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
 #include "gpt/device/memory.h"
-#include "gpt/layout/freeze.h"
+#include "gpt/layout/tuning.h"
 #include "gpt/ops/part.h"
 #include "gpt/ops/probe.h"
 #include "plan/terms/terms.h"
@@ -54,7 +54,7 @@ std::vector<PartWork> work_of_step(const ModelConfig& whole, const TrainingConfi
   const auto micro_steps = static_cast<double>(training.gradient_accumulation_steps);
   const terms::StepOperators step{.training = training,
                                   .model = in_training(whole, training),
-                                  .rows = parameter_table(whole, training.freeze),
+                                  .rows = parameter_table(whole, training.tuning),
                                   .types = {.products = precision.compute_type(),
                                             .stream = precision.weight_type(),
                                             .gradient = gradient_type(training, precision.end_to_end)},

@@ -17,7 +17,7 @@
 #include "gpt/device/cpu_allocator.h"
 #include "gpt/device/host.h"
 #include "gpt/exchange/hugging_face.h"
-#include "gpt/layout/freeze.h"
+#include "gpt/layout/tuning.h"
 #include "gpt/optim/muon.h"
 #include "gpt/run/teacher.h"
 
@@ -224,7 +224,7 @@ Check check_memory(const ModelConfig& model, const TrainingConfig& training, con
 }
 
 StepFlops flops_per_step(const ModelConfig& model, const TrainingConfig& training) {
-  const std::vector<ParameterRow> rows = parameter_table(model, training.freeze);
+  const std::vector<ParameterRow> rows = parameter_table(model, training.tuning);
   const int64_t tokens =
       training.batch_size * training.gradient_accumulation_steps * training.sequence_length_for(model);
   const double per_token =
@@ -251,7 +251,7 @@ std::string describe_muon(const ModelConfig& model, const TrainingConfig& traini
   if (flops.muon == 0) return "";
   const double of_each = flops.muon / static_cast<double>(parts_of_muon),
                share = of_each / (of_each + flops.model / static_cast<double>(processes));
-  const int64_t matrices = muon_work(parameter_table(model, training.freeze), training.optimizer).matrices;
+  const int64_t matrices = muon_work(parameter_table(model, training.tuning), training.optimizer).matrices;
   return fmt::format("Newton-Schulz takes {:.{}f} % of the operations of a step, {} for {}{}", 100 * share,
                      share < 0.1 ? 1 : 0, format_flops(flops.muon),
                      matrices == 1 ? "a matrix" : fmt::format("{} matrices", matrices),
@@ -264,7 +264,7 @@ Check check_compute(const ModelConfig& model, const TrainingConfig& training, co
   // Tokens per parameter that make the best model for the FLOPs (Hoffmann et al., 2022, "Training Compute-Optimal Large
   // Language Models").
   constexpr double kChinchilla = 20;
-  const double per_token = flops_per_token(in_training(model, training), parameter_table(model, training.freeze)) +
+  const double per_token = flops_per_token(in_training(model, training), parameter_table(model, training.tuning)) +
                            run::teacher_flops_per_token(model, training);
   const auto tokens = static_cast<double>(training.batch_size * training.gradient_accumulation_steps *
                                           training.sequence_length_for(model));

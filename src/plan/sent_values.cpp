@@ -7,9 +7,9 @@
 #include "gpt/device/precision.h"
 #include "gpt/layout/alignment.h"
 #include "gpt/layout/cut.h"
-#include "gpt/layout/freeze.h"
 #include "gpt/layout/layer_ends.h"
 #include "gpt/layout/stages.h"
+#include "gpt/layout/tuning.h"
 #include "gpt/ops/kept_bytes.h"
 #include "gpt/parallel/division.h"
 
@@ -19,7 +19,7 @@ using ops::kFloatBytes;
 
 std::vector<ParameterRow> rows_of_stage(const Config& config, int64_t stage) {
   const ModelConfig part = largest_part(config.model, config.distributed.tensor_parallel);
-  return cut(parameter_table(part, config.training.freeze), part,
+  return cut(parameter_table(part, config.training.tuning), part,
              {.stage = stage, .stages = config.distributed.pipeline_parallel});
 }
 
@@ -83,7 +83,7 @@ double bytes_of_tied_table(const Config& config, bool end_to_end) {
 bool passes_gradients_on(const Config& config, int64_t stage) {
   const std::vector<LayerSpan> spans = stages_of(config.model, config.distributed.pipeline_parallel);
   return gpt::passes_gradients_on(stage, spans[static_cast<size_t>(stage)],
-                                  first_trained_layer(parameter_table(config.model, config.training.freeze)));
+                                  first_trained_layer(parameter_table(config.model, config.training.tuning)));
 }
 
 double bytes_of_kept_weight(const Config& config) {

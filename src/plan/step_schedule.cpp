@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "gpt/layout/cut.h"
-#include "gpt/layout/freeze.h"
 #include "gpt/layout/layer_ends.h"
 #include "gpt/layout/stages.h"
+#include "gpt/layout/tuning.h"
 #include "gpt/model/recompute.h"
 #include "gpt/parallel/division.h"
 #include "sent_values.h"
@@ -99,7 +99,7 @@ StageWork slowest_stage(const Config& config) {
 double share_of_stage(const Config& config, const FlatLayout& of_stage) {
   if (config.distributed.pipeline_parallel == 1) return 1;
   return static_cast<double>(of_stage.trained_size) /
-         static_cast<double>(flat_layout(parameter_table(config.model, config.training.freeze)).trained_size);
+         static_cast<double>(flat_layout(parameter_table(config.model, config.training.tuning)).trained_size);
 }
 
 class Update {
@@ -274,7 +274,7 @@ class Update {
   SendingTime time_of_norms() const {
     const auto blocks = static_cast<double>(
         flat_layout(
-            parameter_table(largest_part(config_.model, config_.distributed.tensor_parallel), config_.training.freeze))
+            parameter_table(largest_part(config_.model, config_.distributed.tensor_parallel), config_.training.tuning))
                 .trained_size /
             kParameterAlignment +
         1);

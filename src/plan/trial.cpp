@@ -4,7 +4,7 @@
 #include <chrono>
 #include <vector>
 
-#include "gpt/layout/freeze.h"
+#include "gpt/layout/tuning.h"
 #include "gpt/model/compile.h"
 #include "gpt/optim/muon.h"
 #include "gpt/run/run.h"
@@ -19,7 +19,7 @@ constexpr double kUsualShare = 0.3;
 // `warm_up`: updates before those that are timed.
 int64_t batch_size_for(const Config& config, double product_speed, int64_t largest_batch, double seconds,
                        int64_t warm_up) {
-  const std::vector<ParameterRow> rows = parameter_table(config.model, config.training.freeze);
+  const std::vector<ParameterRow> rows = parameter_table(config.model, config.training.tuning);
   const double speed = kUsualShare * product_speed, of_muon = muon_work(rows, config.training.optimizer).flops / speed,
                per_token = flops_per_token(in_training(config.model, config.training), rows) +
                            run::teacher_flops_per_token(config.model, config.training),

@@ -38,7 +38,7 @@ Checkpoint beginning_of(const Checkpoint& large, const GPT& model, NamedTensors 
   Checkpoint small;
   small.config = large.config;
   small.config.model = model.config();
-  small.config.training.freeze.clear();
+  small.config.training.tuning = {};
   small.step = large.step;
   small.model = std::move(weights);
   const Parameters& parameters = model.parameters();

@@ -15,7 +15,7 @@
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
 #include "gpt/core/process.h"
-#include "gpt/layout/freeze.h"
+#include "gpt/layout/tuning.h"
 #include "gpt/optim/lr_schedule.h"
 #include "gpt/run/interruptions.h"
 #include "gpt/run/run.h"
@@ -121,7 +121,7 @@ int64_t search_updates(const Setup& setup, int64_t run_steps) {
   const auto micro_batches =
       static_cast<double>(training.gradient_accumulation_steps) / static_cast<double>(setup.mesh.data->size());
   const double per_token =
-      flops_per_token(in_training(config.model, training), parameter_table(config.model, training.freeze)) +
+      flops_per_token(in_training(config.model, training), parameter_table(config.model, training.tuning)) +
       teacher_flops_per_token(config.model, training);
   const double micro_batch = per_token * static_cast<double>(training.batch_size * config.sequence_length()) / speed;
   constexpr double kOverhead = 2e-3;  // seconds of a micro-batch, whatever its size

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "gpt/checkpoint/adapters.h"
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
@@ -17,7 +18,7 @@
 #include "gpt/device/device.h"
 #include "gpt/device/random_state.h"
 #include "gpt/layout/cut.h"
-#include "gpt/layout/freeze.h"
+#include "gpt/layout/tuning.h"
 #include "gpt/model/compile.h"
 #include "gpt/model/tensor_parallel.h"
 #include "gpt/ops/operator_sets.h"
@@ -45,27 +46,31 @@ ParameterTypes types_of(const TrainingConfig& training, const Precision& precisi
           .gradient = gradient_type(training, precision.end_to_end)};
 }
 
-// With the weights, or new ones. Where they are divided each process keeps its part of one parameter after the other.
-GPT make_model(const Config& config, at::Device device, const ParameterTypes& types, const NamedTensors* weights,
+// Those of the checkpoint, or of another model with new adapters, where the run trains such; nothing: they are drawn.
+std::optional<NamedTensors> weights_of(const Beginning& begins, const std::vector<ParameterRow>& of_model,
+                                       uint64_t seed) {
+  if (begins.start) return begins.start->checkpoint.model;
+  if (begins.initial) return with_new_adapters(begins.initial->model, of_model, seed);
+  return std::nullopt;
+}
+
+// Where values are divided each process keeps its part of one parameter after the other.
+GPT make_model(const Config& config, at::Device device, const ParameterTypes& types, const Beginning& begins,
                const parallel::Division& division) {
-  const std::vector<std::string>& frozen = config.training.freeze;
+  const TuningConfig& tuning = config.training.tuning;
   const uint64_t seed = stream_seed(config, kWeights);
-  const std::vector<ParameterRow> of_model = parameter_table(config.model, frozen);
+  const std::vector<ParameterRow> of_model = parameter_table(config.model, tuning);
+  const std::optional<NamedTensors> weights = weights_of(begins, of_model, seed);
   std::vector<ParameterRow> rows = cut(of_model, config.model, division.part());
   auto values = division.values(rows, flat_layout(rows));
   if (!values)
-    return weights ? GPT(config.model, device, *weights, types, frozen, division.part())
-                   : GPT(config.model, device, seed, types, frozen, division.part());
+    return weights ? GPT(config.model, device, *weights, types, tuning, division.part())
+                   : GPT(config.model, device, seed, types, tuning, division.part());
   Parameters parameters(std::move(rows), device, types, std::move(values));
   GPT model(config.model, parameters, ops::fused_operators(), division.part(), of_model);
   weights ? model.copy_from(*weights) : parameters.draw(seed, of_model);
   model.set_layer_weights(std::make_shared<parallel::DividedWeights>(parameters, division));
   return model;
-}
-
-const NamedTensors* weights_of(const Beginning& begins) {
-  if (begins.start) return &begins.start->checkpoint.model;
-  return begins.initial ? &begins.initial->model : nullptr;
 }
 
 ScheduleOptions with(ScheduleOptions options, const Dealing& dealing) {
@@ -104,7 +109,7 @@ uint64_t checkpoint_file_bytes(const Config& config, const Tokenizer* tokenizer)
 
 State::State(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision,
              const Beginning& begins, const parallel::Division& division)
-    : model(make_model(config, device, types_of(config.training, precision), weights_of(begins), division)),
+    : model(make_model(config, device, types_of(config.training, precision), begins, division)),
       optimizer(make_optimizer(model.parameters(), config.training.optimizer,
                                division.spans(model.parameters().rows(), model.parameters().layout()))),
       scaler(precision.grad_scaler, device),
@@ -180,7 +185,7 @@ Checkpoint State::capture() const {
   Checkpoint saved;
   saved.model = model.parameters().values();
   if (division_.divides_checkpoints()) {
-    parallel::capture_parts(*optimizer, model, parameter_table(config_.model, config_.training.freeze), division_,
+    parallel::capture_parts(*optimizer, model, parameter_table(config_.model, config_.training.tuning), division_,
                             rounded_.value_or(parallel::RoundedMoments()), saved);
   } else {
     saved.optimizer = optimizer->state();

@@ -14,7 +14,7 @@
 #include "gpt/data/packed_rows.h"
 #include "gpt/data/stages.h"
 #include "gpt/exchange/hugging_face.h"
-#include "gpt/layout/freeze.h"
+#include "gpt/layout/tuning.h"
 #include "gpt/model/compile.h"
 #include "gpt/optim/lr_schedule.h"
 #include "gpt/optim/make_optimizer.h"
@@ -57,21 +57,36 @@ const char* recomputed_by(GradientCheckpointing level) {
   return "nothing";
 }
 
+void warn_of_random_weights(const Config& config, const char* key) {
+  if (!config.training.init_from.empty()) return;
+  log::warn(fmt::format(
+      "{} keeps weights that were drawn at random, because the run does not begin with those of another model; "
+      "name one with training.init_from",
+      key));
+}
+
+void announce_adapters(const Config& config, const std::vector<ParameterRow>& rows) {
+  const LoraConfig& lora = config.training.tuning.lora;
+  if (!lora.is_on()) return;
+  const auto trained = static_cast<double>(trained_count(rows)), all = static_cast<double>(parameter_count(rows));
+  log::success(fmt::format("LoRA: adapters of rank {} ({}), times {:.3g}: {} parameters are trained, {:.2g} % of {}",
+                           lora.rank, fmt::join(lora.targets, ", "), lora.scale(), format_count(trained),
+                           100 * trained / all, format_count(all)));
+  warn_of_random_weights(config, "training.lora_rank");
+}
+
 void announce_frozen(const Config& config, const std::vector<ParameterRow>& rows) {
-  if (config.training.freeze.empty()) return;
+  if (config.training.tuning.freeze.empty()) return;
   const int64_t first = first_trained_layer(rows);
   const std::string end = first < 0 ? ""
                                     : fmt::format("; the backward pass ends {} {}",
                                                   first < config.model.n_layer ? "at block" : "after block",
                                                   std::min(first, config.model.n_layer - 1));
   log::success(fmt::format("Frozen ({}): {} of {} parameters stay as they are{}",
-                           fmt::join(config.training.freeze, ", "),
+                           fmt::join(config.training.tuning.freeze, ", "),
                            format_count(static_cast<double>(parameter_count(rows) - trained_count(rows))),
                            format_count(static_cast<double>(parameter_count(rows))), end));
-  if (config.training.init_from.empty())
-    log::warn(
-        "training.freeze keeps weights that were drawn at random, because the run does not begin with those of another model; "
-        "name one with training.init_from");
+  warn_of_random_weights(config, "training.freeze");
 }
 
 // Of the model among so many processes.
@@ -114,7 +129,7 @@ void announce_methods(const run::Setup& setup) {
                               config.distributed.zero > 0 ? processes : setup.mesh.pipeline.stages->size());
       !muon.empty())
     log::info(muon);
-  const std::vector<ParameterRow> rows = parameter_table(config.model, config.training.freeze);
+  const std::vector<ParameterRow> rows = parameter_table(config.model, config.training.tuning);
   const StateBytes state = state_bytes(rows, flat_layout(rows), config.training.optimizer);
   if (state.host > 0) {
     log::success(fmt::format("Optimizer offload: {} of {} of the optimizer's state is in the memory of the host",
@@ -122,6 +137,7 @@ void announce_methods(const run::Setup& setup) {
                              format_bytes(static_cast<double>(state.host + state.device))));
   }
   announce_frozen(config, rows);
+  announce_adapters(config, rows);
   const std::string path = attention_path(config.model, config.training.execution, device.device,
                                           precision.compute_type(), /*training=*/true);
   if (path == "flash" || path == "cudnn") {

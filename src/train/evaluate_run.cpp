@@ -79,7 +79,8 @@ ExitCode evaluate_run(Config config, const config::Origins& origins, bool json) 
   const TrainingConfig& training = setup.config.training;
 
   // The weights alone: a run in memory has an optimizer, which may take twice as much again.
-  GPT model(setup.config.model, choice.device, start.checkpoint.model, {.compute = setup.precision.weight_type()});
+  GPT model(setup.config.model, choice.device, start.checkpoint.model, {.compute = setup.precision.weight_type()},
+            start.checkpoint.config.training.tuning);
   model.set_operators(select_operators(training.execution, choice.device));
   (void)compile_model(model, training, setup.precision, /*is_told=*/false);
   model.set_document_separator(document_separator(setup.config.data, corpus));

@@ -20,7 +20,7 @@
 #include "gpt/data/sample_start.h"
 #include "gpt/device/memory.h"
 #include "gpt/generate/generator.h"
-#include "gpt/layout/freeze.h"
+#include "gpt/layout/tuning.h"
 #include "gpt/run/measured_memory.h"
 #include "gpt/run/out_of_memory.h"
 #include "gpt/run/teacher.h"
@@ -218,7 +218,7 @@ void Trainer::close_log_interval() {
     if (const auto peak = setup_.device.peak_flops(setup_.precision.dtype)) {
       const auto devices = static_cast<double>(setup_.mesh.all->size());
       const ModelConfig& model = setup_.config.model;
-      const double flops = flops_per_token(in_training(model, training()), parameter_table(model, training().freeze)) +
+      const double flops = flops_per_token(in_training(model, training()), parameter_table(model, training().tuning)) +
                            run::teacher_flops_per_token(model, training());
       m.mfu = m.tokens_per_second * flops / (*peak * devices);
     }

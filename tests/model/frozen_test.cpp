@@ -12,7 +12,7 @@
 
 #include "gpt/device/precision.h"
 #include "gpt/device/random_state.h"
-#include "gpt/layout/freeze.h"
+#include "gpt/layout/tuning.h"
 #include "gpt/model/compile.h"
 #include "gpt/model/gpt.h"
 #include "gpt/ops/operator_sets.h"
@@ -66,7 +66,7 @@ class FrozenTest : public testing::TestWithParam<DeviceCase> {
   Result result(const ModelConfig& config, const std::vector<std::string>& frozen, GradientCheckpointing level,
                 const ops::SharedOperators& operators, at::ScalarType type) const {
     seed_random_state(GetParam().device, 1);  // of the masks of attention, which are LibTorch's on a GPU
-    GPT model(config, GetParam().device, 1, {.compute = type}, frozen);
+    GPT model(config, GetParam().device, 1, {.compute = type}, {.freeze = frozen});
     model.set_operators(operators);
     model.set_gradient_checkpointing(level);
     model.train(operators == ops::fused_operators());  // ATen's masks come from a generator
@@ -118,7 +118,7 @@ TEST_P(FrozenTest, OtherGradientsKeepTheirBits) {
           const Result expected = result(config, {}, level, operators, type),
                        found = result(config, frozen, level, operators, type);
           EXPECT_EQ(found.loss, expected.loss);
-          for (const ParameterRow& row : parameter_table(config, frozen)) {
+          for (const ParameterRow& row : parameter_table(config, {.freeze = frozen})) {
             ASSERT_EQ(found.gradients.contains(row.name), row.is_trained) << row.name;
             if (!row.is_trained) continue;
             EXPECT_TRUE(found.gradients.at(row.name).equal(expected.gradients.at(row.name))) << row.name;
@@ -133,7 +133,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, FrozenTest, testing::ValuesIn(kDevicesAndEmula
                          testing::PrintToStringParamName());
 
 TEST(Frozen, HaveNoGradientNoMasterAndNoSecondValue) {
-  const GPT model(gpt2(), at::kCPU, 1, {.compute = at::kBFloat16}, {"wte", "h.0"});
+  const GPT model(gpt2(), at::kCPU, 1, {.compute = at::kBFloat16}, {.freeze = {"wte", "h.0"}});
   const Parameters& parameters = model.parameters();
   const FlatLayout& layout = parameters.layout();
   EXPECT_LT(layout.trained_size, layout.size);
@@ -153,8 +153,9 @@ TEST(Frozen, HaveNoGradientNoMasterAndNoSecondValue) {
 // All weights are those that are drawn without freezing; what is not trained is rounded where the model computes in 16 bits.
 TEST(Frozen, ValuesAreThoseOfTheSameSeed) {
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
-    const GPT all(gpt2(), at::kCPU, 1, {.compute = type}), some(gpt2(), at::kCPU, 1, {.compute = type}, {"h.1"}),
-        copied(gpt2(), at::kCPU, all.parameters().values(), {.compute = type}, {"h.1"});
+    const GPT all(gpt2(), at::kCPU, 1, {.compute = type}),
+        some(gpt2(), at::kCPU, 1, {.compute = type}, {.freeze = {"h.1"}}),
+        copied(gpt2(), at::kCPU, all.parameters().values(), {.compute = type}, {.freeze = {"h.1"}});
     const NamedTensors expected = all.parameters().values();
     for (const GPT* model : {&some, &copied}) {
       const NamedTensors found = model->parameters().values();

@@ -62,7 +62,7 @@ struct How {
 GPT part_of_model(const ModelConfig& config, const distributed::Group& group, const How& how = {},
                   ops::SharedOperators inner = ops::fused_operators()) {
   const auto& tensor = group.mesh().tensor;
-  GPT model(config, at::kCPU, /*seed=*/7, how.types, how.frozen, {tensor->rank(), tensor->size()});
+  GPT model(config, at::kCPU, /*seed=*/7, how.types, {.freeze = how.frozen}, {tensor->rank(), tensor->size()});
   model.set_operators(tensor_parallel(std::move(inner), tensor, config));
   model.set_gradient_checkpointing(how.level);
   return model;
@@ -116,7 +116,7 @@ class TensorParallelTest : public testing::TestWithParam<test::ModelForm> {
   const ModelConfig config_ = divided_config(GetParam());
 
   void expect_like_one(const How& how, at::ScalarType type, int64_t size = 2) const {
-    GPT whole(config_, at::kCPU, /*seed=*/7, how.types, how.frozen);
+    GPT whole(config_, at::kCPU, /*seed=*/7, how.types, {.freeze = how.frozen});
     const Outcome one = learn_once(whole, how);
     test::in_ranks(size, [&](distributed::Group& group) {
       group.arrange(size);

@@ -145,7 +145,7 @@ struct CheckedLayer {
   }
 
   void expect_gradients(at::ScalarType type) const {
-    const auto& [weight, bias, site] = parameters;
+    const auto& [weight, bias, site, adapter] = parameters;
     expect_within(weight.gradient(), weight_gradient, weight_bound, "gradient of the weight");
     if (bias.defined()) expect_within(bias.gradient(), bias_gradient, bias_bound, "gradient of the bias");
     EXPECT_EQ(weight.gradient().scalar_type(), type);
@@ -221,7 +221,7 @@ at::Tensor best_linear(const at::Tensor& x, const Parameter& weight, const Param
 }
 
 at::Tensor best_linear_gelu(const at::Tensor& x, const Parameter& weight, const Parameter& bias) {
-  return linear_gelu(x, weight, bias);
+  return linear_gelu(x, {weight, bias});
 }
 
 LinearResults best_linear_pair(const at::Tensor& x, const std::vector<LinearLayer>& layers) {

@@ -102,7 +102,7 @@ TEST(WorkOfAStep, MuonMultipliesItsMatricesAndHasOneMomentum) {
   const Work update = step_of(tiny(), training, float32(), 32).at(part::kOptimizer);
   EXPECT_EQ(update.flops, 2 * (4 * (3 + 17) * 32 * 32 * 32 + 2 * (3 * 32 * 32 * 128 + 17 * 32 * 32 * 32)));
   EXPECT_EQ(update.bytes, before) << "for each value, 8 bytes of a moment less and 8 of directions more";
-  training.freeze = {"h"};
+  training.tuning.freeze = {"h"};
   EXPECT_EQ(step_of(tiny(), training, float32(), 32).at(part::kOptimizer).flops, 0);
 }
 

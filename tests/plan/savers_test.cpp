@@ -97,7 +97,7 @@ TEST(FindSavers, ProcessesMayDivideMoreAmongThem) {
   EXPECT_GT(saved(2), 0);
   EXPECT_GT(saved(3), saved(2));
   config.distributed.pipeline_parallel = 1;
-  config.training.freeze = {"h.0.attn"};
+  config.training.tuning.freeze = {"h.0.attn"};
   EXPECT_EQ(saved(3), 0);
   EXPECT_GT(saved(2), 0);
   config.training.execution.use_compile = false;

@@ -34,7 +34,7 @@ TEST(EstimatesOfStages, StagesBeforeWhatIsTrainedKeepNoActivations) {
     return estimate_memory(model, training, form).activations;
   };
   const double all = activations();  // of four micro-batches in the first stage
-  training.freeze = {"wte", "wpe", "h.0-5"};
+  training.tuning.freeze = {"wte", "wpe", "h.0-5"};
   EXPECT_NEAR(activations(), all / 2, 0.1 * all) << "of two in the third";
 }
 

@@ -285,7 +285,7 @@ const StateCase kStateCases[] = {
     {"muon_computed_in_bfloat16",
      [](Config& config) {
        config.training.optimizer.kind = OptimizerKind::muon;
-       config.training.freeze = {"wte", "h.1.mlp"};
+       config.training.tuning.freeze = {"wte", "h.1.mlp"};
        config.training.precision.use_amp = true, config.training.precision.dtype = Dtype::bfloat16;
      }},
     {"muon_in_several_lanes",
@@ -295,12 +295,12 @@ const StateCase kStateCases[] = {
      }},
     {"frozen",
      [](Config& config) {
-       config.training.freeze = {"wte", "h.1", "h.*.attn"};
+       config.training.tuning.freeze = {"wte", "h.1", "h.*.attn"};
        config.training.optimizer.state_dtype = StateDtype::int8;
      }},
     {"computed_in_bfloat16_and_frozen",
      [](Config& config) {
-       config.training.freeze = {"wte", "h.0"};
+       config.training.tuning.freeze = {"wte", "h.0"};
        config.training.precision.use_amp = true, config.training.precision.dtype = Dtype::bfloat16;
      }},
     {"computed_in_bfloat16", compute_in_bfloat16},
@@ -311,7 +311,7 @@ std::vector<std::tuple<StateCase, int64_t>> cases_of_stages() {
   for (const StateCase& state_case : kStateCases) {
     Config config;
     state_case.set(config);
-    const bool has_third = config.training.freeze.empty() && !config.training.optimizer.has_muon();
+    const bool has_third = config.training.tuning.freeze.empty() && !config.training.optimizer.has_muon();
     for (int64_t zero = 1; zero <= (has_third ? 3 : 2); ++zero) cases.emplace_back(state_case, zero);
   }
   return cases;

@@ -220,7 +220,7 @@ TEST_P(PipelineBytes, OfAnUpdateAreThoseOfThePlan) {
   const Corpus corpus = some_corpus(400);  // no micro-batch of an epoch's end is missing
   Config config = pipelined_run(corpus);
   config.training.gradient_accumulation_steps = 4;
-  config.training.freeze = frozen;
+  config.training.tuning.freeze = frozen;
   config.distributed.processes = processes;
   config.distributed.tensor_parallel = tensor, config.distributed.pipeline_parallel = stages;
   const double of_boundary = kUpdatesCounted * 4.0 * 3 * 16 * 32 * sizeof(float) / static_cast<double>(tensor);

@@ -265,7 +265,7 @@ TEST_P(PipelineFrozen, ParametersStayAsTheyAreInWholeModels) {
   const Corpus corpus = corpus_with_validation();
   Config config = pipelined_run(corpus);
   untie(config);
-  config.training.freeze = GetParam().frozen;
+  config.training.tuning.freeze = GetParam().frozen;
   GetParam().set(config);
   const int64_t pipelines = GetParam().pipelines;
   const Outcome whole = outcome_on({pipelines, 1}, config, corpus, 6);
@@ -278,7 +278,7 @@ TEST(PipelineFrozenCopies, AreWrittenAsTheyAreKept) {
   const Corpus corpus = corpus_with_validation();
   Config config = pipelined_run(corpus);
   use_bfloat16(config, AmpMode::end_to_end);
-  config.training.freeze = {"wte", "h.0", "h.2.mlp"};
+  config.training.tuning.freeze = {"wte", "h.0", "h.2.mlp"};
   const Outcome one = outcome_on({1, 1}, config, corpus, 2);
   for (const Shape& shape : {Shape{4, 1, 4}, Shape{4, 1, 2}, Shape{4, 2, 2}}) {
     const Outcome piped = outcome_on(shape, config, corpus, 2);

@@ -30,6 +30,7 @@ struct ResumeCase {
   bool master_weights = true;
   GradientDtype gradient_dtype = GradientDtype::float32;
   std::vector<std::string> freeze = {};
+  int64_t lora_rank = 0;
 };
 
 class ResumeTest : public testing::TestWithParam<std::tuple<DeviceCase, ResumeCase>> {
@@ -58,7 +59,8 @@ TEST_P(ResumeTest, IsBitForBitTheRunThatNeverStopped) {
   config.training.execution.gradient_checkpointing = what.gradient_checkpointing;
   config.training.optimizer = what.optimizer;
   config.training.precision = asked;
-  config.training.freeze = what.freeze;
+  config.training.tuning.freeze = what.freeze;
+  config.training.tuning.lora.rank = what.lora_rank;
 
   TinyRun whole(config, corpus, where.device, precision);
   whole.train_to(kStop);
@@ -126,6 +128,12 @@ INSTANTIATE_TEST_SUITE_P(
                        .optimizer = {.state_dtype = StateDtype::int8},
                        .freeze = {"wte", "h.0", "h.1.mlp"}},
             ResumeCase{.name = "frozen_embedding", .dtype = Dtype::float32, .freeze = {"wte"}},
+            ResumeCase{.name = "adapters", .dtype = Dtype::float32, .gradient_checkpointing = kNorm, .lora_rank = 2},
+            ResumeCase{.name = "adapters_end_to_end",
+                       .dtype = Dtype::bfloat16,
+                       .amp_mode = AmpMode::end_to_end,
+                       .optimizer = {.state_dtype = StateDtype::int8},
+                       .lora_rank = 4},
             ResumeCase{"float16", Dtype::float16, kNone})),
     [](const auto& test) { return std::string(std::get<1>(test.param).name) + "_" + std::get<0>(test.param).name; });
 

@@ -52,7 +52,7 @@ const TensorCase kTensorCases[] = {
     {"clipped", [](Config& config) { config.training.optimizer.gradient_clip = 0.1; }, {{2, 2}}},
     {"windowed", [](Config& config) { config.model.attention_window = 5; }, {{2, 2}}},
     {"smoothed", [](Config& config) { config.training.label_smoothing = 0.1; }, {{2, 2}}},
-    {"frozen", [](Config& config) { config.training.freeze = {"wte", "h.0", "h.1.attn.c_attn"}; }, {{2, 2}}},
+    {"frozen", [](Config& config) { config.training.tuning.freeze = {"wte", "h.0", "h.1.attn.c_attn"}; }, {{2, 2}}},
     {"zero_1", [](Config& config) { config.distributed.zero = 1; }},
     {"zero_2", [](Config& config) { config.distributed.zero = 2; }},
     {"autocast", [](Config& config) { use_bfloat16(config, AmpMode::autocast); }, {{2, 2}}, at::kBFloat16},
@@ -68,7 +68,8 @@ TEST_P(TensorParallelRun, UpdatesAreThoseOfOneProcess) {
   const Corpus corpus = corpus_with_validation();
   Config config = divided_run(corpus);
   GetParam().set(config);
-  const int64_t all = config.training.freeze.empty() ? compared_updates() : 20;  // until its loss has fallen as much
+  const int64_t all =
+      config.training.tuning.freeze.empty() ? compared_updates() : 20;  // until its loss has fallen as much
   const Outcome one = outcome_on({1, 1}, config, corpus, all);
   EXPECT_LT(one.losses.back(), one.losses.front() - 0.1) << "or nothing is shown";
   for (const Shape& shape : GetParam().shapes)

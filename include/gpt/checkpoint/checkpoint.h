@@ -22,8 +22,9 @@ namespace gpt {
 void save_checkpoint(const std::string& path, const Checkpoint& checkpoint);
 
 // What of a checkpoint is read and verified: all of it; or its model, that is the weights, the configuration, the tokenizer and the plain
-// values, which is a third of a file with AdamW's moments. The tensors of training are then undefined.
-enum class Parts { all, model };
+// values, which is a third of a file with AdamW's moments. The tensors of training are then undefined, and adapters are merged with the
+// weights (gpt/checkpoint/adapters.h), unless they are asked for.
+enum class Parts { all, model, model_and_adapters };
 
 // What a program may go on from: a whole file whose parts fit together. The model that it describes is checked against the
 // tensors that are there before anything is allocated for it. Throws gpt::Error(checkpoint) with the reason. Tensors are on the

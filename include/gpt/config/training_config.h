@@ -12,6 +12,7 @@
 #include "gpt/config/interval.h"
 #include "gpt/config/quantized_config.h"
 #include "gpt/config/schedule_config.h"
+#include "gpt/config/tuning_config.h"
 
 namespace gpt {
 
@@ -113,7 +114,7 @@ struct TrainingConfig {
   std::string resume_from = "auto";  // auto | none | a checkpoint's path
   std::string init_from;             // a checkpoint whose weights a new run begins with; empty: random ones
   DistillationConfig distillation;
-  std::vector<std::string> freeze;  // which parameters stay as they are, as layout/freeze.h has it
+  TuningConfig tuning;
   OptimizerConfig optimizer;
   ScheduleConfig schedule;
   PrecisionConfig precision;

@@ -1,6 +1,8 @@
 // gpt-export: a checkpoint as other programs read it.
 #pragma once
 
+#include <c10/core/ScalarType.h>
+
 #include <optional>
 #include <string>
 #include <string_view>
@@ -23,6 +25,7 @@ struct ExportOptions {
   std::string output;  // a folder, or for the other formats a file
   ExportDtype dtype = ExportDtype::float32;
   bool json = false;                          // what was written, on standard output
+  bool adapter = false;                       // what the run has trained beside the model alone
   std::optional<double> max_shard_size = {};  // GB (1e9 bytes) of weights in a file of a folder; kMaxShardSize
 };
 
@@ -45,6 +48,18 @@ void write_gguf(const ExportOptions& options, const Checkpoint& checkpoint);  //
 // Writes the model with weights of 8 or 4 bits, tokenizer included, for our own programs (gpt/checkpoint/quantized_file.h). Throws
 // gpt::Error: config where the path holds anything but such a model, numerics, disk.
 void export_quantized(const ExportOptions& options);
+
+// Write the adapters of a run that has trained such: a folder for Hugging Face's peft, adapter_model.safetensors with adapter_config.json, or
+// a file for llama.cpp's --lora. Throw gpt::Error as the others do, and checkpoint where there are none, or where the run has added
+// tokens to those of the model that it began with.
+void export_peft(const ExportOptions& options);
+void export_gguf_adapter(const ExportOptions& options);
+Checkpoint load_adapters(const std::string& path);  // with the model
+
+// What all folders have.
+inline constexpr const char* kModelCard = "README.md";
+void require_free_folder(const std::string& folder);  // throws gpt::Error(config) where it holds anything but an export
+at::ScalarType weight_type(ExportDtype dtype);        // of those that LibTorch has
 
 // In the format that they name. With `json` {"output", "dtype", "bytes", "files"} is on standard output then.
 void export_model(const ExportOptions& options);

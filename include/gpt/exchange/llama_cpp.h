@@ -32,6 +32,9 @@ std::vector<LlamaCppTensor> llama_cpp_tensors(const ModelConfig& model, const Fa
 // table.
 at::Tensor llama_cpp_values(const LlamaCppTensor& tensor, const NamedTensors& weights);
 
+// Rows of ours, of a matrix or of the factor of one, in the order that they have there.
+at::Tensor in_llama_cpp_order(const at::Tensor& rows, const Counterpart& part);
+
 // The architecture's own keys.
 void add_architecture(GgufMetadata& metadata, const ModelConfig& model, const Family& family, int64_t tokens);
 

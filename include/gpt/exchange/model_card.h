@@ -18,6 +18,9 @@ std::string last_name(const std::string& path);  // what a published file says o
 std::string model_card(const Checkpoint& checkpoint, const std::string& path, const Tokenizer* tokenizer,
                        const Family& family, std::string_view dtype);
 
+// The same of adapters.
+std::string adapter_card(const Checkpoint& checkpoint, const std::string& path, const Family& family);
+
 // Whether transformers' AutoTokenizer takes the tokenizer of such a model for what its file says.
 bool is_known_to_auto_tokenizer(const Tokenizer& tokenizer, const Family& family);
 

@@ -46,6 +46,13 @@ struct RowCut {
   std::vector<Piece> pieces;
 };
 
+// One of two factors of what is added to a product with a frozen weight (LoRA): scale * (x A^T) B^T, for each of `outputs` apart.
+struct AdapterPart {
+  bool is_a = true;  // (rank for each of `outputs`, inputs); otherwise B: (all outputs, rank)
+  double scale = 1;
+  std::vector<RowCut::Piece> outputs = {};  // which of the product's, one behind the other in B
+};
+
 struct ParameterRow {
   std::string name;  // as in nanoGPT's state dict: transformer.h.0.attn.c_attn.weight
   std::vector<int64_t> shape;
@@ -59,6 +66,8 @@ struct ParameterRow {
   int64_t query_rows = 0;
   // Where tensor parallelism divides the parameter (layout/cut.h): `shape` is that of a process's part. `initial` is of the whole one.
   std::optional<RowCut> cut = {};
+  // Of an adapter, which has the role and layer of the weight that it goes with.
+  std::optional<AdapterPart> adapter = {};
   int64_t count() const;
   const std::vector<int64_t>& whole_shape() const { return cut ? cut->whole : shape; }
   int64_t whole_count() const;
@@ -66,7 +75,7 @@ struct ParameterRow {
 };
 
 // In state-dict order, which is the order of random drawing and of checkpoints. `config.vocab_size` must be set. All are trained;
-// layout/freeze.h has the table of a run in which some are not.
+// layout/tuning.h has the table of a run in which some are not.
 std::vector<ParameterRow> parameter_table(const ModelConfig& config);
 
 // Which row is the table that is also the head; nothing where the head is another or not among them.

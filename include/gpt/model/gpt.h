@@ -47,15 +47,15 @@ class GPT {
  public:
   // `config.vocab_size` must be set. Weights are drawn on the CPU from `seed` (GPT-2's rule: normal 0.02, residual
   // projections scaled by 1/sqrt(2L)), so they are the same on every device.
-  // `types`: with a compute type of 16 bits it computes end to end in that. `frozen`: what is not trained, as layout/freeze.h has it;
+  // `types`: with a compute type of 16 bits it computes end to end in that. `tuning`: what is trained, as layout/tuning.h has it;
   // where that is all up to some layer, the backward pass ends there, and nothing is kept for it before.
   // `part`: that of a process which divides the model with others. A part of every layer must be given the operators of
   // model/tensor_parallel.h, a stage what model/stage_link.h has; values, and what is drawn, are those of the whole model.
   GPT(const ModelConfig& config, at::Device device, uint64_t seed, const ParameterTypes& types = {},
-      const std::vector<std::string>& frozen = {}, const ModelPart& part = {});
+      const TuningConfig& tuning = {}, const ModelPart& part = {});
   // With these weights. Throws gpt::Error(checkpoint) naming the first missing, extra or misshapen one.
   GPT(const ModelConfig& config, at::Device device, const NamedTensors& values, const ParameterTypes& types = {},
-      const std::vector<std::string>& frozen = {}, const ModelPart& part = {});
+      const TuningConfig& tuning = {}, const ModelPart& part = {});
   // With parameters in a form that these operators read: to compute with, or to train where they are divided. `of_model`: the rows of all
   // stages.
   GPT(const ModelConfig& config, const Parameters& parameters, ops::SharedOperators operators);
@@ -124,7 +124,7 @@ class GPT {
   double flops_per_token() const { return flops_per_token_; }  // of the whole model
 
  private:
-  GPT(const ModelConfig& config, at::Device device, const ParameterTypes& types, const std::vector<std::string>& frozen,
+  GPT(const ModelConfig& config, at::Device device, const ParameterTypes& types, const TuningConfig& tuning,
       const ModelPart& part);
   at::Tensor logits(const at::Tensor& rows) const;  // (..., C) -> (..., V)
   bool divides_rows() const;                        // in a pass that is computed now

@@ -38,9 +38,18 @@ struct Normalization {
   Site site = {};
 };
 
+// Adds scale * (x A^T) B^T to a product, for pieces of its outputs apart, as gpt/layout/parameter_table.h has it.
+struct Adapter {
+  Parameter a, b;  // (rank for each piece, K); (outputs of all pieces, rank)
+  double scale = 1;
+  std::vector<RowCut::Piece> outputs = {};
+  bool defined() const { return a.defined(); }
+};
+
 struct LinearLayer {
   Parameter weight, bias;  // (N, K); (N) or empty
   Site site = {};
+  Adapter adapter = {};  // of a frozen weight, or none
 };
 
 struct Normalized {

@@ -1,6 +1,6 @@
 // The blocks: what they keep from their forward pass to their backward pass, less with gradient checkpointing, and what they compute,
 // more with it.
-#include "gpt/layout/freeze.h"
+#include "gpt/layout/tuning.h"
 #include "gpt/model/recompute.h"
 #include "gpt/ops/part.h"
 #include "terms.h"

@@ -1,6 +1,6 @@
 // What lies before and behind the blocks: the batch and the embedding; the head and the loss, in chunks of rows, whose logits become their
 // gradient.
-#include "gpt/layout/freeze.h"
+#include "gpt/layout/tuning.h"
 #include "gpt/ops/part.h"
 #include "terms.h"
 

@@ -1,5 +1,5 @@
 // The optimizer's state and the update: AdamW, Muon, and what of the state is in the memory of the host.
-#include "gpt/layout/freeze.h"
+#include "gpt/layout/tuning.h"
 #include "gpt/ops/part.h"
 #include "gpt/optim/muon.h"
 #include "gpt/optim/optimizer_state.h"

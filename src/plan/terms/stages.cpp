@@ -1,4 +1,5 @@
 // Pipeline parallelism: activations on their way between stages, and a table that the first stage and the last one share.
+#include "gpt/layout/tuning.h"
 #include "plan/sent_values.h"
 #include "terms.h"
 
@@ -22,7 +23,7 @@ double sent_between_stages(const Sender& sender) {
   const bool is_first = stage == 0, is_last = stage == stages - 1;
   const ModelConfig part = largest_part(config.model, config.distributed.tensor_parallel);
   const double activations = bytes_between_stages(config, end_to_end),
-               blocks = trained_values(parameter_table(part, config.training.freeze)) / kParameterAlignment + 1;
+               blocks = trained_values(parameter_table(part, config.training.tuning)) / kParameterAlignment + 1;
   return static_cast<double>(sender.rounds()) * activations *
              ((plan::passes_gradients_on(config, stage) ? 1 : 0) + (is_last ? 0 : 1)) +
          (is_first || is_last ? distributed::bytes_sent_by_sum(bytes_of_tied_table(config, end_to_end), 2) : 0) +

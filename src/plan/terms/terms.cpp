@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "gpt/layout/freeze.h"
 #include "gpt/layout/stages.h"
+#include "gpt/layout/tuning.h"
 #include "gpt/parallel/pipeline_schedule.h"
 
 namespace gpt::plan::terms {
@@ -19,7 +19,7 @@ RunPart::RunPart(const ModelConfig& whole, const TrainingConfig& training, const
       is_narrow(form.compute_type != at::kFloat),
       model(largest_part(whole, form.model_parts)),
       bytes(model, form) {
-  const std::vector<ParameterRow> all = parameter_table(model, training.freeze);
+  const std::vector<ParameterRow> all = parameter_table(model, training.tuning);
   const int64_t first_trained = first_trained_layer(all);
   rows = cut(all, model, part);
   layout = flat_layout(rows);

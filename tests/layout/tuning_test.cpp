@@ -1,4 +1,4 @@
-#include "gpt/layout/freeze.h"
+#include "gpt/layout/tuning.h"
 
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ ModelConfig twelve_layers() {
 
 std::set<std::string> frozen(const ModelConfig& config, const std::vector<std::string>& patterns) {
   std::set<std::string> names;
-  for (const ParameterRow& row : parameter_table(config, patterns))
+  for (const ParameterRow& row : parameter_table(config, {.freeze = patterns}))
     if (!row.is_trained) names.insert(row.name);
   return names;
 }
@@ -51,18 +51,19 @@ TEST(Freeze, ATiedHeadAndItsEmbeddingAreOne) {
 TEST(Freeze, WhatNamesNothingOrLeavesNothingIsRefused) {
   ModelConfig config = twelve_layers();
   config.vocab_size.reset();
-  require_freezable(config, {"h.0-5", "wte"});
+  require_tunable(config, {.freeze = {"h.0-5", "wte"}});
   for (const char* pattern : {"h.12", "h.0-", "h.5-2", "wt", "mlp", "h.0.attn.c_attn.weight.x", "", "h..attn", "."}) {
-    EXPECT_ERROR(require_freezable(config, {"wte", pattern}), ExitCode::config,
+    EXPECT_ERROR(require_tunable(config, {.freeze = {"wte", pattern}}), ExitCode::config,
                  std::string("training.freeze: ") + pattern +
                      " names no parameter of this model; there are wte, wpe, h.0-11, ln_f");
   }
-  EXPECT_ERROR(require_freezable(config, {"wte", "wpe", "h", "ln_f"}), ExitCode::config, "names all parameters");
+  EXPECT_ERROR(require_tunable(config, {.freeze = {"wte", "wpe", "h", "ln_f"}}), ExitCode::config,
+               "names all parameters");
 }
 
 TEST(Freeze, WhatIsNotTrainedLiesBehindAllOthers) {
   const ModelConfig config = twelve_layers();
-  const std::vector<ParameterRow> rows = parameter_table(config, {"wte", "h.*.mlp", "ln_f.weight"});
+  const std::vector<ParameterRow> rows = parameter_table(config, {.freeze = {"wte", "h.*.mlp", "ln_f.weight"}});
   const FlatLayout layout = flat_layout(rows);
   int64_t trained = 0, all = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -80,7 +81,7 @@ TEST(Freeze, WhatIsNotTrainedLiesBehindAllOthers) {
 TEST(Freeze, TheBackwardPassEndsAtTheFirstThatIsTrained) {
   const ModelConfig config = twelve_layers();
   const auto first = [&](const std::vector<std::string>& patterns) {
-    return first_trained_layer(parameter_table(config, patterns));
+    return first_trained_layer(parameter_table(config, {.freeze = patterns}));
   };
   EXPECT_EQ(first({}), -1);
   EXPECT_EQ(first({"h"}), -1);
@@ -97,7 +98,7 @@ TEST(Freeze, SavesTheWorkOfGradientsThatNobodyNeeds) {
   config.tie_weights = false;
   const double all = flops_per_token(config);
   const auto flops = [&](const std::vector<std::string>& frozen) {
-    return flops_per_token(config, parameter_table(config, frozen));
+    return flops_per_token(config, parameter_table(config, {.freeze = frozen}));
   };
   const auto weights_of = [&](const std::string& part) {
     double count = 0;
@@ -111,6 +112,46 @@ TEST(Freeze, SavesTheWorkOfGradientsThatNobodyNeeds) {
   const double attention = 8 * 3 * 6 * 4;
   EXPECT_EQ(flops({"wte", "wpe", "h.0-2"}),
             all - attention - 4 * (weights_of("h.0.") + weights_of("h.1.") + weights_of("h.2.")));
+}
+
+TuningConfig lora(std::vector<std::string> targets) {
+  TuningConfig tuning;
+  tuning.lora.rank = 2, tuning.lora.targets = std::move(targets);
+  return tuning;
+}
+
+TEST(Lora, EachProductOfATargetHasTwoFactorsBehindTheModelsRows) {
+  ModelConfig config = twelve_layers();
+  config.n_layer = 1, config.n_head = 3, config.n_kv_head = 1, config.mlp = Mlp::swiglu, config.n_hidden = 10;
+  const std::vector<ParameterRow> base = parameter_table(config),
+                                  rows = parameter_table(config, lora({"q_proj", "v_proj", "down_proj"}));
+  ASSERT_EQ(rows.size(), base.size() + 4);
+  for (size_t i = 0; i < base.size(); ++i) {
+    EXPECT_EQ(rows[i].name, base[i].name);
+    EXPECT_FALSE(rows[i].is_trained) << rows[i].name;
+  }
+  const std::vector<ParameterRow> adapters = adapter_rows(rows);
+  ASSERT_EQ(adapters.size(), 4u);
+  EXPECT_EQ(adapters[0].name, "transformer.h.0.attn.c_attn.lora_A");
+  EXPECT_EQ(adapters[0].shape, (std::vector<int64_t>{4, 6})) << "queries and values have two rows each";
+  EXPECT_EQ(adapters[1].shape, (std::vector<int64_t>{8, 2})) << "6 queries and 2 values";
+  ASSERT_EQ(adapters[1].adapter->outputs.size(), 2u);
+  EXPECT_EQ(adapters[1].adapter->outputs[1].begin, 8) << "behind 6 queries and 2 keys";
+  EXPECT_EQ(adapters[2].name, "transformer.h.0.mlp.w2.lora_A");
+  EXPECT_EQ(adapters[3].shape, (std::vector<int64_t>{6, 2}));
+  EXPECT_EQ(adapters[3].adapter->scale, 2) << "alpha is twice the rank";
+  EXPECT_EQ(trained_count(rows), 4 * 6 + 8 * 2 + 2 * 10 + 6 * 2);
+  EXPECT_EQ(first_trained_layer(rows), 0);
+}
+
+TEST(Lora, TargetsThatNameNothingAreRefused) {
+  const ModelConfig config = twelve_layers();
+  EXPECT_EQ(adapter_rows(parameter_table(config, lora({"all-linear"}))).size(), 2u * 4 * 12);
+  EXPECT_ERROR(require_tunable(config, lora({"gate_proj"})), ExitCode::config,
+               "training.lora_targets: gate_proj names no product of this model; there are all-linear, q_proj, k_proj, "
+               "v_proj, o_proj, up_proj, down_proj");
+  EXPECT_ERROR(require_tunable(config, lora({})), ExitCode::config,
+               "names no product, so that nothing would be learned");
 }
 
 }  // namespace

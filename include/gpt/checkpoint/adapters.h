@@ -1,0 +1,20 @@
+// Adapters (training.lora_rank) and the weights that they go with.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "gpt/checkpoint/state.h"
+#include "gpt/layout/parameter_table.h"
+#include "gpt/parameters/named_tensors.h"
+
+namespace gpt {
+
+// Adds adapters, where the run trains any, to the weights that they go with, and leaves them out: the model that other programs know. The sum
+// is computed in float32.
+void merge_adapters(Checkpoint& checkpoint);
+
+// The weights of a model with new adapters beside them, for those of these rows that are any.
+NamedTensors with_new_adapters(NamedTensors weights, const std::vector<ParameterRow>& rows, uint64_t seed);
+
+}  // namespace gpt

@@ -1,0 +1,52 @@
+#include "gpt/config/tuning_config.h"
+
+#include <cmath>
+
+#include "gpt/config/option.h"
+#include "gpt/config/word_list.h"
+
+namespace gpt {
+
+double LoraConfig::scale() const {
+  const auto r = static_cast<double>(rank);
+  return alpha_value() / (is_rank_stabilized ? std::sqrt(r) : r);
+}
+
+namespace config {
+
+std::vector<Option> options(TuningConfig& c) {
+  return {
+      {.name = "freeze",
+       .target = word_list(c.freeze),
+       .help =
+           "parameters that stay as they are, such as 'wte, h.0-5' for the embedding and the first six blocks or 'h.*.attn' for "
+           "all attention, without gradient, moments and float32 copy; [] = none",
+       .tried = {"[]", "[h.0]"}},
+      {.name = "lora_rank",
+       .target = &c.lora.rank,
+       .help =
+           "train low-rank adapters of this rank (LoRA), such as 16, beside the weights of init_from, which stay as they are; "
+           "0 = train the weights themselves",
+       .min = 0,
+       .max = 4096,
+       .aliases = {{"lora_r"}},
+       .tried = {"0", "4"}},
+      {.name = "lora_alpha",
+       .target = FoundNumber{&c.lora.alpha, &c.lora.is_alpha_automatic},
+       .help = "adapters are multiplied by lora_alpha / lora_rank; auto = twice the rank",
+       .min = 1e-6,
+       .max = 1e6},
+      {.name = "lora_rank_stabilized",
+       .target = &c.lora.is_rank_stabilized,
+       .help = "multiply adapters by lora_alpha / sqrt(lora_rank) instead, which suits large ranks (rsLoRA)",
+       .aliases = {{"use_rslora"}}},
+      {.name = "lora_targets",
+       .target = word_list(c.lora.targets),
+       .help =
+           "products that have adapters: of attention q_proj, k_proj, v_proj and o_proj, of the MLP gate_proj, up_proj and down_proj; "
+           "all-linear = all of them"},
+  };
+}
+
+}  // namespace config
+}  // namespace gpt

@@ -1,0 +1,126 @@
+// The adapters of a run alone: a folder as Hugging Face's peft reads it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "foreign_adapters.h"
+#include "gpt/checkpoint/checkpoint.h"
+#include "gpt/core/error.h"
+#include "gpt/core/file.h"
+#include "gpt/core/format.h"
+#include "gpt/core/log.h"
+#include "gpt/exchange/export.h"
+#include "gpt/exchange/hugging_face.h"
+#include "gpt/exchange/import.h"
+#include "gpt/exchange/model_card.h"
+#include "gpt/exchange/weights.h"
+
+namespace gpt::exchange {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr const char *kWeights = "adapter_model.safetensors", *kSettings = "adapter_config.json";
+
+// transformers' name of a module without ".weight".
+std::string module_of(const Counterpart& part) { return part.name.substr(0, part.name.rfind('.')); }
+
+std::string base_of(const Checkpoint& checkpoint) {
+  const std::string& path = checkpoint.config.training.init_from;
+  return is_hugging_face(path) ? path : "";
+}
+
+// Of the fields of peft 0.21 those that a reader needs, and those that say that all else is off. What a module has that others have not
+// stands under its own name.
+ordered_json adapter_json(const Checkpoint& checkpoint, const std::vector<ForeignAdapter>& adapters) {
+  const LoraConfig& lora = checkpoint.config.training.tuning.lora;
+  const double alpha = lora.scale() * static_cast<double>(lora.rank);
+  ordered_json modules = ordered_json::array(), ranks = ordered_json::object(), alphas = ordered_json::object();
+  bool is_transposed = false;
+  for (const ForeignAdapter& adapter : adapters) {
+    const std::string module = module_of(adapter.part);
+    modules.push_back(module);
+    if (adapter.a.size(0) != lora.rank) ranks[module] = adapter.a.size(0), alphas[module] = adapter.alpha;
+    is_transposed = is_transposed || adapter.part.is_transposed;
+  }
+  const std::string base = base_of(checkpoint);
+  return {{"peft_type", "LORA"},
+          {"task_type", "CAUSAL_LM"},
+          {"base_model_name_or_path", base.empty() ? ordered_json() : ordered_json(base)},
+          {"inference_mode", true},
+          {"r", lora.rank},
+          {"lora_alpha", alpha},
+          {"lora_dropout", 0.0},
+          {"bias", "none"},
+          {"fan_in_fan_out", is_transposed},
+          {"target_modules", std::move(modules)},
+          {"modules_to_save", nullptr},
+          {"rank_pattern", std::move(ranks)},
+          {"alpha_pattern", std::move(alphas)},
+          {"use_rslora", false},
+          {"use_dora", false}};
+}
+
+std::map<std::string, at::Tensor> adapter_tensors(const std::vector<ForeignAdapter>& adapters) {
+  std::map<std::string, at::Tensor> tensors;
+  for (const ForeignAdapter& adapter : adapters) {
+    const std::string module = "base_model.model." + module_of(adapter.part);
+    tensors[module + ".lora_A.weight"] = adapter.a;
+    tensors[module + ".lora_B.weight"] = adapter.b;
+  }
+  return tensors;
+}
+
+// The tokens of a model whose rows the run has added are in no adapter.
+void require_vocabulary_of_base(const Checkpoint& checkpoint, const std::string& path) {
+  const std::string base = base_of(checkpoint);
+  std::error_code ignored;
+  if (base.empty() || !std::filesystem::exists(base, ignored)) return;
+  const int64_t tokens = *checkpoint.config.model.vocab_size, of_base = *read_foreign_model(base).model.vocab_size;
+  if (tokens == of_base) return;
+  throw Error(
+      ExitCode::checkpoint,
+      fmt::format("{}: the run has a vocabulary of {} and {} one of {}, and adapters have no rows for the others; "
+                  "leave --adapter out to export the whole model",
+                  path, with_commas(tokens), base, with_commas(of_base)));
+}
+
+}  // namespace
+
+Checkpoint load_adapters(const std::string& path) {
+  Checkpoint checkpoint = load_checkpoint(path, Parts::model_and_adapters);
+  if (!checkpoint.config.training.tuning.lora.is_on())
+    throw Error(ExitCode::checkpoint,
+                fmt::format("{} has no adapters, because its run trained the weights themselves (training.lora_rank is "
+                            "0): leave --adapter out",
+                            path));
+  require_vocabulary_of_base(checkpoint, path);
+  return checkpoint;
+}
+
+void export_peft(const ExportOptions& options) {
+  require_free_folder(options.output);
+  const Checkpoint checkpoint = load_adapters(options.checkpoint);
+  const Family& family = family_of(checkpoint.config.model, options.checkpoint, "peft");
+  const std::vector<ForeignAdapter> adapters = foreign_adapters(checkpoint, family);
+  const std::string& folder = options.output;
+  create_folders(folder);
+  AtomicFile card(folder + "/" + kModelCard), settings(folder + "/" + kSettings);
+  card.write(adapter_card(checkpoint, options.checkpoint, family));
+  settings.write(adapter_json(checkpoint, adapters).dump(2) + "\n");
+  const auto weights = written_weights(folder + "/" + kWeights, adapter_tensors(adapters), weight_type(options.dtype));
+  card.commit();
+  weights->commit();
+  settings.commit();
+  log::success(fmt::format("{}: {} of rank {}, for peft, which adds them to {}", folder,
+                           plural(std::ssize(adapters), "adapter"), checkpoint.config.training.tuning.lora.rank,
+                           base_of(checkpoint).empty() ? "the model that the run began with" : base_of(checkpoint)));
+}
+
+}  // namespace gpt::exchange

@@ -1,0 +1,24 @@
+// Adapters of a run as other programs have them: a pair of factors for each matrix that is one there.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "gpt/checkpoint/state.h"
+#include "gpt/exchange/families.h"
+
+namespace gpt::exchange {
+
+// Adds alpha / rank * B A to a matrix [out, in].
+struct ForeignAdapter {
+  Counterpart part;
+  at::Tensor a, b;  // (rank, in), (out, rank), float32
+  double alpha;
+};
+
+// In the order of the model's parameters. Where several adapters of ours lie within one matrix of theirs, as those of queries, keys and
+// values in GPT-2's, its rank is the sum of theirs, with zeros where they do not meet.
+std::vector<ForeignAdapter> foreign_adapters(const Checkpoint& checkpoint, const Family& family);
+
+}  // namespace gpt::exchange
