@@ -2,7 +2,7 @@
 # Compares learning from conversations with TRL's SFTTrainer on a CPU: SmolLM2 is tuned on conversations that are cut out of a text.
 #
 # usage: scripts/compare_tuning.sh losses|speed [FOLDER] [gpt-train flags...]     FOLDER: what scripts/smollm2.sh made (smollm2)
-#   losses   the loss of each of STEPS (200) updates in float32 on the same rows of 128 positions, two of them to an update, one after the other
+#   losses   the loss of each of STEPS (200) updates in float32 at RATE (1e-4) on the same rows of 128 positions, two of them to an update, one after the other
 #   speed    ROUNDS (3) rounds of UPDATES (6) updates in turn, of rows of 512: gpt-train with packing and without, and with rows as long as the
 #            longest of eight conversations; TRL with packing in MODES ("eager compiled bfloat16"), and with its defaults. Prints how full the
 #            rows are, and the medians.
@@ -58,12 +58,12 @@ draw_adapter() {
 }
 
 compare_losses() {
-  local steps=${STEPS:-200}
+  local steps=${STEPS:-200} rate=${RATE:-1e-4}
   conversations 1000 25
   draw_adapter
-  tune --sequence_length 128 --batch_size 1 --gradient_accumulation_steps 2 --max_steps "$steps" --warmup_steps 0 --learning_rate 1e-4 --min_lr 0 \
+  tune --sequence_length 128 --batch_size 1 --gradient_accumulation_steps 2 --max_steps "$steps" --warmup_steps 0 --learning_rate "$rate" --min_lr 0 \
     --beta2 0.99 --dtype float32 "$@"
-  theirs losses --length 128 --steps "$steps" --metrics "$results/run/metrics.jsonl"
+  theirs losses --rate "$rate" --length 128 --steps "$steps" --metrics "$results/run/metrics.jsonl"
 }
 
 # usage: measure NAME ROUND ROWS FLAGS...

@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -217,6 +219,13 @@ class StageParts {
   std::vector<PartState> parts_;
 };
 
+// The table has all adapters behind the model, and stages have theirs behind their own layers.
+void put_in_order(const std::vector<ParameterRow>& of_model, NamedTensors& tensors) {
+  std::map<std::string_view, size_t> places;
+  for (const ParameterRow& row : of_model) places.emplace(row.name, places.size());
+  std::ranges::stable_sort(tensors, {}, [&](const auto& tensor) { return places.at(tensor.first); });
+}
+
 }  // namespace
 
 OptimizerState state_of_stage(const OptimizerState& saved, const Division& division,
@@ -242,6 +251,8 @@ void capture_parts(const Optimizer& optimizer, const GPT& model, const std::vect
       if (parts.rows()[row].is_trained) parts.add_state(row, checkpoint);
     }
   }
+  put_in_order(of_model, checkpoint.model);
+  for (auto& [slot, tensors] : checkpoint.optimizer.slots) put_in_order(of_model, tensors);
 }
 
 }  // namespace gpt::parallel

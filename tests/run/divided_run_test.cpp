@@ -298,6 +298,7 @@ const StateCase kStateCases[] = {
        config.training.tuning.freeze = {"wte", "h.1", "h.*.attn"};
        config.training.optimizer.state_dtype = StateDtype::int8;
      }},
+    {"adapters", [](Config& config) { config.training.tuning.lora.rank = 2; }},
     {"computed_in_bfloat16_and_frozen",
      [](Config& config) {
        config.training.tuning.freeze = {"wte", "h.0"};
@@ -305,13 +306,14 @@ const StateCase kStateCases[] = {
      }},
     {"computed_in_bfloat16", compute_in_bfloat16},
 };
-// Stage 3 goes neither with frozen parameters nor with Muon.
+// Stage 3 goes with neither frozen parameters, adapters nor Muon.
 std::vector<std::tuple<StateCase, int64_t>> cases_of_stages() {
   std::vector<std::tuple<StateCase, int64_t>> cases;
   for (const StateCase& state_case : kStateCases) {
     Config config;
     state_case.set(config);
-    const bool has_third = config.training.tuning.freeze.empty() && !config.training.optimizer.has_muon();
+    const TuningConfig& tuning = config.training.tuning;
+    const bool has_third = tuning.freeze.empty() && !tuning.lora.is_on() && !config.training.optimizer.has_muon();
     for (int64_t zero = 1; zero <= (has_third ? 3 : 2); ++zero) cases.emplace_back(state_case, zero);
   }
   return cases;

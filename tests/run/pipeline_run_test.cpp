@@ -252,6 +252,14 @@ const FrozenCase kFrozenCases[] = {
        config.training.optimizer.gradient_clip = 0.1, config.distributed.zero = 1;
      },
      2},
+    {"all_but_adapters", {}, [](Config& config) { config.training.tuning.lora.rank = 2; }},
+    {"all_but_adapters_of_values_with_zero_2",
+     {},
+     [](Config& config) {
+       config.training.tuning.lora.rank = 2, config.training.tuning.lora.targets = {"v_proj"};
+       config.distributed.zero = 2;
+     },
+     2},
     {"the_first_stage_with_zero_2",
      {"wte", "h.0-1", "h.2.attn"},
      [](Config& config) { config.distributed.zero = 2; },
