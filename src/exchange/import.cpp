@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "adapter_import.h"
 #include "gpt/checkpoint/file_names.h"
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
@@ -50,17 +51,21 @@ std::unique_ptr<Tokenizer> read_foreign_tokenizer(const std::string& file, const
 
 bool is_hugging_face(const std::string& path) {
   std::error_code ignored;
-  if (path.ends_with(".safetensors")) return true;
+  if (path.ends_with(".safetensors") || holds_adapter(path)) return true;
   return std::filesystem::is_regular_file(path + "/config.json", ignored) &&
          newest_first(path, names_in(path, ignored)).empty();
 }
 
 ForeignModel read_foreign_model(const std::string& path) {
-  const std::string folder = folder_of(path), config = folder + "/config.json", file = folder + "/tokenizer.json";
-  if (is_unfinished_export(folder)) throw Error(ExitCode::checkpoint, why_missing(folder));
+  std::error_code ignored;
+  const bool is_adapter = holds_adapter(path);
+  const std::string of_model = is_adapter ? base_of_adapter(path) : folder_of(path);
+  // Who trained an adapter may have kept its tokenizer, with another template of chats, beside it.
+  const std::string folder = is_adapter && std::filesystem::exists(path + "/tokenizer.json", ignored) ? path : of_model;
+  const std::string config = of_model + "/config.json", file = folder + "/tokenizer.json";
+  if (is_unfinished_export(of_model)) throw Error(ExitCode::checkpoint, why_missing(of_model));
   const ForeignForm form = read_config_json(read_file(config, ExitCode::checkpoint, kConfigSize), config);
   ForeignModel model{form.family, form.model, ""};
-  std::error_code ignored;
   std::unique_ptr<Tokenizer> tokenizer;
   if (std::filesystem::exists(file, ignored)) {
     tokenizer = read_foreign_tokenizer(file, form.model);

@@ -18,6 +18,7 @@
 #include <system_error>
 #include <utility>
 
+#include "adapter_import.h"
 #include "gpt/core/error.h"
 #include "gpt/core/printable.h"
 #include "gpt/exchange/safetensors.h"
@@ -279,7 +280,19 @@ void WeightsInFolder::commit() {
   }
 }
 
+std::map<std::string, at::Tensor> read_tensors(const std::string& path) {
+  const SafetensorsReader file(path);
+  std::map<std::string, at::Tensor> tensors;
+  for (const StoredTensor& stored : file.tensors()) tensors[stored.name] = values_of(stored, path).to(at::kFloat);
+  return tensors;
+}
+
 NamedTensors read_weights(const std::string& path, const ModelConfig& model, const Family& family) {
+  if (holds_adapter(path)) {
+    NamedTensors weights = read_weights(base_of_adapter(path), model, family);
+    add_adapter(path, read_tensors(file_of_adapter(path)), model, family, weights);
+    return weights;
+  }
   const WeightFiles files(path);
   const std::vector<Counterpart> parts = counterparts(model, family);
   const std::vector<const StoredTensor*> stored = stored_parts(files, parts, model.tie_weights);

@@ -3,6 +3,7 @@ where they are not installed."""
 
 import json
 import pathlib
+import shutil
 import struct
 import unittest
 
@@ -67,6 +68,11 @@ class Scratch(programs.WithText):
         merged.update({key.replace("__", "."): value for key, value in options.items()})
         return programs.run("gpt-train", *programs.flags(merged), *words, check_code=check_code)
 
+    def begin_with(self, run, folder, check_code=0):
+        """A run of one step that leaves the weights as they are."""
+        return self.tune(run, folder, training__lora_rank=0, training__max_steps=1, training__learning_rate=0, training__min_lr=0,
+                         check_code=check_code)
+
     def export(self, run, name, *words):
         programs.run("gpt-export", "--checkpoint", run, "--output", self.root / name, *words, check_code=0)
         return self.root / name
@@ -122,8 +128,29 @@ class Lora(Scratch):
         words = ("--prompt", "12: the", "--max-new-tokens", "24", "--temperature", "0")
         own = programs.run("gpt-generate", "--checkpoint", run, *words, check_code=0).stdout
         begun = self.root / "again"
-        self.tune(begun, run, training__lora_rank=0, training__max_steps=1, training__learning_rate=0, training__min_lr=0)
+        self.begin_with(begun, run)
         self.assertEqual(programs.run("gpt-generate", "--checkpoint", begun, *words, check_code=0).stdout, own)
+
+    def test_a_run_begins_with_an_adapter_and_its_model(self):
+        for form in FORMS:
+            with self.subTest(form):
+                run, begun = self.tuned_of(form), self.root / f"{form}-begun"
+                self.begin_with(begun, self.export(run, f"{form}-given", "--adapter"))
+                merged, found = (read_safetensors(self.export(one, f"{one.name}-whole-again") / "model.safetensors") for one in (run, begun))
+                for name in merged:  # two sums of float32 that are rounded in different places
+                    torch.testing.assert_close(found[name], merged[name], rtol=0, atol=1e-6 * merged[name].abs().max().item())
+
+    def test_an_adapter_that_is_more_than_products_is_refused_by_name(self):
+        folder = self.export(self.tuned_of("llama"), "edited", "--adapter")
+        settings = json.loads((folder / "adapter_config.json").read_text())
+        for change, message in (({"use_dora": True}, "use_dora is true; this program has only false"),
+                                ({"modules_to_save": ["lm_head"]}, "modules_to_save is [\"lm_head\"]; this program reads adapters of products alone"),
+                                ({"init_lora_weights": "pissa"}, "init_lora_weights is "),
+                                ({"base_model_name_or_path": "org/name"}, "base_model_name_or_path is org/name, and the model is needed as a folder")):
+            (folder / "adapter_config.json").write_text(json.dumps({**settings, **change}))
+            self.assertIn(message, self.begin_with(self.root / "none", folder, check_code=4).stderr)
+        shutil.copytree(self.base_of("llama"), self.root / "name")  # beside the adapter
+        self.begin_with(self.root / "beside", folder)
 
     def test_what_does_not_go_with_adapters_is_refused_in_a_line(self):
         run = self.root / "refused"
@@ -131,9 +158,9 @@ class Lora(Scratch):
                                (("--optimizer", "muon"), "Muon makes each update of a matrix orthogonal"),
                                (("--lora_targets", "wte"), "lora_targets: wte names no product of this model; there are all-linear, q_proj")):
             self.assertIn(message, self.tune(run, self.base_of("llama"), *words, check_code=2).stderr)
-        plain = programs.run("gpt-export", "--checkpoint", self.root / "llama", "--output", self.root / "none", "--adapter", check_code=4)
+        plain = programs.run("gpt-export", "--checkpoint", self.root / "llama", "--output", self.root / "no-adapter", "--adapter", check_code=4)
         self.assertIn("has no adapters, because its run trained the weights themselves", plain.stderr)
-        self.assertFalse((self.root / "none").exists())
+        self.assertFalse((self.root / "no-adapter").exists())
 
     def test_a_second_export_is_the_same_to_the_byte(self):
         run = self.tuned_of("llama")
@@ -157,6 +184,25 @@ class Peft(Scratch):
                     ours = load(merged, dtype=torch.float32).eval()(ids).logits
                 error = ((theirs - ours).abs().max() / ours.abs().max()).item()
                 print(f"{form}: {error:.1e} of the largest logit")
+                self.assertLess(error, 3e-6)
+
+    def test_an_adapter_of_theirs_is_read_as_they_read_it(self):
+        ids = torch.arange(2, 18)[None]
+        for form, targets in (("llama", "all-linear"), ("gpt2", "all-linear"), ("gpt2", ["c_attn"])):
+            with self.subTest(form, targets=targets):
+                name, load = f"{form}-{len(targets)}", transformers.AutoModelForCausalLM.from_pretrained
+                model = load(self.base_of(form), dtype=torch.float32)
+                # The ranks of some modules differ, and B is no zeros.
+                adapted = peft.get_peft_model(model, peft.LoraConfig(r=4, lora_alpha=6, target_modules=targets, use_rslora=form == "gpt2",
+                                                                     rank_pattern={"q_proj": 3}, alpha_pattern={"q_proj": 5},
+                                                                     init_lora_weights=False)).eval()
+                adapted.save_pretrained(self.root / f"{name}-theirs")
+                self.begin_with(self.root / f"{name}-read", self.root / f"{name}-theirs")
+                with torch.no_grad():
+                    theirs = adapted(ids).logits
+                    ours = load(self.export(self.root / f"{name}-read", f"{name}-out"), dtype=torch.float32).eval()(ids).logits
+                error = ((theirs - ours).abs().max() / theirs.abs().max()).item()
+                print(f"{form}, {targets}: {error:.1e} of the largest logit")
                 self.assertLess(error, 3e-6)
 
 

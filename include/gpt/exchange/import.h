@@ -1,5 +1,5 @@
 // A model of Hugging Face's, as a run may begin with it: a folder with config.json, model.safetensors (or several such files with their
-// index) and tokenizer.json, or one FILE.safetensors with the other two beside it.
+// index) and tokenizer.json, or one FILE.safetensors with the other two beside it; or a folder of peft with adapters of such a model.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace gpt::exchange {
 
-// A .safetensors file, whether or not it is there, or a folder that has config.json and no checkpoint of ours.
+// A .safetensors file, whether or not it is there, or a folder that has adapter_config.json, or config.json and no checkpoint of ours.
 bool is_hugging_face(const std::string& path);
 
 struct ForeignModel {

@@ -41,9 +41,13 @@ class WeightsInFolder {
   std::unique_ptr<AtomicFile> index_;  // where there are several
 };
 
+// All tensors of a file, as float32. Throws gpt::Error(checkpoint) where one is not finite or of another type than F32, F16 or BF16.
+std::map<std::string, at::Tensor> read_tensors(const std::string& path);
+
 // The weights of a file FILE.safetensors or of a folder with model.safetensors or model.safetensors.index.json, as float32 and in the order
 // of the parameter table; padding rows of the vocabulary are zero. Throws gpt::Error(checkpoint) naming the first tensor that is missing,
-// misshapen, not finite, of another type than F32, F16 or BF16, or that the model does not have.
+// misshapen, not finite, of another type than F32, F16 or BF16, or that the model does not have. Of a folder of peft the model's, with its
+// adapters added.
 NamedTensors read_weights(const std::string& path, const ModelConfig& model, const Family& family);
 
 }  // namespace gpt::exchange
