@@ -55,7 +55,9 @@ double value_for(const json& settings, const char* key, const std::string& modul
   for (const auto& [pattern, value] : settings[key].items()) {
     if (pattern.find_first_of("\\^$*+?()[]{}|") != std::string::npos)
       named.refuse(key, "names of modules are read, and no regular expressions");
-    if ((module == pattern || module.ends_with("." + pattern)) && value.is_number()) return value.get<double>();
+    if (module != pattern && !module.ends_with("." + pattern)) continue;
+    if (!value.is_number()) named.refuse(key, "a number for each module is needed");
+    return value.get<double>();
   }
   return otherwise;
 }
@@ -128,7 +130,7 @@ void add_adapter(const std::string& folder, const std::map<std::string, at::Tens
     const auto& [a, b] = factors;
     if (!a.defined() || !b.defined()) refuse(fmt::format("has no lora_{}", a.defined() ? "B" : "A"));
     const int64_t inputs = part->shape[part->is_transposed ? 0 : 1], rank = a.size(0);
-    if (a.size(1) != inputs || b.size(0) != part->size || b.size(1) != rank)
+    if (rank == 0 || a.size(1) != inputs || b.size(0) != part->size || b.size(1) != rank)
       refuse(fmt::format("has factors [{}, {}] and [{}, {}], and its weight is [{}, {}]", rank, a.size(1), b.size(0),
                          b.size(1), part->size, inputs));
     const double alpha = value_for(settings, "alpha_pattern", module, named.number("lora_alpha", 8), named),
