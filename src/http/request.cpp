@@ -75,6 +75,8 @@ std::string_view parse_request_line(std::string_view line, Request& request) {
   if (!target.starts_with('/') || std::any_of(target.begin(), target.end(), is_stray))
     refuse("the path must begin with / and have no spaces");
   request.path = target.substr(0, target.find_first_of("?#"));
+  target.remove_prefix(request.path.size());
+  if (target.starts_with('?')) request.query = target.substr(1, target.find('#') - 1);
   return authority;
 }
 

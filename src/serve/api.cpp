@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <ctime>
 #include <nlohmann/json.hpp>
@@ -13,6 +12,7 @@
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
 #include "gpt/core/printable.h"
+#include "gpt/http/guard.h"
 #include "gpt/serve/completion_response.h"
 #include "gpt/serve/page.h"
 
@@ -42,40 +42,6 @@ void log_request(std::string_view what, int status, int64_t tokens, Clock::time_
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   log::info(fmt::format("{} {}, {}, {:.1f} ms", shortened(printable_line(what), 200),
                         status == 0 ? "client left" : std::to_string(status), plural(tokens, "token"), 1e3 * seconds));
-}
-
-// Whether the page that asks, http://HOST:PORT, comes from where it asks.
-bool is_own_page(std::string_view origin, const std::string& host) {
-  for (const std::string_view scheme : {"http://", "https://"})
-    if (origin.starts_with(scheme)) return http::host_name(origin.substr(scheme.size())) == host;
-  return false;
-}
-
-// A path as it was before %2F and the like were written in it.
-std::string unescaped(std::string_view path) {
-  std::string text;
-  for (size_t i = 0; i < path.size(); ++i) {
-    const char* const digits = path.data() + i + 1;
-    unsigned char byte = 0;
-    if (path[i] == '%' && i + 2 < path.size() && std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2) {
-      text += static_cast<char>(byte);
-      i += 2;
-    } else {
-      text += path[i];
-    }
-  }
-  return text;
-}
-
-// The key of 'Bearer KEY', of which the scheme may be in any case (RFC 9110, section 11.1).
-std::string_view bearer_key(std::string_view authorization) {
-  constexpr std::string_view kScheme = "bearer ";
-  const auto is_same = [](char wanted, char given) { return given == wanted || (given | 0x20) == wanted; };
-  if (authorization.size() < kScheme.size() ||
-      !std::equal(kScheme.begin(), kScheme.end() - 1, authorization.begin(), is_same) ||
-      authorization[kScheme.size() - 1] != ' ')
-    return "";
-  return authorization.substr(std::min(authorization.find_first_not_of(' ', kScheme.size()), authorization.size()));
 }
 
 // The model's name may be any bytes.
@@ -125,14 +91,6 @@ void stream(Task& task, const AnswerRequest& request, CompletionWriter& writer, 
 }
 
 }  // namespace
-
-bool is_same_key(std::string_view given, std::string_view key) {
-  unsigned difference = given.size() == key.size() ? 0 : 1;
-  for (size_t i = 0; i < given.size(); ++i)
-    difference |=
-        static_cast<unsigned char>(given[i]) ^ static_cast<unsigned char>(key[key.empty() ? 0 : i % key.size()]);
-  return difference == 0 && !key.empty();
-}
 
 Api::Api(ApiOptions options, const Session& session, Batcher& batcher)
     : options_(std::move(options)),
@@ -187,7 +145,7 @@ int64_t Api::route(const http::Request& request, http::Responder& responder) {
   if (path == kModels || path.starts_with(std::string(kModels) + "/")) {
     check_key(request);
     read_only();
-    responder.send(200, kJson, path == kModels ? models() : model(unescaped(path.substr(kModels.size() + 1))));
+    responder.send(200, kJson, path == kModels ? models() : model(http::unescaped(path.substr(kModels.size() + 1))));
   } else if (path == "/health") {
     read_only();
     responder.send(200, kJson, health());
@@ -204,21 +162,14 @@ int64_t Api::route(const http::Request& request, http::Responder& responder) {
   return 0;
 }
 
-// A page of another site that a browser on this machine shows must not reach the model, neither by this server's address nor by a name of
-// its own that leads here.
 void Api::check_origin(const http::Request& request) const {
-  const std::string* const origin = request.header("origin");
-  if (origin && !is_own_page(*origin, request.host))
-    throw ApiError(403, "pages of other sites may not ask this server");
-  const bool names_host = !request.host.empty() || request.header("host");
-  if (options_.api_key.empty() && names_host && !http::is_loopback(request.host))
-    throw ApiError(403, "without an API key this server answers only as 127.0.0.1 or localhost");
+  if (const auto why = http::why_foreign(request, !options_.api_key.empty(), "an API key")) throw ApiError(403, *why);
 }
 
 void Api::check_key(const http::Request& request) const {
   if (options_.api_key.empty()) return;
   const std::string* const given = request.header("authorization");
-  if (given && is_same_key(bearer_key(*given), options_.api_key)) return;
+  if (given && http::is_same_key(http::bearer_key(*given), options_.api_key)) return;
   throw ApiError(401, "the API key is missing or wrong: send it as 'Authorization: Bearer KEY'", {}, "invalid_api_key");
 }
 

@@ -25,6 +25,7 @@ TEST(Request, IsReadWithItsHeaders) {
       parse("POST /v1/completions?x=1 HTTP/1.1\r\nHost: a:80\r\nX-Name: \t one, two \r\ncontent-length: 12");
   EXPECT_EQ(head.request.method, "POST");
   EXPECT_EQ(head.request.path, "/v1/completions");
+  EXPECT_EQ(head.request.query, "x=1");
   EXPECT_EQ(*head.request.header("host"), "a:80");
   EXPECT_EQ(*head.request.header("x-name"), "one, two");
   EXPECT_EQ(head.request.header("x-nam"), nullptr);
@@ -32,6 +33,8 @@ TEST(Request, IsReadWithItsHeaders) {
   EXPECT_TRUE(head.request.keeps_alive && head.request.understands_chunks);
   EXPECT_FALSE(head.expects_continue);
   EXPECT_EQ(parse("GET http://a/health HTTP/1.1\r\nHost: a").request.path, "/health");  // as proxies write it
+  EXPECT_EQ(parse("GET /?a=/b?c#d?e HTTP/1.1\r\nHost: a").request.query, "a=/b?c");
+  EXPECT_EQ(parse("GET /#d?e HTTP/1.1\r\nHost: a").request.query, "");
   EXPECT_EQ(parse("GET http://[::1]:80/ HTTP/1.0").request.host, "::1");
 }
 

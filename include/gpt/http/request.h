@@ -17,8 +17,9 @@ struct Header {
 
 struct Request {
   std::string method;
-  std::string path;  // without what follows a '?'
-  std::string host;  // whom the client means, as host_name() reads it; empty where it does not say
+  std::string path;   // without what follows a '?'
+  std::string query;  // that; it may hold a token, and belongs into no log
+  std::string host;   // whom the client means, as host_name() reads it; empty where it does not say
   std::vector<Header> headers;
   std::string body;
   bool understands_chunks = true;  // not of HTTP/1.0

@@ -29,9 +29,6 @@ struct ApiOptions {
   std::string no_chat = {};
 };
 
-// Whether they are equal, in a time that tells nothing about where they differ.
-bool is_same_key(std::string_view given, std::string_view key);
-
 class Api : public http::Handler {
  public:
   // Both must outlive it.
