@@ -1,5 +1,6 @@
 #include "gpt/report/curve.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace gpt {
@@ -56,9 +57,15 @@ void Curve::add(int64_t step, double value) {
   while (buckets_.size() > kMaxPoints / 2) halve();
 }
 
-std::vector<CurvePoint> Curve::points() const {
+std::vector<Curve::Bucket>::const_iterator Curve::first_from(int64_t step) const {
+  const auto is_before = [this](const Bucket& bucket, int64_t place) { return bucket.first_step / width_ < place; };
+  return std::lower_bound(buckets_.begin(), buckets_.end(), step / width_, is_before);
+}
+
+std::vector<CurvePoint> Curve::points(int64_t from) const {
   std::vector<CurvePoint> points;
-  for (const Bucket& bucket : buckets_) {
+  for (auto at = first_from(from); at != buckets_.end(); ++at) {
+    const Bucket& bucket = *at;
     const CurvePoint low{bucket.lowest_step, bucket.lowest}, high{bucket.highest_step, bucket.highest};
     if (bucket.gap_step >= 0) {
       const CurvePoint gap{bucket.gap_step, std::nullopt};
@@ -75,11 +82,11 @@ std::vector<CurvePoint> Curve::points() const {
   return points;
 }
 
-std::vector<CurvePoint> Curve::means() const {
+std::vector<CurvePoint> Curve::means(int64_t from) const {
   std::vector<CurvePoint> means;
-  for (const Bucket& bucket : buckets_) {
-    means.push_back({bucket.first_step, std::nullopt});
-    if (bucket.count > 0) means.back().value = bucket.sum / static_cast<double>(bucket.count);
+  for (auto bucket = first_from(from); bucket != buckets_.end(); ++bucket) {
+    means.push_back({bucket->first_step, std::nullopt});
+    if (bucket->count > 0) means.back().value = bucket->sum / static_cast<double>(bucket->count);
   }
   return means;
 }

@@ -68,6 +68,9 @@ void Listeners::sample(const SampleRecord& sample) {
 void Listeners::event(const EventRecord& event) {
   tell([&](Listener& l) { l.event(event); });
 }
+void Listeners::activity(const ActivityRecord& activity) {
+  tell([&](Listener& listener) { listener.activity(activity); });
+}
 void Listeners::stop(const StopRecord& stop) {
   tell([&](Listener& l) { l.stop(stop); });
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -54,8 +55,24 @@ TaskRecord task_record(int64_t step, const std::string& task, const json& metric
   return record;
 }
 
+// perf: most lines of a long run are those of steps between two that are logged, as MetricsFile writes them:
+// {"step":3,"loss":4.1,"lr":0.001,"grad_norm":0.5,"time":1764.1,"tokens":512}. Any other is read as JSON.
+std::optional<LossRecord> loss_in(std::string_view line) {
+  LossRecord record;
+  const char *at = line.data(), *const end = at + line.size();
+  const auto read = [&](std::string_view key, auto& value) {
+    if (static_cast<size_t>(end - at) < key.size() || std::string_view(at, key.size()) != key) return false;
+    const auto [behind, error] = std::from_chars(at + key.size(), end, value);
+    at = behind;
+    return error == std::errc() && value >= 0;
+  };
+  const bool is_one = read(R"({"step":)", record.step) && read(R"(,"loss":)", record.loss) &&
+                      read(R"(,"lr":)", record.learning_rate) && read(R"(,"grad_norm":)", record.grad_norm) &&
+                      read(R"(,"time":)", record.at.time) && read(R"(,"tokens":)", record.at.tokens);
+  return is_one && std::string_view(at, static_cast<size_t>(end - at)) == "}" ? std::optional(record) : std::nullopt;
+}
+
 void read_line(const json& line, int64_t last_step, RunHistory& history) {
-  if (!line.is_object()) return;
   const auto step = count(line, "step");
   if (!step || *step > last_step) return;
   const auto value = [&](const char* key) {
@@ -178,9 +195,20 @@ void read_metrics(const std::string& path, int64_t last_step, RunHistory& histor
   std::string_view rest(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   while (!rest.empty()) {
     const size_t end = std::min(rest.find('\n'), rest.size());
-    if (end <= kMaxLineBytes) read_line(parse(rest.substr(0, end)), last_step, history);
+    read_metrics_line(rest.substr(0, end), last_step, history);
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }
+}
+
+bool read_metrics_line(std::string_view text, int64_t last_step, RunHistory& history) {
+  if (text.size() > kMaxLineBytes) return false;
+  if (const auto loss = loss_in(text)) {
+    if (loss->step <= last_step) history.add(*loss);
+    return true;
+  }
+  const json line = parse(text);
+  if (line.is_object()) read_line(line, last_step, history);
+  return line.is_object();
 }
 
 void read_samples_and_events(std::string_view text_of_json, int64_t last_step, RunHistory& history) {

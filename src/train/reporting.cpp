@@ -14,6 +14,7 @@
 #include "gpt/report/html_report.h"
 #include "gpt/report/metrics_file.h"
 #include "gpt/report/sample_files.h"
+#include "gpt/report/status_file.h"
 #include "gpt/report/tensorboard.h"
 #include "gpt/train/announce.h"
 
@@ -29,6 +30,8 @@ Listeners listeners_of(const run::Folder& folder, const ReportConfig& config, st
   listeners.add(std::make_unique<Console>(), "log lines are missing");
   listeners.add(std::make_unique<TimingTable>(), "the closing table is missing");
   listeners.add(std::make_unique<MetricsFile>(folder.metrics_path()), "metrics.jsonl is missing lines from here on");
+  listeners.add(std::make_unique<StatusFile>(folder.status_path(), folder.metrics_path()),
+                "status.json is out of date");
   listeners.add(std::make_unique<SampleFiles>(folder.samples_path()), "samples/ is missing texts from here on");
   listeners.add(std::make_unique<HtmlReport>(folder.report_path(), folder.metrics_path()),
                 "report.html is out of date");

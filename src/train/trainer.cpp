@@ -117,6 +117,7 @@ void Trainer::train() {
       break;
     }
     bar_.show(progress());
+    tell_activity("training");
     if (!update()) break;
     if (plan_.ends_epoch(state_.step)) close_epoch();
     stopwatch_.stop();
@@ -131,6 +132,7 @@ void Trainer::train() {
 
 ExitCode Trainer::conclude() {
   activity_ = "checkpoint";
+  tell_activity("saving");
   if (training().schedule.has_time()) state_.seconds_spent = seconds_spent();
   state_.prepare_capture();
   if (process::stop_signal() != 0) return stop();
@@ -280,6 +282,18 @@ Progress Trainer::progress() const {
   return progress;
 }
 
+void Trainer::show_activity(const std::string& what, const std::string& how_far) {
+  bar_.show_activity(progress(), how_far.empty() ? what : what + " " + how_far);
+  tell_activity(what, how_far);
+}
+
+void Trainer::tell_activity(const std::string& what, const std::string& how_far) {
+  listeners_.activity({.step = state_.step,
+                       .what = what,
+                       .how_far = how_far,
+                       .remaining_seconds = forecast_.remaining_seconds(state_.step)});
+}
+
 void Trainer::periodic_work() {
   const bool last = state_.step == plan_.total_steps;
   tell_speed();
@@ -323,7 +337,7 @@ void Trainer::evaluate() {
   run::Evaluation evaluation;
   try {
     evaluation = run_.evaluator().run(state_.model, [this](double share) {
-      show_activity(fmt::format("validating {:.0f}%", 100 * share));
+      show_activity("validating", fmt::format("{:.0f}%", 100 * share));
       process_memory::sample();
       return must_stop();
     });
@@ -367,7 +381,7 @@ std::optional<std::vector<TaskRecord>> Trainer::evaluate_tasks() {
   release_memory();
   try {
     const auto stop = [this](const std::string& task) {
-      show_activity(task);
+      show_activity("evaluating tasks:", task);
       process_memory::sample();
       return is_any(process::stop_signal() != 0 || memory_watch_.is_running_out());
     };

@@ -59,6 +59,7 @@ bool Trainer::outlasts_shortage() {
   log::warn(fmt::format("step {}: {}; the run waits up to {} for it", with_commas(state_.step), seen,
                         plural(MemoryWatch::kMostSeconds, "second")));
   listeners_.event({state_.step, seen});
+  tell_activity("waiting for memory that other programs take");
   const bool is_over = memory_watch_.wait_until_over([this](bool own) {
     return setup_.mesh.all->is_any(own && process::stop_signal() == 0);  // after a signal nobody waits
   });

@@ -250,7 +250,8 @@ class RunFolder(programs.WithText):
                                                          "training.max_steps": 3}), "--restart", check_code=0)
         self.assertIn("Starting anew", done.stderr)
         self.assertEqual(sorted(path.name for path in run.iterdir()),
-                         ["ckpt.pt", "ckpt_best.pt", "effective_config.yaml", "metrics.jsonl", "report.html", "set_aside", "train.log"])
+                         ["ckpt.pt", "ckpt_best.pt", "effective_config.yaml", "metrics.jsonl", "report.html", "set_aside",
+                          "status.json", "train.log"])
         self.assertTrue((run / "set_aside/1/report.html").exists())
         self.assertEqual(len(list((run / "set_aside/1/tensorboard").iterdir())), 1)
         self.assertEqual(step_of(run / "ckpt.pt"), 3)

@@ -33,6 +33,7 @@ class Notes : public Listener {
   void efficiency(const EfficiencyRecord& e) override { note("efficiency " + std::to_string(e.step)); }
   void sample(const SampleRecord& sample) override { note("sample " + sample.text); }
   void event(const EventRecord& event) override { note("event " + event.what); }
+  void activity(const ActivityRecord& activity) override { note("activity " + activity.what); }
   void stop(const StopRecord& stop) override { note("stop " + stop.why); }
   void end() override { note("end"); }
 
@@ -58,6 +59,7 @@ void tell_everything(Listener& listener) {
   listener.timing({.steps = 4});
   listener.sample({.step = 5, .text = "text"});
   listener.event({.step = 6, .what = "saved"});
+  listener.activity({.step = 6, .what = "training"});
   listener.stop({.step = 6, .why = "by SIGHUP"});
   listener.efficiency({.step = 7});
   listener.end();
@@ -71,9 +73,9 @@ TEST(Listeners, AllHearEverythingThoughOneFails) {
   test::CapturedLog log;
   tell_everything(listeners);
   const std::string warnings = log.text();
-  const std::vector<std::string> expected{"begin 7",        "step 1",       "evaluation 2", "task piqa",
-                                          "epoch 3",        "timing 4",     "sample text",  "event saved",
-                                          "stop by SIGHUP", "efficiency 7", "end"};
+  const std::vector<std::string> expected{"begin 7",           "step 1",         "evaluation 2", "task piqa",
+                                          "epoch 3",           "timing 4",       "sample text",  "event saved",
+                                          "activity training", "stop by SIGHUP", "efficiency 7", "end"};
   EXPECT_EQ(first, expected) << "it is told again after it failed";
   EXPECT_EQ(second, expected);
   EXPECT_NE(warnings.find("the disk is full; training continues, and notes are missing"), std::string::npos)

@@ -8,7 +8,7 @@ namespace gpt {
 
 constexpr const char *kMetricsFile = "metrics.jsonl", *kDecisionsFile = "decisions.jsonl",
                      *kEffectiveConfig = "effective_config.yaml", *kReportFile = "report.html", *kRunLog = "train.log",
-                     *kRateChart = "learning_rate.svg",
+                     *kRateChart = "learning_rate.svg", *kStatusFile = "status.json",
                      *kSetAside = "set_aside";  // a folder, of older runs
 
 bool is_checkpoint_name(

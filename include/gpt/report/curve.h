@@ -22,9 +22,12 @@ class Curve {
 
   // Steps rise; a step that does not is left out, and so is a negative one.
   void add(int64_t step, double value);
-  std::vector<CurvePoint> points() const;  // at most kMaxPoints
-  std::vector<CurvePoint> means() const;   // at most kMaxPoints / 2; a bucket without a finite value is a gap
+  // Of the buckets that hold `from` and later steps.
+  std::vector<CurvePoint> points(int64_t from = 0) const;  // at most kMaxPoints
+  std::vector<CurvePoint> means(int64_t from = 0) const;  // at most kMaxPoints / 2; one without a finite value is a gap
   bool empty() const { return buckets_.empty(); }
+  int64_t width() const { return width_; }          // of a bucket, in steps
+  int64_t last_step() const { return last_step_; }  // -1: there is none
 
  private:
   struct Bucket {
@@ -35,6 +38,7 @@ class Curve {
   static Bucket bucket_of(int64_t step, double value);
   static void merge(Bucket& into, const Bucket& next);
   void halve();
+  std::vector<Bucket>::const_iterator first_from(int64_t step) const;
 
   std::vector<Bucket> buckets_;
   int64_t width_ = 1, last_step_ = -1;

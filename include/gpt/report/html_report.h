@@ -54,6 +54,18 @@ class HtmlReport : public Listener {
   RunningClock::duration longest_silence_{0};  // between two times
 };
 
+// What the report of a run says of it.
+struct LeftReport {
+  ReportedState state;
+  int64_t step = 0, total_steps = 0, parameters = 0;
+  double epochs = 0, written = 0;
+  std::string machine, configuration;
+  std::optional<double> efficiency = {}, best_validation_loss = {};
+};
+
+// Nothing where there is no report that can be read. Its samples and events go into `history`, unless that is null.
+std::optional<LeftReport> read_report(const std::string& path, RunHistory* history);
+
 // What the report of a run says of its state; nothing where there is no report that can be read.
 std::optional<ReportedState> reported_state(const std::string& path);
 

@@ -134,6 +134,14 @@ struct StopRecord {
   std::string why;  // "by SIGHUP", after "stopped"
 };
 
+// What the run does from now on.
+struct ActivityRecord {
+  int64_t step = 0;
+  std::string what;              // "training", "validating", "evaluating tasks:", "saving", "writing a sample"
+  std::string how_far = {};      // "40%"; empty where it has no parts
+  double remaining_seconds = 0;  // to the end of the run, 0: not known
+};
+
 // The default of each function is not to listen. A function may throw: training continues.
 class Listener {
  public:
@@ -151,6 +159,7 @@ class Listener {
   virtual void efficiency(const EfficiencyRecord& /*efficiency*/) {}
   virtual void sample(const SampleRecord& /*sample*/) {}
   virtual void event(const EventRecord& /*event*/) {}
+  virtual void activity(const ActivityRecord& /*activity*/) {}  // before each update, and often otherwise
   virtual void stop(const StopRecord& /*stop*/) {}
   virtual void end() {}  // every step is done
 };
@@ -173,6 +182,7 @@ class Listeners : public Listener {
   void efficiency(const EfficiencyRecord& efficiency) override;
   void sample(const SampleRecord& sample) override;
   void event(const EventRecord& event) override;
+  void activity(const ActivityRecord& activity) override;
   void stop(const StopRecord& stop) override;
   void end() override;
 

@@ -53,6 +53,9 @@ std::string clipped(std::string_view text, size_t size);
 // is not there has none; throws gpt::Error(disk) where it cannot be read.
 void read_metrics(const std::string& path, int64_t last_step, RunHistory& history);
 
+// One line of it; false where it makes no sense.
+bool read_metrics_line(std::string_view line, int64_t last_step, RunHistory& history);
+
 // The samples and events, up to `last_step`, from JSON that a report embeds: {"samples": [{"step", "text"}], "events":
 // [{"step", "time", "what", "times"}]}, where only routine has "times". Anything else in it is passed over; text that is no JSON has none.
 void read_samples_and_events(std::string_view json, int64_t last_step, RunHistory& history);

@@ -59,6 +59,7 @@ class Folder {
   std::string decisions_path() const { return path_ + "/" + kDecisionsFile; }
   std::string report_path() const { return path_ + "/" + kReportFile; }
   std::string rate_chart_path() const { return path_ + "/" + kRateChart; }
+  std::string status_path() const { return path_ + "/" + kStatusFile; }
   std::string samples_path() const { return path_ + "/samples"; }
   std::string tensorboard_path() const { return path_ + "/tensorboard"; }
 

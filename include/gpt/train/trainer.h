@@ -74,7 +74,8 @@ class Trainer {
   std::vector<double> waits(double own) const;
   void close_epoch();
   Progress progress() const;
-  void show_activity(const std::string& what) { bar_.show_activity(progress(), what); }
+  void show_activity(const std::string& what, const std::string& how_far = "");  // other than training
+  void tell_activity(const std::string& what, const std::string& how_far = "");
   void periodic_work();  // evaluation, sample, checkpoint: what is due after this step
   void evaluate();
   // Of training.eval_tasks, nothing where something ends the run: then the validation is repeated when it goes on.

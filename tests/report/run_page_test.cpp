@@ -1,0 +1,63 @@
+#include "gpt/report/run_page.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+namespace gpt {
+namespace {
+
+using nlohmann::ordered_json;
+
+LossRecord loss_at(int64_t step) {
+  return {.step = step, .loss = 0.5 * static_cast<double>(step % 7), .learning_rate = 1, .grad_norm = 2};
+}
+
+// As the script of the page does.
+void merge(const ordered_json& message, std::map<std::string, std::vector<std::pair<int64_t, ordered_json>>>& curves) {
+  for (const auto& [name, curve] : message.items()) {
+    auto& known = curves[name];
+    std::erase_if(known, [&](const auto& point) { return point.first >= curve.value("from", 0); });
+    for (size_t i = 0; i < curve["steps"].size(); ++i) known.emplace_back(curve["steps"][i], curve["values"][i]);
+  }
+}
+
+TEST(SentCurves, WhatIsAddedMakesTheWholeCurve) {
+  RunHistory history;
+  SentCurves sent;
+  std::map<std::string, std::vector<std::pair<int64_t, ordered_json>>> page, whole;
+  for (int64_t step = 1; step <= 5000; ++step) {  // far beyond Curve::kMaxPoints, so that buckets become wider
+    history.add(loss_at(step));
+    if (step % 37 == 0) merge(sent.next(history), page);
+  }
+  merge(sent.next(history), page);
+  merge(SentCurves().next(history), whole);
+  EXPECT_EQ(page, whole);
+  EXPECT_GT(page["mean_loss"].size(), 500u);
+}
+
+TEST(SentCurves, SendsWhatHasChangedAndNoMore) {
+  RunHistory history;
+  SentCurves sent;
+  EXPECT_EQ(sent.next(history)["loss"]["steps"], ordered_json::array());  // so that a page knows all of them
+  EXPECT_TRUE(sent.next(history).empty());
+  for (int64_t step = 1; step <= 100; ++step) history.add(loss_at(step));
+  (void)sent.next(history);
+  history.add(loss_at(101));
+  const ordered_json next = sent.next(history);
+  EXPECT_EQ(next["loss"]["steps"], (ordered_json{100, 101}));
+  EXPECT_FALSE(next.contains("validation_loss"));
+}
+
+TEST(RunPage, SaysWhatHappensOnlyWhereItIsLive) {
+  RunPage page{.name = "a", .written = 12.75};
+  EXPECT_FALSE(page_head(page, {}).contains("live"));
+  EXPECT_EQ(page_head(page, {})["written"], 12);
+  page.live = RunPage::Live{.state = "running", .activity = "saving", .warnings = {"w"}};
+  EXPECT_EQ(page_head(page, {})["live"]["activity"], "saving");
+}
+
+}  // namespace
+}  // namespace gpt
