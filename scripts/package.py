@@ -170,7 +170,7 @@ Requires-Python: {python}
 Requires-Dist: torch=={TORCH}
 Description-Content-Type: text/plain
 
-The programs gpt-train, gpt-generate, gpt-prepare, gpt-export, gpt-eval, gpt-serve, gpt-prune, gpt-diagnose and gpt-bench, compiled for CPUs. {requirements(needed)}
+The programs gpt-train, gpt-generate, gpt-prepare, gpt-export, gpt-eval, gpt-serve, gpt-board, gpt-prune, gpt-diagnose and gpt-bench, compiled for CPUs. {requirements(needed)}
 They use the libraries of the torch {TORCH} that is installed beside them, and no Python runs with them.
 """
 

@@ -26,7 +26,7 @@ TEST(Manual, HasThePagesOfTheCheckout) {
   for (const char* topic : {"gpt-train", "configs", "recipes", "run", "plan", "prepare", "serve"})
     EXPECT_TRUE(pages.contains(topic)) << topic;
   EXPECT_NE(manual("run", 80).find("\n## "), std::string::npos);
-  EXPECT_ERROR(manual("rum", 80), ExitCode::config, "--manual must be one of bench, configs, distributed");
+  EXPECT_ERROR(manual("rum", 80), ExitCode::config, "--manual must be one of bench, board, configs, distributed");
 }
 
 TEST(ManPage, SaysWhatHelpSays) {

@@ -10,7 +10,7 @@ import unittest
 
 from programs import BIN, run
 
-PROGRAMS = ("gpt-train", "gpt-generate", "gpt-prepare", "gpt-export", "gpt-eval", "gpt-serve", "gpt-prune", "gpt-diagnose",
+PROGRAMS = ("gpt-train", "gpt-generate", "gpt-prepare", "gpt-export", "gpt-eval", "gpt-serve", "gpt-board", "gpt-prune", "gpt-diagnose",
             "gpt-bench")
 
 

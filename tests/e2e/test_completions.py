@@ -9,7 +9,7 @@ import unittest
 
 from programs import run
 
-PROGRAMS = ("gpt-train", "gpt-generate", "gpt-prepare", "gpt-export", "gpt-diagnose")
+PROGRAMS = ("gpt-train", "gpt-generate", "gpt-prepare", "gpt-export", "gpt-board", "gpt-diagnose")
 
 
 @functools.cache

@@ -1,0 +1,86 @@
+#include "gpt/board/prometheus.h"
+
+#include <fmt/format.h>
+
+#include <functional>
+#include <optional>
+
+#include "gpt/core/printable.h"
+#include "gpt/core/text.h"
+
+namespace gpt::board {
+namespace {
+
+using Value = std::function<std::optional<double>(const RunRow&)>;
+
+struct Metric {
+  const char *name, *help;
+  Value value;  // nothing: the run has none
+};
+
+constexpr const char* kStates[] = {"starting", "running", "stopped", "done", "killed"};
+
+Value number(std::optional<double> RunRow::* member) {
+  return [member](const RunRow& run) { return run.*member; };
+}
+
+// In base units, as Prometheus wants them.
+Value scaled(std::optional<double> RunRow::* member, double factor) {
+  return [member, factor](const RunRow& run) {
+    const std::optional<double>& value = run.*member;
+    return value ? std::optional(*value * factor) : std::nullopt;
+  };
+}
+
+Value positive(double RunRow::* member) {
+  return [member](const RunRow& run) { return run.*member > 0 ? std::optional(run.*member) : std::nullopt; };
+}
+
+const std::vector<Metric>& metrics() {
+  static const std::vector<Metric> all{
+      {"gpt_run_step", "Updates done.",
+       [](const RunRow& run) { return run.step ? std::optional<double>(*run.step) : std::nullopt; }},
+      {"gpt_run_steps_planned", "Updates to do in all.",
+       [](const RunRow& run) { return run.total_steps > 0 ? std::optional<double>(run.total_steps) : std::nullopt; }},
+      {"gpt_run_tokens", "Tokens that the run has been trained on.",
+       [](const RunRow& run) { return run.tokens ? std::optional<double>(*run.tokens) : std::nullopt; }},
+      {"gpt_run_loss", "Training loss of the last logged update, in nats per token.", number(&RunRow::loss)},
+      {"gpt_run_validation_loss", "Last validation loss, in nats per token.", number(&RunRow::validation_loss)},
+      {"gpt_run_best_validation_loss", "Best validation loss so far, in nats per token.", number(&RunRow::best)},
+      {"gpt_run_learning_rate", "Learning rate of the last logged update.", number(&RunRow::learning_rate)},
+      {"gpt_run_gradient_norm", "Norm of the gradients of the last logged update.", number(&RunRow::grad_norm)},
+      {"gpt_run_tokens_per_second", "Tokens trained on in a second.", number(&RunRow::tokens_per_second)},
+      {"gpt_run_step_seconds", "Time of an update.", scaled(&RunRow::step_ms, 1e-3)},
+      {"gpt_run_peak_memory_bytes", "Largest memory that tensors took.", scaled(&RunRow::peak_memory_mb, 1e6)},
+      {"gpt_run_remaining_seconds", "Expected time to the end of the run.", positive(&RunRow::remaining_seconds)},
+      {"gpt_run_last_written_timestamp_seconds", "When the run wrote anything last, in seconds since 1970.",
+       positive(&RunRow::written)}};
+  return all;
+}
+
+std::string label(const std::string& text) {
+  return replaced(replaced(replaced(printable(text), "\\", "\\\\"), "\"", "\\\""), "\n", "\\n");
+}
+
+}  // namespace
+
+std::string prometheus_text(const std::vector<RunRow>& runs) {
+  std::string text;
+  for (const Metric& metric : metrics()) {
+    std::string samples;
+    for (const RunRow& run : runs)
+      if (const auto value = metric.value(run))
+        samples += fmt::format("{}{{run=\"{}\"}} {}\n", metric.name, label(run.name), *value);
+    if (!samples.empty())
+      text += fmt::format("# HELP {0} {1}\n# TYPE {0} gauge\n{2}", metric.name, metric.help, samples);
+  }
+  if (runs.empty()) return text;
+  text += "# HELP gpt_run_state What the run does: 1 for that state, 0 for the others.\n# TYPE gpt_run_state gauge\n";
+  for (const RunRow& run : runs)
+    for (const char* state : kStates)
+      text += fmt::format("gpt_run_state{{run=\"{}\",state=\"{}\"}} {}\n", label(run.name), state,
+                          run.state == state ? 1 : 0);
+  return text;
+}
+
+}  // namespace gpt::board

@@ -1,0 +1,25 @@
+#include "gpt/board/prometheus.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace gpt::board {
+namespace {
+
+TEST(Prometheus, SaysWhatIsKnownOfEachRun) {
+  const std::string text = prometheus_text({{.name = "a", .state = "running", .step = 5, .loss = 1.5, .step_ms = 250},
+                                            {.name = "b \"c\"\\", .state = "killed", .step = 7}});
+  EXPECT_NE(text.find("# HELP gpt_run_step Updates done.\n# TYPE gpt_run_step gauge\n"
+                      "gpt_run_step{run=\"a\"} 5\ngpt_run_step{run=\"b \\\"c\\\"\\\\\"} 7\n"),
+            std::string::npos);
+  EXPECT_NE(text.find("gpt_run_loss{run=\"a\"} 1.5\n# HELP"), std::string::npos);
+  EXPECT_NE(text.find("gpt_run_step_seconds{run=\"a\"} 0.25\n"), std::string::npos);
+  EXPECT_EQ(text.find("gpt_run_learning_rate"), std::string::npos);
+  EXPECT_NE(text.find("gpt_run_state{run=\"a\",state=\"running\"} 1\n"), std::string::npos);
+  EXPECT_NE(text.find("gpt_run_state{run=\"a\",state=\"killed\"} 0\n"), std::string::npos);
+  EXPECT_EQ(prometheus_text({}), "");
+}
+
+}  // namespace
+}  // namespace gpt::board
