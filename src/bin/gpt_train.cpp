@@ -3,6 +3,7 @@
 #include "gpt/core/error.h"
 #include "gpt/core/process.h"
 #include "gpt/plan/automatic_sizes.h"
+#include "gpt/train/live_page.h"
 #include "gpt/train/sweep.h"
 #include "gpt/train/train_command.h"
 
@@ -49,6 +50,12 @@ config::CommandLine read_command_line(int argc, const char* const* argv, TrainOp
         .help =
             "write what came of the run to this file when it ends or stops: validation loss, tokens, seconds, as JSON",
         .is_path = true},
+       {.name = "live",
+        .target = &options.live,
+        .help =
+            "show the run on a page at this address as it goes, by a gpt-board that ends with it; at one that other "
+            "machines reach, such as 0.0.0.0:8090, the page has a token",
+        .if_true = kLiveAddress},
        config::switch_row(
            "json", options.json,
            "print what came of the run, or what --eval-only or --find-lr finds, as JSON on standard output")},

@@ -48,6 +48,8 @@ std::string flag_of(const Option& row) {
   }
   names += "--" + row.flag();
   if (row.is_switch) return names;
+  if (std::holds_alternative<std::string*>(row.target) && !row.if_true.empty())
+    return fmt::format("{} [{}]", names, row.if_true);
   const std::string value = default_text(row);
   return fmt::format("{} {}", names, value.empty() ? "VALUE" : value);
 }

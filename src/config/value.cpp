@@ -267,7 +267,8 @@ std::optional<std::string> assign(const Option& option, std::string_view text, b
                                      return true;
                                    },
                                    [&](std::string* target) {
-                                     *target = text;
+                                     const bool is_bare = !option.if_true.empty() && text == "true";
+                                     *target = is_bare ? option.if_true : std::string(text);
                                      return true;
                                    },
                                    [&](std::vector<std::string>* target) {

@@ -88,6 +88,7 @@ pid_t start_child(const std::vector<std::string>& command, const ChildStreams& s
   if (child > 0) return child;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(kNotStarted);  // it ended before the line above
+  if (additions.has_own_group) setpgid(0, 0);
   dup2(streams.in, STDIN_FILENO);
   dup2(streams.out, STDOUT_FILENO);
   dup2(streams.errors, STDERR_FILENO);

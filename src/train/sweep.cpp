@@ -29,6 +29,7 @@
 #include "gpt/report/result_file.h"
 #include "gpt/run/folder.h"
 #include "gpt/run/same_run.h"
+#include "gpt/train/live_page.h"
 
 namespace gpt {
 namespace {
@@ -114,8 +115,11 @@ std::vector<std::string> arguments_for_each(const std::vector<std::string>& all,
   for (size_t i = 0; i < all.size(); ++i) {
     const std::string key = key_of(all[i]);
     const bool has_value = all[i].find('=') != std::string::npos;
+    const bool precedes_value = !has_value && i + 1 < all.size() && !all[i + 1].starts_with('-');
     if (key == "sweep") {
       while (i + 1 < all.size() && !all[i + 1].starts_with('-')) ++i;
+    } else if (key == "live") {
+      i += precedes_value ? 1 : 0;
     } else if (key == "result" || key == "output_dir" || (has_share_of_time && names_time(key))) {
       i += has_value ? 0 : 1;
     } else if (key != "json") {
@@ -320,8 +324,10 @@ ExitCode run_sweep(const config::CommandLine& command, const TrainOptions& optio
   const Runs runs(command, options);
   runs.require_right(read);
   if (!options.result.empty()) require_result_file(options.result);
+  if (!options.live.empty()) (void)live_address(options.live);
   process::watch_signals();
   process::leave_stopping_to_children();
+  const LivePage page(command.config.output_dir, options.live);
   std::vector<SweptRun> all = runs.run_all();
   if (all.back().is_stopped()) {
     log::info(fmt::format("The sweep is stopped; the same command{} goes on with it",

@@ -36,6 +36,7 @@
 #include "gpt/run/shared_beginning.h"
 #include "gpt/train/announce.h"
 #include "gpt/train/evaluate_run.h"
+#include "gpt/train/live_page.h"
 #include "gpt/train/reporting.h"
 #include "gpt/train/settle_rate.h"
 #include "gpt/train/task_evaluations.h"
@@ -178,6 +179,7 @@ ExitCode train_as_first(const config::CommandLine& command, const TrainOptions& 
   const Config& asked = command.config;
   const run::Folder folder(asked.output_dir, parallel::needed_state(group.mesh(), asked.distributed));
   if (options.find_lr) require_new_run(asked);
+  const LivePage page(asked.output_dir, options.live);  // early: it is a fork of this process, which is small now
   const distributed::Ranks& ranks = group.ranks();
   const bool restarts = options.restart && (ranks.launcher.empty() || folder.is_still_to_restart(ranks.restart));
   run::Beginning begins = run::find_beginning(folder, asked, command.origins, restarts);
@@ -330,6 +332,9 @@ ExitCode train(const config::CommandLine& command, const TrainOptions& options) 
     throw Error(ExitCode::config, "--find-lr trains no run: leave out --eval-only and --restart");
   if (!options.replay.empty() && (options.eval_only || options.find_lr))
     throw Error(ExitCode::config, "--replay is for a run that trains: leave out --eval-only and --find-lr");
+  if (!options.live.empty() && (options.eval_only || options.find_lr))
+    throw Error(ExitCode::config, "--live is for a run that trains: leave out --eval-only and --find-lr");
+  if (!options.live.empty()) (void)live_address(options.live);
   if (!options.result.empty() && (options.eval_only || options.find_lr))
     throw Error(ExitCode::config,
                 "--result is for a run that trains: what --eval-only and --find-lr find is printed, by --json as JSON");

@@ -72,6 +72,9 @@ class Session:
     def value(self, id):
         return self.ask("GET", self.element(id) + "/property/value")
 
+    def script(self, code):
+        return self.ask("POST", "/execute/sync", {"script": code, "args": []})
+
     def is_enabled(self, id):
         return self.ask("GET", self.element(id) + "/enabled")
 

@@ -79,13 +79,16 @@ struct Option {
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
   std::vector<Alias> aliases = {};
-  bool safe_on_resume = false;              // a stopped run may go on with another value
-  bool may_be_time = false;                 // for an Interval: it may be counted in seconds
-  bool is_switch = false;                   // for a bool that is false: its flag takes no value
-  bool is_path = false;                     // for a text: a leading ~ is the home folder
-  std::string otherwise = {};               // for a Choice: what to do when none of its names is meant
-  std::string if_true = {}, if_false = {};  // for a Choice that was true or false once, or is elsewhere
-  bool is_shadowed = false;                 // another option has this name as its flag, which here needs the section
+  bool safe_on_resume = false;  // a stopped run may go on with another value
+  bool may_be_time = false;     // for an Interval: it may be counted in seconds
+  bool is_switch = false;       // for a bool that is false: its flag takes no value
+  bool is_path = false;         // for a text: a leading ~ is the home folder
+  std::string otherwise = {};   // for a Choice: what to do when none of its names is meant
+  std::string
+      if_true = {},
+      if_false =
+          {};  // for a Choice that was true or false once, or is elsewhere; for a text: what its flag alone means
+  bool is_shadowed = false;  // another option has this name as its flag, which here needs the section
   // For a value that is neither a word nor true or false, where it switches something on: values without it and with it, such as 0 and 64.
   std::vector<std::string> tried = {};
   std::string flag() const { return is_shadowed ? key() : name; }

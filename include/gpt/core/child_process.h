@@ -36,6 +36,7 @@ std::string path_of_this_program();
 struct ChildAdditions {
   std::vector<std::string> environment = {};  // "NAME=VALUE", in place of those of the same name
   std::vector<int> descriptors = {};          // that it inherits under the same numbers, though exec() would close them
+  bool has_own_group = false;                 // Ctrl-C in the terminal does not reach it
 };
 
 // command[0] is the path of a program. Throws gpt::Error where no process can be made.

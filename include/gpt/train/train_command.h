@@ -16,6 +16,7 @@ struct TrainOptions {
   bool json = false;                        // what these two find, or the run's result, is JSON on standard output
   std::string result = {};                  // the file that the run's result is written to (report/result_file.h)
   std::string replay = {};                  // a file of decisions that the run takes at their steps (run/decisions.h)
+  std::string live = {};                    // where a page shows the run (train/live_page.h); empty: nowhere
   std::vector<std::string> sweep = {};      // values of settings that runs have in turn (train/sweep.h)
   std::vector<std::string> arguments = {};  // of the command line, for the processes that it starts
 };
