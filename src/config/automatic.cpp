@@ -8,6 +8,7 @@
 
 #include "gpt/config/batch.h"
 #include "gpt/config/option.h"
+#include "gpt/config/rules.h"
 #include "gpt/config/value.h"
 
 namespace gpt::config {
@@ -51,8 +52,11 @@ constexpr const char* kChosenKeys[] = {"model.n_layer",
                                        "training.sequence_length",
                                        "training.batch_size",
                                        "training.max_steps",
+                                       "training.learning_rate",
                                        "training.min_lr",
                                        "training.warmup_steps",
+                                       "training.lr_schedule",
+                                       "training.optimizer",
                                        "training.beta2",
                                        "training.use_amp",
                                        "training.eval_interval",
@@ -152,6 +156,21 @@ void fit_to_text(Sizes& sizes, const Surroundings& surroundings, double validati
   sizes.steps = std::min(std::max(steps, kLeastSteps), sizes.steps);
 }
 
+// What ends lowest in the same time on a CPU (src/bench/README.md, "The optimizer that auto takes").
+void choose_optimizer(Config& chosen, const Origins& origins, const Surroundings& surroundings) {
+  constexpr double kRateOfMuon = 4e-3, kRateOfAdamW = 2e-3;
+  if (surroundings.gpu || surroundings.processes > 1) return;
+  OptimizerConfig& optimizer = chosen.training.optimizer;
+  ScheduleConfig& schedule = chosen.training.schedule;
+  if (!origins.count("training.lr_schedule")) schedule.lr_schedule = LrSchedule::wsd;
+  if (!origins.count("training.optimizer")) {
+    optimizer.kind = OptimizerKind::muon;
+    if (find_refusal(chosen, {.is_cpu = true, .processes = 1})) optimizer.kind = OptimizerKind::adamw;
+  }
+  if (!origins.count("training.learning_rate"))
+    schedule.learning_rate = optimizer.has_muon() ? kRateOfMuon : kRateOfAdamW;
+}
+
 }  // namespace
 
 bool chooses_sizes(const Config& config, const Origins& origins) {
@@ -228,7 +247,10 @@ void choose_sizes(Config& config, const Origins& origins, const Surroundings& su
   TrainingConfig& training = chosen.training;
   training.batch_size = sizes.batch_size;
   if (time.seconds == 0) training.schedule.max_steps = sizes.steps;
-  if (!has_model) training.schedule.min_lr = std::min(1e-4, config.training.schedule.learning_rate);
+  if (!has_model) {
+    choose_optimizer(chosen, origins, surroundings);
+    training.schedule.min_lr = std::min(1e-4, training.schedule.learning_rate);
+  }
   training.optimizer.beta2 = 0.99;
   // How many steps a run counted in epochs has is known only with its data.
   if (!training.schedule.epochs && time.seconds == 0)

@@ -5,16 +5,19 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gpt/config/automatic.h"
 #include "gpt/config/output_folder.h"
+#include "gpt/config/rules.h"
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
 #include "gpt/core/processors.h"
 #include "gpt/device/device.h"
 #include "gpt/device/precision.h"
+#include "gpt/distributed/ranks.h"
 #include "gpt/layout/tuning.h"
 #include "gpt/plan/estimates.h"
 #include "gpt/plan/model_checks.h"
@@ -46,9 +49,21 @@ config::Surroundings surroundings_of(const Config& config) {
   return {.gpu =
               config.device.starts_with("cuda") || (config.device == "auto" && select_device("auto").device.is_cuda()),
           .cores = config.threads > 0 ? std::min(config.threads, cores) : cores,
+          .processes = std::max({count_processes(config), distributed::find_ranks().size, config.distributed.lanes}),
           .characters = estimate_characters(config.data),
           .characters_per_token = 1,
           .fits = fits_this_machine};
+}
+
+// As a person would write them.
+std::vector<std::string> chosen_optimizer(Config config, const config::Origins& origins) {
+  const config::Keys keys(config);
+  std::vector<std::string> chosen;
+  for (const std::string name : {"optimizer", "learning_rate", "lr_schedule"}) {
+    const std::string key = "training." + name;
+    if (!origins.count(key)) chosen.push_back(fmt::format("{} {}", name, keys.value(key)));
+  }
+  return chosen;
 }
 
 void announce_sizes(const Config& config, const config::Origins& origins) {
@@ -72,6 +87,8 @@ void announce_sizes(const Config& config, const config::Origins& origins) {
   if (const auto steps = config.training.schedule.max_steps; steps && !origins.count("training.max_steps"))
     chosen.push_back(plural(*steps, "step"));
   if (m.dropout > 0 && !origins.count("model.dropout")) chosen.push_back(fmt::format("dropout {}", m.dropout));
+  if (!has_model)
+    for (std::string& setting : chosen_optimizer(config, origins)) chosen.push_back(std::move(setting));
   if (chosen.empty()) return;
   log::info(fmt::format("model.preset: auto chose {}, for {} and {} of text", fmt::join(chosen, ", "), device,
                         format_bytes(static_cast<double>(here.characters))));

@@ -276,6 +276,68 @@ TEST(AutomaticSizes, ATrainedModelIsTunedGently) {
   EXPECT_EQ(scratch.training.schedule.learning_rate, Config().training.schedule.learning_rate);
 }
 
+TEST(AutomaticOptimizer, IsMuonOnOneCpu) {
+  const Surroundings here{.cores = 2, .characters = kMegabyte};
+  const TrainingConfig training = chosen(here).training;
+  EXPECT_EQ(training.optimizer.kind, OptimizerKind::muon);
+  EXPECT_EQ(training.schedule.learning_rate, 4e-3);
+  EXPECT_EQ(training.schedule.min_lr, 1e-4);
+  EXPECT_EQ(training.schedule.lr_schedule, LrSchedule::wsd);
+  for (const Surroundings& other : {Surroundings{.gpu = true, .characters = kMegabyte},
+                                    Surroundings{.cores = 2, .processes = 2, .characters = kMegabyte}}) {
+    const TrainingConfig there = chosen(other).training;
+    EXPECT_EQ(there.optimizer.kind, OptimizerKind::adamw) << other.processes;
+    EXPECT_EQ(there.schedule.learning_rate, 1e-3) << other.processes;
+    EXPECT_EQ(there.schedule.lr_schedule, LrSchedule::cosine) << other.processes;
+  }
+  Config given;
+  given.training.init_from = "a/ckpt.pt";
+  EXPECT_EQ(chosen(here, given).training.optimizer.kind, OptimizerKind::adamw) << "a trained model is tuned";
+  Config named;
+  named = chosen(here, named, {{"model.n_layer", "--n_layer"}});
+  EXPECT_EQ(named.training.optimizer.kind, OptimizerKind::adamw) << "sizes are written out";
+}
+
+TEST(AutomaticOptimizer, GoesWithWhatIsWrittenOut) {
+  const auto with = [](const std::string& training, const Origins& origins) {
+    return chosen({.cores = 2, .characters = kMegabyte}, from_yaml("training: {" + training + "}\n"), origins).training;
+  };
+  const TrainingConfig adamw = with("optimizer: adamw", {{"training.optimizer", ""}});
+  EXPECT_EQ(adamw.optimizer.kind, OptimizerKind::adamw);
+  EXPECT_EQ(adamw.schedule.learning_rate, 2e-3);
+  EXPECT_EQ(with("optimizer: normuon", {{"training.optimizer", ""}}).schedule.learning_rate, 4e-3);
+
+  const TrainingConfig rate = with("learning_rate: 6e-3", {{"training.learning_rate", ""}});
+  EXPECT_EQ(rate.optimizer.kind, OptimizerKind::muon) << "as --find-lr, which found the rate, had it";
+  EXPECT_EQ(rate.schedule.learning_rate, 6e-3);
+  const TrainingConfig found = with("learning_rate: auto", {{"training.learning_rate", ""}});
+  EXPECT_EQ(found.optimizer.kind, OptimizerKind::muon);
+  EXPECT_TRUE(found.schedule.finds_learning_rate);
+
+  const TrainingConfig cosine = with("lr_schedule: cosine", {{"training.lr_schedule", ""}});
+  EXPECT_EQ(cosine.schedule.lr_schedule, LrSchedule::cosine);
+  EXPECT_EQ(cosine.optimizer.kind, OptimizerKind::muon);
+  EXPECT_EQ(with("fused_adamw: false", {{"training.fused_adamw", ""}}).optimizer.kind, OptimizerKind::adamw)
+      << "Muon is refused with it";
+}
+
+TEST(AutomaticOptimizer, OfARunThatGoesOnIsTheOneItBeganWith) {
+  const Surroundings here{.cores = 2, .characters = kMegabyte};
+  Config older = chosen(here);  // as an earlier version chose
+  older.training.optimizer.kind = OptimizerKind::adamw;
+  older.training.schedule.learning_rate = 1e-3;
+  older.training.schedule.lr_schedule = LrSchedule::cosine;
+  Config now = chosen(here);
+  keep_choices(now, {}, older);
+  EXPECT_TRUE(difference(older, now).empty());
+
+  const Origins written{{"training.learning_rate", "--learning_rate"}};
+  Config slower = chosen(here, from_yaml("training: {learning_rate: 5e-4}\n"), written);
+  keep_choices(slower, written, chosen(here));
+  EXPECT_EQ(slower.training.optimizer.kind, OptimizerKind::muon);
+  EXPECT_EQ(slower.training.schedule.learning_rate, 5e-4);
+}
+
 TEST(AutomaticSizes, TokensOfSeveralCharactersAreFewer) {
   const auto steps = [](double characters_per_token) {
     return *chosen({.gpu = false, .cores = 2, .characters = 100'000, .characters_per_token = characters_per_token})

@@ -1,4 +1,4 @@
-// model.preset: auto. Who names no model gets sizes, batch, length and validation that suit this machine and this text, so
+// model.preset: auto. Who names no model gets sizes, batch, optimizer, length and validation that suit this machine and this text, so
 // that a useful model is ready in ten minutes or less. A fixed table, no measurement: the same command chooses the same.
 #pragma once
 
@@ -14,6 +14,7 @@ namespace gpt::config {
 struct Surroundings {
   bool gpu = false;
   int64_t cores = 1;
+  int64_t processes = 1;
   int64_t characters = 0;  // how many the text has; 0 = not known
   double characters_per_token = 1;
   bool has_conversations = false;
@@ -41,8 +42,8 @@ void choose_sequence_length(Config& config, const Origins& origins, const Surrou
 // the validation loss rises.
 double useful_epochs(double weights_per_token, double dropout);
 
-// A run goes on: sizes, amp_mode, gradient_dtype, what batch_size: auto chose and learning_rate: auto found are those that it was started with, except for keys
-// that were written out now.
+// A run goes on: sizes, optimizer, amp_mode, gradient_dtype, what batch_size: auto chose and learning_rate: auto found are those that it was
+// started with, except for keys that were written out now.
 void keep_choices(Config& config, const Origins& origins, const Config& saved);
 
 }  // namespace gpt::config
