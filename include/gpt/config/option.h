@@ -84,10 +84,8 @@ struct Option {
   bool is_switch = false;       // for a bool that is false: its flag takes no value
   bool is_path = false;         // for a text: a leading ~ is the home folder
   std::string otherwise = {};   // for a Choice: what to do when none of its names is meant
-  std::string
-      if_true = {},
-      if_false =
-          {};  // for a Choice that was true or false once, or is elsewhere; for a text: what its flag alone means
+  // For a Choice that was true or false once, or is elsewhere; for a text, what its flag alone means.
+  std::string if_true = {}, if_false = {};
   bool is_shadowed = false;  // another option has this name as its flag, which here needs the section
   // For a value that is neither a word nor true or false, where it switches something on: values without it and with it, such as 0 and 64.
   std::vector<std::string> tried = {};
