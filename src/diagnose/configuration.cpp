@@ -298,7 +298,7 @@ class Examination {
 
   void check_plan() {
     if (config_.data.stages.empty()) add(plan::check_length(config_, *facts_, *plan_));
-    add(plan::check_learning_rate(config_.training.schedule, *plan_));
+    add(plan::check_learning_rate(config_.training, *plan_));
     add(plan::check_validation(config_, *facts_, *plan_));
   }
 

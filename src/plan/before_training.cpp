@@ -70,7 +70,7 @@ void require_gain_of_quantization(const run::Setup& setup, bool is_resumed) {
 
 void say_doubts_about_length(const Config& config, const DatasetFacts& facts, const run::Plan& plan) {
   if (config.data.stages.empty()) say_if_doubtful(check_length(config, facts, plan));
-  say_if_doubtful(check_learning_rate(config.training.schedule, plan));
+  say_if_doubtful(check_learning_rate(config.training, plan));
 }
 
 }  // namespace

@@ -229,13 +229,15 @@ Check check_length(const Config& config, const DatasetFacts& facts, const run::P
                             steps(useful), with_dropout));
 }
 
-Check check_learning_rate(const ScheduleConfig& schedule, const run::Plan& plan) {
-  constexpr double kHigh = 1e-2;
+Check check_learning_rate(const TrainingConfig& training, const run::Plan& plan) {
+  constexpr double kHigh = 1e-2, kHighOfMuon = 3.2e-2;
+  const ScheduleConfig& schedule = training.schedule;
+  const bool has_muon = training.optimizer.has_muon();
   const int64_t warmup = warmup_steps(schedule, plan.total_steps);
   const std::string detail = describe_schedule(schedule, plan.total_steps);
-  if (schedule.learning_rate > kHigh) {
-    return warned("learning rate", detail + ": AdamW diverges at such rates",
-                  "set training.learning_rate: 1e-3, or auto");
+  if (schedule.learning_rate > (has_muon ? kHighOfMuon : kHigh)) {
+    return warned("learning rate", fmt::format("{}: {} diverges at such rates", detail, has_muon ? "Muon" : "AdamW"),
+                  fmt::format("set training.learning_rate: {}, or auto", has_muon ? "4e-3" : "1e-3"));
   }
   if (warmup >= plan.total_steps) {
     return warned("learning rate",

@@ -133,12 +133,16 @@ TEST(CheckLength, OddNumbersReadWell) {
 
 TEST(CheckLearningRate, TooHighOrNeverReachedIsAWarning) {
   ShakespeareRun run;
-  EXPECT_EQ(check_learning_rate(run.config.training.schedule, run.plan()).status, Status::pass);
+  EXPECT_EQ(check_learning_rate(run.config.training, run.plan()).status, Status::pass);
   run.config.training.schedule.warmup_steps = 5000;
-  EXPECT_EQ(check_learning_rate(run.config.training.schedule, run.plan()).fix, "set training.warmup_steps: 500");
+  EXPECT_EQ(check_learning_rate(run.config.training, run.plan()).fix, "set training.warmup_steps: 500");
   run.config.training.schedule.warmup_steps = 100;
   run.config.training.schedule.learning_rate = 0.1;
-  EXPECT_EQ(check_learning_rate(run.config.training.schedule, run.plan()).status, Status::warn);
+  EXPECT_EQ(check_learning_rate(run.config.training, run.plan()).status, Status::warn);
+  run.config.training.schedule.learning_rate = 0.014;
+  EXPECT_EQ(check_learning_rate(run.config.training, run.plan()).fix, "set training.learning_rate: 1e-3, or auto");
+  run.config.training.optimizer.kind = OptimizerKind::muon;  // whose best rates in short runs are such
+  EXPECT_EQ(check_learning_rate(run.config.training, run.plan()).status, Status::pass);
 }
 
 TEST(CheckValidation, ItHasToHappenAndItsShareIsTold) {

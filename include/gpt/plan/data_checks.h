@@ -49,6 +49,6 @@ Check check_workers(const DataConfig& data, bool resident, bool cuda, int64_t co
 // Tokens and steps per epoch, and how often the run reads its text: whether the model will memorize it. With
 // model.vocab_size unset the size of the model is not considered.
 Check check_length(const Config& config, const DatasetFacts& facts, const run::Plan& plan);
-Check check_learning_rate(const ScheduleConfig& schedule, const run::Plan& plan);
+Check check_learning_rate(const TrainingConfig& training, const run::Plan& plan);
 
 }  // namespace gpt::plan
