@@ -34,7 +34,7 @@ class FirstRun(unittest.TestCase):
     def test_the_choice_is_said_and_stays_when_the_run_goes_on(self):
         run = self.root / "run"
         first = self.train("--output_dir", run, "--max_steps", 2)
-        self.assertIn("model.preset: auto chose 2 layers", first.stderr)
+        self.assertRegex(first.stderr, "model.preset: auto chose 2 layers, .* optimizer muon, learning_rate 0.004, lr_schedule wsd, for ")
         self.assertNotIn("warning", first.stderr)
         effective = (run / "effective_config.yaml").read_text()
         self.assertIn("n_embd: 64", effective)
