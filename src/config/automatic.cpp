@@ -163,7 +163,9 @@ void choose_optimizer(Config& chosen, const Origins& origins, const Surroundings
   OptimizerConfig& optimizer = chosen.training.optimizer;
   ScheduleConfig& schedule = chosen.training.schedule;
   if (!origins.count("training.lr_schedule")) schedule.lr_schedule = LrSchedule::wsd;
-  if (!origins.count("training.optimizer")) {
+  // Who writes a rate means that of the optimizer that every program has, a quarter of Muon's.
+  const bool has_rate = origins.count("training.learning_rate") && !schedule.finds_learning_rate;
+  if (!origins.count("training.optimizer") && !has_rate) {
     optimizer.kind = OptimizerKind::muon;
     if (find_refusal(chosen, {.is_cpu = true, .processes = 1})) optimizer.kind = OptimizerKind::adamw;
   }

@@ -168,8 +168,10 @@ bool must_find_rate(const run::Setup& setup, const TrainOptions& options) {
 ExitCode tell_found_rate(const run::Setup& setup, const std::optional<run::FoundRate>& found, bool json) {
   if (json && !found) return ExitCode::numerics;  // as a warning has said
   if (json) print(to_json(*found));
-  log::info(fmt::format("Next: the same command without --find-lr, with --learning_rate {:.3g}",
-                        setup.config.training.schedule.learning_rate));
+  const TrainingConfig& training = setup.config.training;
+  log::info(fmt::format("Next: the same command without --find-lr, with {}--learning_rate {:.3g}",
+                        training.optimizer.kind == OptimizerKind::muon ? "--optimizer muon " : "",
+                        training.schedule.learning_rate));
   return ExitCode::ok;
 }
 

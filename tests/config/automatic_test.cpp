@@ -308,7 +308,7 @@ TEST(AutomaticOptimizer, GoesWithWhatIsWrittenOut) {
   EXPECT_EQ(with("optimizer: normuon", {{"training.optimizer", ""}}).schedule.learning_rate, 4e-3);
 
   const TrainingConfig rate = with("learning_rate: 6e-3", {{"training.learning_rate", ""}});
-  EXPECT_EQ(rate.optimizer.kind, OptimizerKind::muon) << "as --find-lr, which found the rate, had it";
+  EXPECT_EQ(rate.optimizer.kind, OptimizerKind::adamw) << "whose rate it most likely is";
   EXPECT_EQ(rate.schedule.learning_rate, 6e-3);
   const TrainingConfig found = with("learning_rate: auto", {{"training.learning_rate", ""}});
   EXPECT_EQ(found.optimizer.kind, OptimizerKind::muon);
