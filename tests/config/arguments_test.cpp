@@ -16,7 +16,7 @@ struct Values {
   int64_t whole = 0;
   uint64_t natural = 0;
   double share = 0;
-  std::string text = "default";
+  std::string text = "default", page;
   std::vector<std::string> inputs;
   bool on = false, half = false;
   size_t chosen = 0;
@@ -34,6 +34,7 @@ std::vector<Section> sections(Values& v) {
             {.name = "share", .target = &v.share, .help = "a part", .min = 0, .max = 1}}},
           {"Others",
            {{.name = "text", .target = &v.text, .help = "a text"},
+            {.name = "page", .target = &v.page, .help = "an address", .if_true = "here:80"},
             {.name = "choice",
              .target = Choice{{"float32", "bfloat16"}, [&v] { return v.chosen; }, [&v](size_t i) { v.chosen = i; }},
              .help = "a type"},
@@ -88,6 +89,19 @@ TEST(Arguments, EverySpellingReachesItsValue) {
   EXPECT_TRUE(parse({"--half", "--on"}).half);
   EXPECT_FALSE(parse({"--half", "no"}).half);
   EXPECT_EQ(parse({}).text, "default");
+}
+
+TEST(Arguments, AFlagOfATextMayMeanSomethingAlone) {
+  EXPECT_EQ(parse({}).page, "");
+  EXPECT_EQ(parse({"--page"}).page, "here:80");
+  EXPECT_EQ(parse({"--page", "--on"}).page, "here:80");
+  EXPECT_EQ(parse({"--page", "there:81", "--on"}).page, "there:81");
+  EXPECT_EQ(parse({"--page=there:81"}).page, "there:81");
+  EXPECT_EQ(parse({"--text", "true"}).text, "true");
+  Values values;
+  EXPECT_NE(help_text({.name = "p", .description = "Tests.", .usage = "", .sections = sections(values)}, 80)
+                .find("--page [here:80]"),
+            std::string::npos);
 }
 
 TEST(Arguments, WrongValuesNameTheFlagTheValueAndWhatIsRight) {

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <string>
+
 namespace gpt {
 namespace {
 
@@ -26,6 +28,17 @@ TEST(ChildProcess, ItsStatusIsThatOfWaitpid) {
   EXPECT_TRUE(WIFSIGNALED(killed));
   EXPECT_EQ(WTERMSIG(killed), SIGKILL);
   EXPECT_EQ(WEXITSTATUS(run({"/nowhere/program"}, in, out)), kNotStarted);
+}
+
+TEST(ChildProcess, MayHaveAGroupOfItsOwn) {
+  const MemoryFile in("in"), out("out"), errors("errors");
+  for (const bool is_own : {false, true}) {
+    const pid_t child =
+        start_child({"/bin/sh", "-c", "cut -d ' ' -f 5 /proc/$$/stat"},
+                    {in.descriptor(), out.descriptor(), errors.descriptor()}, {.has_own_group = is_own});
+    wait_for_child(child);
+    EXPECT_EQ(out.last_line() == std::to_string(child), is_own);
+  }
 }
 
 }  // namespace

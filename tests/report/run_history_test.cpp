@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "core/scratch_folder.h"
@@ -47,6 +49,27 @@ TEST(RunHistory, TheLossesBetweenLoggedStepsArePartOfTheCurveAlone) {
   EXPECT_FALSE(history.loss.points()[2].value);
   EXPECT_EQ(history.learning_rate.points().size(), 1u);
   EXPECT_EQ(history.last_step->step, 2);
+}
+
+// Lines of losses are read without a parser of JSON, and say the same.
+TEST(RunHistory, LinesOfLossesAreReadAsJsonWouldBe) {
+  const std::string plain = R"({"step":7,"loss":1.25e-1,"lr":1e-05,"grad_norm":0.5,"time":1764.125,"tokens":512})";
+  const auto read = [](const std::string& line) {
+    RunHistory history;
+    const bool makes_sense = read_metrics_line(line, 10, history);
+    const auto points = history.loss.points();
+    return std::tuple(makes_sense, points.size(), points.empty() ? std::nullopt : points[0].value,
+                      history.grad_norm.last_step(), history.last_step.has_value());
+  };
+  EXPECT_EQ(read(plain), std::tuple(true, 1u, std::optional(0.125), 7, false));
+  EXPECT_EQ(read(plain), read(" " + plain));
+  EXPECT_EQ(read(std::string(plain).replace(plain.find("1.25e-1"), 7, "null")),
+            std::tuple(true, 1u, std::optional<double>(), 7, false));
+  EXPECT_EQ(read(plain.substr(0, plain.size() - 1)), std::tuple(false, 0u, std::optional<double>(), -1, false));
+  EXPECT_EQ(read(plain + "}"), std::tuple(false, 0u, std::optional<double>(), -1, false));
+  RunHistory history;
+  EXPECT_TRUE(read_metrics_line(plain, 6, history));
+  EXPECT_TRUE(history.loss.empty());
 }
 
 }  // namespace
