@@ -11,6 +11,18 @@
 
 namespace gpt {
 
+std::vector<ProductAdapter> product_adapters(const AdapterPart& part, const at::Tensor& a, const at::Tensor& b) {
+  std::vector<ProductAdapter> adapters;
+  const int64_t rank = b.size(1);
+  int64_t of_a = 0, of_b = 0;
+  for (const RowCut::Piece& outputs : part.outputs) {
+    adapters.push_back({outputs, a.narrow(0, of_a, rank), b.narrow(0, of_b, outputs.length)});
+    of_a += rank;
+    of_b += outputs.length;
+  }
+  return adapters;
+}
+
 void merge_adapters(Checkpoint& checkpoint) {
   TuningConfig& tuning = checkpoint.config.training.tuning;
   if (!tuning.lora.is_on()) return;
@@ -21,14 +33,8 @@ void merge_adapters(Checkpoint& checkpoint) {
     at::Tensor& weight = values.at(name + ".weight");
     const at::Tensor a = values.at(name + ".lora_A").to(at::kFloat), b = values.at(name + ".lora_B").to(at::kFloat);
     const at::Tensor sum = weight.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
-    const int64_t rank = tuning.lora.rank;
-    int64_t of_a = 0, of_b = 0;
-    for (const auto& [begin, length] : adapters[i].adapter->outputs) {
-      sum.narrow(0, begin, length)
-          .addmm_(b.narrow(0, of_b, length), a.narrow(0, of_a, rank), /*beta=*/1, adapters[i].adapter->scale);
-      of_a += rank;
-      of_b += length;
-    }
+    for (const auto& [outputs, of_a, of_b] : product_adapters(*adapters[i].adapter, a, b))
+      sum.narrow(0, outputs.begin, outputs.length).addmm_(of_b, of_a, /*beta=*/1, adapters[i].adapter->scale);
     weight = sum.to(weight.scalar_type());
     values.erase(name + ".lora_A");
     values.erase(name + ".lora_B");

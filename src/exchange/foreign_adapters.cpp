@@ -7,34 +7,18 @@
 #include <optional>
 #include <string>
 
+#include "gpt/checkpoint/adapters.h"
 #include "gpt/layout/tuning.h"
 
 namespace gpt::exchange {
 namespace {
 
-// One of the products that a row of A and B stands for.
-struct OwnAdapter {
-  RowCut::Piece outputs;  // of the weight
-  at::Tensor a, b;        // (rank, in), (outputs, rank)
-};
-
-std::vector<OwnAdapter> own_adapters(const AdapterPart& part, const at::Tensor& a, const at::Tensor& b) {
-  std::vector<OwnAdapter> adapters;
-  const int64_t rank = b.size(1);
-  int64_t of_a = 0, of_b = 0;
-  for (const RowCut::Piece& outputs : part.outputs) {
-    adapters.push_back({outputs, a.narrow(0, of_a, rank), b.narrow(0, of_b, outputs.length)});
-    of_a += rank;
-    of_b += outputs.length;
-  }
-  return adapters;
-}
-
 // Nothing where none of them is within the matrix.
-std::optional<ForeignAdapter> joined(const Counterpart& part, const std::vector<OwnAdapter>& adapters, double scale) {
-  std::vector<OwnAdapter> within;
+std::optional<ForeignAdapter> joined(const Counterpart& part, const std::vector<ProductAdapter>& adapters,
+                                     double scale) {
+  std::vector<ProductAdapter> within;
   int64_t rank = 0;
-  for (const OwnAdapter& one : adapters) {
+  for (const ProductAdapter& one : adapters) {
     if (one.outputs.begin < part.begin || one.outputs.begin >= part.begin + part.size) continue;
     within.push_back(one);
     rank += one.a.size(0);
@@ -62,7 +46,7 @@ std::vector<ForeignAdapter> foreign_adapters(const Checkpoint& checkpoint, const
     const std::string weight = part.row.substr(0, part.row.rfind('.'));
     const auto row = std::ranges::find(rows, weight + ".lora_A", &ParameterRow::name);
     if (row == rows.end() || part.shape.size() < 2) continue;
-    const auto adapters = own_adapters(*row->adapter, values.at(row->name), values.at(weight + ".lora_B"));
+    const auto adapters = product_adapters(*row->adapter, values.at(row->name), values.at(weight + ".lora_B"));
     if (auto one = joined(part, adapters, row->adapter->scale)) found.push_back(std::move(*one));
   }
   return found;

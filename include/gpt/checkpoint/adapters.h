@@ -1,6 +1,8 @@
 // Adapters (training.lora_rank) and the weights that they go with.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <vector>
 
@@ -13,6 +15,13 @@ namespace gpt {
 // Adds adapters, where the run trains any, to the weights that they go with, and leaves them out: the model that other programs know. The sum
 // is computed in float32.
 void merge_adapters(Checkpoint& checkpoint);
+
+// One of the products that A and B of a weight stand for.
+struct ProductAdapter {
+  RowCut::Piece outputs;  // which of the weight's
+  at::Tensor a, b;        // (rank, inputs), (outputs, rank)
+};
+std::vector<ProductAdapter> product_adapters(const AdapterPart& part, const at::Tensor& a, const at::Tensor& b);
 
 // The weights of a model with new adapters beside them, for those of these rows that are any.
 NamedTensors with_new_adapters(NamedTensors weights, const std::vector<ParameterRow>& rows, uint64_t seed);
