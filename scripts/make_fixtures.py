@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes tests/fixtures/{gpt2,llama,default}_form.safetensors: what our model and optimizer must reproduce.
+"""Writes tests/fixtures/{gpt2,llama,qwen3,default}_form.safetensors: what our model and optimizer must reproduce.
 
     python scripts/make_fixtures.py            # rewrites the fixtures (the same bytes every time)
-    python scripts/make_fixtures.py --check    # compares this file's model with transformers' GPT-2 and Llama
+    python scripts/make_fixtures.py --check    # compares this file's model with transformers' GPT-2, Llama and Qwen3
 
 A fixture holds random parameters, ten batches, and for the first batch logits, loss and every gradient; then the loss of
 ten AdamW steps with clipping and schedule, and the parameters after them. Everything is computed in float64 by the plain
@@ -33,15 +33,21 @@ FORMS = {
                       tie_weights=True, label_smoothing=0.0),
     "llama_form": dict(SIZES, n_kv_head=2, vocab_multiple=1, norm="rmsnorm", mlp="swiglu", position="rope", bias=False,
                        tie_weights=False, label_smoothing=0.0),
+    "qwen3_form": dict(SIZES, n_kv_head=2, head_dim=12, qk_norm=True, vocab_multiple=1, norm="rmsnorm", mlp="swiglu",
+                       position="rope", bias=False, tie_weights=True, label_smoothing=0.0),
     "default_form": dict(SIZES, vocab_multiple=64, norm="rmsnorm", mlp="swiglu", position="rope", bias=False,
                          tie_weights=True, label_smoothing=0.1),
 }
 
 
+def head_dim(c):
+    return c.get("head_dim", c["n_embd"] // c["n_head"])
+
+
 def parameter_shapes(c):
-    C, hidden = c["n_embd"], c["n_hidden"]
+    C, hidden, D = c["n_embd"], c["n_hidden"], head_dim(c)
     rows = -(-c["vocab_size"] // c["vocab_multiple"]) * c["vocab_multiple"]
-    qkv = (c["n_head"] + 2 * c["n_kv_head"]) * (C // c["n_head"])
+    qkv = (c["n_head"] + 2 * c["n_kv_head"]) * D
     shapes = {"transformer.wte.weight": (rows, C)}
     if c["position"] == "learned":
         shapes["transformer.wpe.weight"] = (c["block_size"], C)
@@ -51,7 +57,9 @@ def parameter_shapes(c):
         h = f"transformer.h.{layer}."
         shapes[h + "ln_1.weight"] = shapes[h + "ln_2.weight"] = (C,)
         shapes[h + "attn.c_attn.weight"] = (qkv, C)
-        shapes[h + "attn.c_proj.weight"] = (C, C)
+        if c.get("qk_norm"):
+            shapes[h + "attn.q_norm.weight"] = shapes[h + "attn.k_norm.weight"] = (D,)
+        shapes[h + "attn.c_proj.weight"] = (C, c["n_head"] * D)
         shapes |= {f"{h}mlp.{name}.weight": shape for name, shape in mlp.items()}
     shapes["transformer.ln_f.weight"] = (C,)
     if c["bias"]:
@@ -67,7 +75,7 @@ def random_parameters(c):
     parameters = {}
     for name, shape in parameter_shapes(c).items():
         value = torch.randn(shape, generator=generator, dtype=torch.float32) * (0.15 if len(shape) == 2 else 0.1)
-        parameters[name] = value + 1 if ".ln_" in name and name.endswith("weight") else value
+        parameters[name] = value + 1 if (".ln_" in name or "_norm." in name) and name.endswith("weight") else value
     return parameters
 
 
@@ -92,15 +100,17 @@ def rotate(x, theta):
 
 def attention(x, c, p, name):
     B, T, C = x.shape
-    H, Hkv, D = c["n_head"], c["n_kv_head"], C // c["n_head"]
+    H, Hkv, D = c["n_head"], c["n_kv_head"], head_dim(c)
     q, k, v = linear(x, p, name + ".c_attn").split([H * D, Hkv * D, Hkv * D], -1)
     q, k, v = (t.reshape(B, T, -1, D).permute(0, 2, 1, 3) for t in (q, k, v))
+    if c.get("qk_norm"):
+        q, k = normalize(q, c, p, name + ".q_norm"), normalize(k, c, p, name + ".k_norm")
     if c["position"] == "rope":
         q, k = rotate(q, c["rope_theta"]), rotate(k, c["rope_theta"])
     k, v = (t.repeat_interleave(H // Hkv, dim=1) for t in (k, v))
     scores = torch.einsum("bhid,bhjd->bhij", q, k) / math.sqrt(D)
     scores = scores.masked_fill(torch.ones(T, T).triu(1).bool(), -math.inf)
-    y = torch.einsum("bhij,bhjd->bihd", scores.softmax(-1), v).reshape(B, T, C)
+    y = torch.einsum("bhij,bhjd->bihd", scores.softmax(-1), v).reshape(B, T, H * D)
     return linear(y, p, name + ".c_proj")
 
 
@@ -181,7 +191,8 @@ def check_against_transformers():
 
     print("transformers", transformers.__version__)
     ids = torch.randint(97, (3, 16), generator=torch.Generator().manual_seed(22))
-    for form, reference, bound in (("gpt2_form", gpt2_from_transformers, 1e-13), ("llama_form", llama_from_transformers, 5e-6)):
+    for form, reference, bound in (("gpt2_form", gpt2_from_transformers, 1e-13), ("llama_form", llama_from_transformers, 5e-6),
+                                   ("qwen3_form", qwen3_from_transformers, 5e-6)):
         c = FORMS[form]
         p = {name: value.double() for name, value in random_parameters(c).items()}
         with torch.no_grad():
@@ -203,13 +214,26 @@ def gpt2_from_transformers(transformers, c, p):
 
 
 def llama_from_transformers(transformers, c, p):
-    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(
+    return with_weights(transformers.LlamaForCausalLM(transformers.LlamaConfig(**settings(c))), c, p)
+
+
+def qwen3_from_transformers(transformers, c, p):
+    return with_weights(transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**settings(c))), c, p)
+
+
+def settings(c):
+    return dict(
         vocab_size=c["vocab_size"], max_position_embeddings=c["block_size"], hidden_size=c["n_embd"],
         intermediate_size=c["n_hidden"], num_hidden_layers=c["n_layer"], num_attention_heads=c["n_head"],
-        num_key_value_heads=c["n_kv_head"], rms_norm_eps=c["norm_eps"], tie_word_embeddings=False)).double().eval()
-    D = c["n_embd"] // c["n_head"]
+        num_key_value_heads=c["n_kv_head"], head_dim=head_dim(c), rms_norm_eps=c["norm_eps"],
+        tie_word_embeddings=c["tie_weights"])
+
+
+def with_weights(model, c, p):
+    model.double().eval()
+    D, head = head_dim(c), "transformer.wte.weight" if c["tie_weights"] else "lm_head.weight"
     state = {"model.embed_tokens.weight": p["transformer.wte.weight"], "model.norm.weight": p["transformer.ln_f.weight"],
-             "lm_head.weight": p["lm_head.weight"]}
+             "lm_head.weight": p[head]}
     for i in range(c["n_layer"]):
         ours, theirs = f"transformer.h.{i}.", f"model.layers.{i}."
         q, k, v = p[ours + "attn.c_attn.weight"].split([c["n_head"] * D, c["n_kv_head"] * D, c["n_kv_head"] * D])
@@ -220,6 +244,8 @@ def llama_from_transformers(transformers, c, p):
                   theirs + "mlp.gate_proj.weight": p[ours + "mlp.w1.weight"],
                   theirs + "mlp.down_proj.weight": p[ours + "mlp.w2.weight"],
                   theirs + "mlp.up_proj.weight": p[ours + "mlp.w3.weight"]}
+        if c.get("qk_norm"):
+            state |= {theirs + f"self_attn.{name}.weight": p[ours + f"attn.{name}.weight"] for name in ("q_norm", "k_norm")}
     model.load_state_dict(state)
     return model
 

@@ -42,11 +42,28 @@ MODELS = {
     "llama-gpt2": {"data.tokenizer": "gpt2", "model.n_embd": 48, "model.n_hidden": 96, "training.max_steps": 100},
     "llama-smollm": {"data.tokenizer": ROOT / "tests/tokenizer/hugging_face/smollm.json"},
     "llama-qwen2": {"data.tokenizer": ROOT / "tests/tokenizer/hugging_face/qwen2.json"},
+    "qwen3-bpe": {"data.tokenizer": "bpe:500", "model.qk_norm": "true", "model.head_dim": 48, "model.n_kv_head": 1},
+    "smollm3-bpe": {"data.tokenizer": "bpe:500", "model.rope_pattern": "RRRN", "model.n_layer": 4},
+    "mistral-bpe": {"data.tokenizer": "bpe:500", "model.attention_window": 24, "model.window_pattern": "S",
+                    "model.last_layer_full": "false"},
+    "ministral-byte": {"data.tokenizer": "byte", "model.attention_window": 24, "model.window_pattern": "SL"},
     "gpt2-char": {"data.tokenizer": "char", "model.bias": "true", **GPT2},
     "gpt2-byte": {"data.tokenizer": "byte", "model.tie_weights": "false", **GPT2},
     "gpt2-bpe": {"data.tokenizer": "bpe:500", **GPT2},
     "gpt2-gpt2": {"data.tokenizer": "gpt2", "model.bias": "true", "model.n_embd": 48, "model.n_hidden": 96,
                   "training.max_steps": 100, **GPT2},
+}
+NOT_IN_LLAMA_CPP = ("mistral-bpe", "ministral-byte")
+NOT_IN_CTRANSLATE2 = ("smollm3-bpe", "ministral-byte")
+# Small models of transformers with random weights: families with what differs among them, beside the sizes.
+FOREIGN = {
+    "llama": {"rope_parameters": {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 32.0, "low_freq_factor": 1.0,
+                                  "high_freq_factor": 4.0, "original_max_position_embeddings": 64}},
+    "qwen2": {},
+    "qwen3": {"head_dim": 48},
+    "mistral": {"sliding_window": 24},
+    "ministral": {"head_dim": 16, "sliding_window": 24, "layer_types": ["sliding_attention", "full_attention"] * 2},
+    "smollm3": {"no_rope_layers": [1, 0, 1, 1], "pad_token_id": None},
 }
 ADAPTED = ("llama-byte", "gpt2-bpe")  # whose adapters are tried
 TYPES = {"float32": ("F32", 0), "bfloat16": ("BF16", 32), "float16": ("F16", 1), "q8_0": ("Q8_0", 7)}
@@ -97,8 +114,8 @@ def texts_for(name, corpus):
     if "char" in name:
         return documents
     mixed = [*compare_tokenizers.mixed_text(7, 300_000), *compare_tokenizers.random_strings(7, 300)]
-    if "smollm" in name or "qwen2" in name:  # where llama.cpp takes letters that its older tables of Unicode lack for punctuation
-        mixed = ["".join(c for c in text if unicodedata.category(c) != "Cn") for text in mixed]
+    # Letters that its older tables of Unicode lack are punctuation to llama.cpp.
+    mixed = ["".join(c for c in text if unicodedata.category(c) != "Cn") for text in mixed]
     if "qwen2" in name:  # which composes characters, and llama.cpp does not
         mixed = [unicodedata.normalize("NFC", text) for text in mixed]
     return documents + [SPECIAL.sub("", text) for text in mixed]  # the others would take it for the token
@@ -107,9 +124,9 @@ def texts_for(name, corpus):
 # transformers
 
 
-def check_logits(checkpoint, exported, scratch):
+def check_logits(checkpoint, exported, scratch, *tokenizer):
     output = scratch / "logits.safetensors"
-    subprocess.run([BIN / "write_logits", checkpoint, output], check=True)
+    subprocess.run([BIN / "write_logits", checkpoint, output, *tokenizer], check=True)
     ours = safetensors.torch.load_file(output)
     model = transformers.AutoModelForCausalLM.from_pretrained(exported, dtype=torch.float32).eval()
     with torch.no_grad():
@@ -156,15 +173,15 @@ def permuted(rows, heads):
 def wanted_tensors(exported, dtype, tokens):
     """What a GGUF file should hold, from the folder for transformers, with the names and the quantization of the package gguf."""
     config = json.loads((exported / "config.json").read_text())
-    is_llama = config["model_type"] == "llama"
-    blocks = config["num_hidden_layers"] if is_llama else config["n_layer"]
-    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA if is_llama else gguf.MODEL_ARCH.GPT2, blocks)
+    family = config["model_type"]
+    blocks = config["n_layer" if family == "gpt2" else "num_hidden_layers"]
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH[family.upper()], blocks)
     wanted = {}
     for theirs, values in safetensors.numpy.load_file(exported / "model.safetensors").items():
         name = names.get_name(theirs, try_suffixes=(".weight", ".bias"))
         if theirs.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight")):
             values = values.T
-        if ".attn_q." in name or ".attn_k." in name:
+        if (".attn_q." in name or ".attn_k." in name) and family in ("llama", "smollm3"):
             values = permuted(values, config["num_attention_heads" if ".attn_q." in name else "num_key_value_heads"])
         if name in ("token_embd.weight", "output.weight") and tokens > values.shape[0]:
             values = numpy.concatenate([values, values.astype(numpy.float64).mean(0, keepdims=True).astype(numpy.float32)])
@@ -297,8 +314,12 @@ def check_model(name, text_file, scratch):
     wanted = our_ids(checkpoint, documents, scratch)
     check_ids("transformers", documents, [tokenizer(document).input_ids for document in documents], wanted)
     texts = {prompt: our_text(checkpoint, prompt) for prompt in PROMPTS}
-    if tokenizer.eos_token:  # CTranslate2 reads no model without one
+    if tokenizer.eos_token and name not in NOT_IN_CTRANSLATE2:  # which reads no model without one
         check_ctranslate2(exported, scratch, texts)
+    if name in NOT_IN_LLAMA_CPP:
+        done = subprocess.run([BIN / "gpt-export", "--checkpoint", checkpoint, "--format", "gguf", "--output", scratch / "none.gguf"],
+                              capture_output=True, text=True)
+        return report("GGUF", done.returncode != 0 and "no windows" in done.stderr, done.stderr.strip())
     for dtype in TYPES:
         path, again = scratch / f"{name}-{dtype}.gguf", scratch / "again.gguf"
         for output in (path, again):
@@ -306,6 +327,35 @@ def check_model(name, text_file, scratch):
         report(f"second GGUF in {dtype}", path.read_bytes() == again.read_bytes(), "the bytes of the first one")
         check_file(path, exported, dtype)
         check_llama_cpp(path, dtype, documents, wanted, tokenizer, texts)
+
+
+def check_foreign(family, scratch):
+    """A model of transformers, read here, and again after a step that changes nothing."""
+    print(f"{family} of transformers", flush=True)
+    folder, tuned, exported = (scratch / f"foreign-{family}{ending}" for ending in ("", "-run", "-exported"))
+    config = transformers.AutoConfig.for_model(
+        family, vocab_size=256, hidden_size=64, intermediate_size=96, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2,
+        max_position_embeddings=BLOCK, bos_token_id=None, eos_token_id=None, initializer_range=0.1, **FOREIGN[family])
+    torch.manual_seed(1)
+    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+    with torch.no_grad():
+        for name, value in model.named_parameters():
+            if "norm" in name or name.endswith("bias"):  # which begin at one and zero
+                value.add_(0.3 * torch.randn_like(value))
+    model.save_pretrained(folder)
+    check_logits(folder, folder, scratch, "byte")
+    ids = scratch / "ids.bin"
+    numpy.random.default_rng(1).integers(0, 256, 20 * BLOCK).astype(numpy.uint16).tofile(ids)
+    run("gpt-train", **{"training.init_from": folder, "data.bin": ids, "output_dir": tuned, "training.max_steps": 1, "training.batch_size": 1,
+                        "training.learning_rate": 0, "training.min_lr": 0, "training.warmup_steps": 0, "training.eval_interval": 0,
+                        "training.sample_interval": 0, "device": "cpu", "training.use_amp": "false", "model.vocab_multiple": 1})
+    run("gpt-export", checkpoint=tuned, output=exported)
+    before, after = (safetensors.torch.load_file(path / "model.safetensors") for path in (folder, exported))
+    same = before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
+    report("tensors after a step with rate 0", same, f"{len(before)} are the same to the bit")
+    left = json.loads((exported / "config.json").read_text())["model_type"]
+    report("family of the export", left == family, left)
+    check_logits(tuned, exported, scratch, "byte")
 
 
 def check_smollm2(text_file, scratch):
@@ -349,6 +399,7 @@ def main():
     transformers.logging.disable_progress_bar()
     checks = {**{name: check_model for name in MODELS},
               **{f"{name}-adapter": lambda part, *others: check_adapter(part.removesuffix("-adapter"), *others) for name in ADAPTED},
+              **{f"{name}-foreign": lambda part, _, scratch: check_foreign(part.removesuffix("-foreign"), scratch) for name in FOREIGN},
               "smollm2": lambda _, *others: check_smollm2(*others)}
     parts = sys.argv[1:] or [*checks]
     if unknown := set(parts) - {*checks}:

@@ -199,16 +199,24 @@ class Cases {
   // Queries and keys are read and written, values are views; in the backward pass all gradients are packed. On a CPU our attention
   // does that as it reads, and only generation splits heads apart.
   void add_heads() {
-    if (!rotary_.cos.defined()) return;
+    if (!rotary_.cos.defined() && !form_.head_norm) return;
     const at::Tensor packed = rows(packed_width());
     const auto bytes = static_cast<double>(packed.nbytes()),
                rotated = bytes * static_cast<double>(model_.heads() + model_.kv_heads()) /
                          static_cast<double>(model_.heads() + 2 * model_.kv_heads());
+    ops::AttentionSpec spec{model_.heads(), model_.kv_heads()};
+    spec.norms = head_norms();
     add("RoPE and the split into heads", {{0, 2 * rotated}, {0, 2 * bytes}}, packed,
-        [rotary = rotary_, H = model_.heads(), kv = model_.kv_heads()](const ops::Operators& ops, const at::Tensor& x) {
-          const ops::Heads heads = ops.split_heads(x, {H, kv}, rotary);
+        [rotary = rotary_, spec](const ops::Operators& ops, const at::Tensor& x) {
+          const ops::Heads heads = ops.split_heads(x, spec, rotary);
           return Outputs{heads.q, heads.k, heads.v};
         });
+  }
+
+  ops::HeadNorms head_norms() const {
+    if (!form_.head_norm) return {};
+    return {parameters_.weight(ParameterRole::query_norm, 0), parameters_.weight(ParameterRole::key_norm, 0),
+            form_.head_norm->eps};
   }
 
   struct Seen {
@@ -216,11 +224,9 @@ class Cases {
     ops::BlockChoice blocks = {};
   };
   void add_attention(const std::string& name, const Seen& seen, double share) {
-    const ops::AttentionSpec spec{.heads = model_.heads(),
-                                  .kv_heads = model_.kv_heads(),
-                                  .dropout = dropout(),
-                                  .window = seen.window,
-                                  .blocks = seen.blocks};
+    ops::AttentionSpec spec{model_.heads(), model_.kv_heads()};
+    spec.dropout = dropout(), spec.window = seen.window, spec.blocks = seen.blocks;
+    spec.norms = head_norms();
     add(name, work_.attention(share), rows(packed_width()),
         [rotary = rotary_, spec](const ops::Operators& ops, const at::Tensor& x) {
           return Outputs{ops.attention(x, spec, rotary)};

@@ -7,6 +7,14 @@
 #include "gpt/config/option.h"
 
 namespace gpt {
+namespace {
+
+// The letter of a pattern that is repeated over the layers; of none, another than all that have a meaning.
+char of_layer(const std::string& pattern, int64_t layer) {
+  return pattern.empty() ? ' ' : pattern[static_cast<size_t>(layer) % pattern.size()];
+}
+
+}  // namespace
 
 double visible_share(int64_t positions, int64_t window) {
   if (window == 0 || window >= positions) return 1;
@@ -47,9 +55,13 @@ int64_t ModelConfig::hidden() const {
 }
 
 int64_t ModelConfig::window(int64_t layer) const {
-  const bool is_full = attention_window == 0 || attention_window >= block_size || layer == n_layer - 1;
-  if (is_full || window_pattern.empty()) return 0;
-  return window_pattern[static_cast<size_t>(layer) % window_pattern.size()] == 'S' ? attention_window : 0;
+  const bool is_full =
+      attention_window == 0 || attention_window >= block_size || (last_layer_full && layer == n_layer - 1);
+  return !is_full && of_layer(window_pattern, layer) == 'S' ? attention_window : 0;
+}
+
+bool ModelConfig::rotates(int64_t layer) const {
+  return position == Position::rope && of_layer(rope_pattern, layer) != 'N';
 }
 
 int64_t ModelConfig::top_blocks() const {
@@ -210,6 +222,10 @@ std::vector<Option> options(ModelConfig& c) {
        .target = choice(c.position, {{"learned", Position::learned}, {"rope", Position::rope}}),
        .help = "position encoding: learned embeddings, or rotary ones (RoPE)"},
       {.name = "rope_theta", .target = &c.rope_theta, .help = "base of RoPE's frequencies", .min = 1, .max = 1e9},
+      {.name = "rope_pattern",
+       .target = &c.rope_pattern,
+       .help =
+           "which layers rotate queries and keys, repeated over them: R = rotated, N = not (NoPE); SmolLM3 has RRRN"},
       {.name = "rope_scaling",
        .target = choice(c.rope_scaling.kind, {{"none", RopeScalingKind::none},
                                               {"linear", RopeScalingKind::linear},
@@ -263,8 +279,10 @@ std::vector<Option> options(ModelConfig& c) {
        .tried = {"0", "64"}},
       {.name = "window_pattern",
        .target = &c.window_pattern,
-       .help =
-           "which layers attention_window is for, repeated over them: S = windowed, L = full; the last layer is always full"},
+       .help = "which layers attention_window is for, repeated over them: S = windowed, L = full; see last_layer_full"},
+      {.name = "last_layer_full",
+       .target = &c.last_layer_full,
+       .help = "whether the last layer sees everything before, whatever window_pattern has for it"},
       {.name = "norm_eps",
        .target = &c.norm_eps,
        .help = "epsilon of the normalization, for numerical stability",
@@ -275,6 +293,10 @@ std::vector<Option> options(ModelConfig& c) {
       {.name = "qkv_bias",
        .target = &c.qkv_bias,
        .help = "use a bias for queries, keys and values alone, as Qwen2 does; bias has it too"},
+      {.name = "qk_norm",
+       .target = &c.qk_norm,
+       .help = "normalize queries and keys, each head by itself, before they are rotated, as Qwen3 does",
+       .aliases = {{"use_qk_norm"}}},
       {.name = "dropout",
        .target = &c.dropout,
        .help = "fraction of activations set to zero during training, with init_from 0 unless set",

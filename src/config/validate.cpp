@@ -46,9 +46,12 @@ void validate_values(const Config& config, const Faults& faults) {
                                           ? fmt::format("; did you mean 'cuda{}'?", config.device.substr(3))
                                           : ""));
   if (config.output_dir.empty()) faults.fail("output_dir", "must name a folder, got ''");
-  if (model.window_pattern.empty() || model.window_pattern.find_first_not_of("SL") != std::string::npos)
-    faults.fail("model.window_pattern", fmt::format("must be letters S (windowed) and L (full), such as SSSL, got {}",
-                                                    in_quotes(model.window_pattern)));
+  const auto check_pattern = [&](const char* key, const std::string& pattern, const char* letters, const char* what) {
+    if (pattern.empty() || pattern.find_first_not_of(letters) != std::string::npos)
+      faults.fail(key, fmt::format("must be letters {}, got {}", what, in_quotes(pattern)));
+  };
+  check_pattern("model.window_pattern", model.window_pattern, "SL", "S (windowed) and L (full), such as SSSL");
+  check_pattern("model.rope_pattern", model.rope_pattern, "RN", "R (rotated) and N (not), such as RRRN");
   const ScheduleConfig& schedule = config.training.schedule;
   if (schedule.learning_rate == 0 && schedule.min_lr > 0 && schedule.lr_schedule != LrSchedule::constant &&
       !schedule.finds_learning_rate)

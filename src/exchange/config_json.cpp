@@ -64,7 +64,8 @@ ordered_json config_json(const ModelConfig& model, const Family& family, std::st
   file["vocab_size"] = *model.vocab_size;
   file["tie_word_embeddings"] = model.tie_weights;
   file["initializer_range"] = 0.02;
-  file["bos_token_id"] = file["eos_token_id"] = nullptr;
+  // What is left out is some number of a family's own, which may be beyond the vocabulary.
+  for (const char* token : {"bos_token_id", "eos_token_id", "pad_token_id"}) file[token] = nullptr;
   file.update(numbered_tokens(format));
   file["dtype"] = dtype;
   file["torch_dtype"] = dtype;  // its name in transformers 4

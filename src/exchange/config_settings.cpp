@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "gpt/core/error.h"
+#include "gpt/core/format.h"
 #include "gpt/core/printable.h"
 
 namespace gpt::exchange {
@@ -37,6 +38,23 @@ bool ConfigSettings::flag(const char* key, bool otherwise) const {
   if (!has(key)) return otherwise;
   if (object_[key].is_boolean()) return object_[key].get<bool>();
   refuse(key, "true or false is needed");
+}
+
+std::string ConfigSettings::pattern(const char* key, int64_t layers,
+                                    std::initializer_list<std::pair<json, char>> values) const {
+  if (!has(key) || !object_[key].is_array() || std::ssize(object_[key]) < layers)
+    refuse(key, fmt::format("a list with a value for each of {} is needed", plural(layers, "layer")));
+  std::string found;
+  for (int64_t i = 0; i < layers; ++i) {
+    const json& value = object_[key][static_cast<size_t>(i)];
+    const auto known = std::find_if(values.begin(), values.end(), [&](const auto& one) { return one.first == value; });
+    if (known == values.end())
+      refuse(key, fmt::format("this program does not have {} in such a model", shown_member(value)));
+    found += known->second;
+  }
+  size_t period = 1;
+  while (!std::equal(found.begin() + static_cast<ptrdiff_t>(period), found.end(), found.begin())) ++period;
+  return found.substr(0, period);
 }
 
 void ConfigSettings::must_be(const char* key, std::initializer_list<json> values) const {

@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 namespace gpt::exchange {
 
@@ -15,6 +16,7 @@ class ConfigSettings {
       : object_(object), prefix_(std::move(prefix)), origin_(origin) {}
 
   bool has(const char* key) const { return object_.contains(key) && !object_[key].is_null(); }
+  bool is_null(const char* key) const { return object_.contains(key) && object_[key].is_null(); }
   bool is_empty() const { return object_.empty(); }
 
   int64_t count(const char* key) const;
@@ -23,6 +25,9 @@ class ConfigSettings {
   bool flag(const char* key, bool otherwise) const;
 
   bool is(const char* key, const nlohmann::json& value) const { return has(key) && object_[key] == value; }
+  // The letters of a list with one of these values for each of so many layers, or more: the shortest ones that give it when they are repeated.
+  std::string pattern(const char* key, int64_t layers,
+                      std::initializer_list<std::pair<nlohmann::json, char>> values) const;
   // Where the key is missing, the file means the first of them.
   void must_be(const char* key, std::initializer_list<nlohmann::json> values) const;
   void must_be_absent(const char* key) const;

@@ -9,7 +9,8 @@
 namespace gpt::exchange {
 
 std::span<const Family* const> families() {
-  static constexpr const Family* kAll[] = {&kGpt2Family, &kLlamaFamily, &kQwen2Family};
+  static constexpr const Family* kAll[] = {&kLlamaFamily,   &kGpt2Family,      &kQwen2Family,  &kQwen3Family,
+                                           &kMistralFamily, &kMinistralFamily, &kSmolLM3Family};
   return kAll;
 }
 

@@ -149,7 +149,7 @@ void write_or_refuse(GgufWriter& file, const GgufTensor& stored, const at::Tenso
 void write_gguf(const ExportOptions& options, const Checkpoint& checkpoint) {
   const std::string folder = require_free_file(options.output);
   const ModelConfig& model = checkpoint.config.model;
-  const Family& family = family_of(model, options.checkpoint, "llama.cpp");
+  const Family& family = llama_cpp_family_of(model, options.checkpoint);
   const auto own_tokenizer = require_tokenizer(checkpoint, options.checkpoint);
   const GgufTokenizer tokenizer = gguf_tokenizer(*own_tokenizer, text_format_of(checkpoint.text_format, *own_tokenizer),
                                                  *model.vocab_size, options.checkpoint);
@@ -177,7 +177,7 @@ void export_gguf(const ExportOptions& options) {
 void export_gguf_adapter(const ExportOptions& options) {
   const std::string folder = require_free_file(options.output);
   const Checkpoint checkpoint = load_adapters(options.checkpoint);
-  const Family& family = family_of(checkpoint.config.model, options.checkpoint, "llama.cpp");
+  const Family& family = llama_cpp_family_of(checkpoint.config.model, options.checkpoint);
   const LoraConfig& lora = checkpoint.config.training.tuning.lora;
   const auto tensors = stored_adapters(checkpoint, family, file_type_of(options.dtype).type);
   GgufMetadata metadata = beginning_of_ours(family);

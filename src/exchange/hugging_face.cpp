@@ -15,17 +15,25 @@
 namespace gpt::exchange {
 namespace {
 
+// The same with what is auto, or may be said in several ways, in one of them: patterns have a letter for each layer.
+ModelConfig written_out(ModelConfig model) {
+  std::string windows, rotations;
+  for (int64_t layer = 0; layer < model.n_layer; ++layer) {
+    windows += model.window(layer) > 0 ? 'S' : 'L';
+    rotations += model.rotates(layer) ? 'R' : 'N';
+  }
+  if (model.windowed_layers() == 0) model.attention_window = 0;  // one as long as the sequences, or for no layer
+  model.window_pattern = windows, model.last_layer_full = false;
+  const bool all_rotate = model.position == Position::learned || rotations.find('N') == std::string::npos;
+  model.rope_pattern = all_rotate ? "R" : rotations;
+  model.n_kv_head = model.kv_heads();
+  model.n_head_dim = model.head_dim();
+  return model;
+}
+
 // What of a form a family does not have: "model.mlp geglu (Llama has swiglu)".
 std::vector<std::string> differences(const ModelConfig& model, const Family& family) {
-  ModelConfig own = model;
-  own.n_kv_head = model.kv_heads();  // auto and the number that it stands for are the same
-  own.n_head_dim = model.head_dim();
-  ModelConfig theirs = own;
-  if (model.windowed_layers() > 0) {
-    theirs.attention_window = 0;
-  } else {
-    own.attention_window = theirs.attention_window = 0;  // one as long as the sequences, or for no layer
-  }
+  ModelConfig own = written_out(model), theirs = own;
   if (model.top_blocks() > 0) {
     theirs.attention = AttentionForm::full;
   } else {
@@ -44,10 +52,10 @@ std::vector<std::string> differences(const ModelConfig& model, const Family& fam
 }  // namespace
 
 std::string misfits(const ModelConfig& model) {
-  std::optional<std::vector<std::string>> fewest;  // of several families the last one's
+  std::optional<std::vector<std::string>> fewest;  // of several families the first one's
   for (const Family* const family : families()) {
     std::vector<std::string> found = differences(model, *family);
-    if (!fewest || found.size() <= fewest->size()) fewest = std::move(found);
+    if (!fewest || found.size() < fewest->size()) fewest = std::move(found);
   }
   return fmt::format("{}", fmt::join(*fewest, ", "));
 }
@@ -63,9 +71,18 @@ std::string export_limits(const ModelConfig& model) {
         "gpt-export will not write this model for transformers or llama.cpp, which have no such form: {}; it will with "
         "--format quantized, for the programs here",
         misfit);
-  const std::string why = heads_that_do_not_divide(model);
-  return why.empty() ? ""
-                     : fmt::format("gpt-export will write this model for llama.cpp, but not for transformers: {}", why);
+  const std::string of_heads = heads_that_do_not_divide(model),
+                    of_llama_cpp = llama_cpp_limit(model, family_of(model, "", ""));
+  if (of_heads.empty() && of_llama_cpp.empty()) return "";
+  if (of_heads.empty())
+    return fmt::format("gpt-export will write this model for transformers, but not for llama.cpp: {}", of_llama_cpp);
+  if (of_llama_cpp.empty())
+    return fmt::format("gpt-export will write this model for llama.cpp, but not for transformers: {}", of_heads);
+  return fmt::format("gpt-export will write this model with --format quantized alone: {}, {}", of_heads, of_llama_cpp);
+}
+
+std::string llama_cpp_limit(const ModelConfig& model, const Family& family) {
+  return family.llama_cpp_limit ? family.llama_cpp_limit(written_out(model)) : "";
 }
 
 const Family& family_of(const ModelConfig& model, const std::string& origin, std::string_view program) {
@@ -76,6 +93,16 @@ const Family& family_of(const ModelConfig& model, const std::string& origin, std
   }
   throw Error(ExitCode::checkpoint, fmt::format("{}: {} has no model of this form: {}; it takes {}", origin, program,
                                                 misfits(model), enumerated(forms)));
+}
+
+const Family& llama_cpp_family_of(const ModelConfig& model, const std::string& origin) {
+  const Family& family = family_of(model, origin, "llama.cpp");
+  if (const std::string why = llama_cpp_limit(model, family); !why.empty())
+    throw Error(
+        ExitCode::checkpoint,
+        fmt::format("{}: llama.cpp has no model of this form: {}; transformers has one ({}): leave --format out",
+                    origin, why, family.name));
+  return family;
 }
 
 std::vector<Counterpart> counterparts(const ModelConfig& model, const Family& family) {

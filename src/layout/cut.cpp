@@ -105,6 +105,8 @@ std::vector<ParameterRow> cut(std::vector<ParameterRow> rows, const ModelConfig&
         break;
       case ParameterRole::position_embedding:
       case ParameterRole::attention_norm:
+      case ParameterRole::query_norm:
+      case ParameterRole::key_norm:
       case ParameterRole::mlp_norm:
       case ParameterRole::final_norm: break;
     }

@@ -32,9 +32,11 @@ class TableBuilder {
     if (has_bias) add_bias(name, out, role);
   }
 
-  void norm(const std::string& name, Role role, const NormForm& form) {
-    add(name + ".weight", {config_.n_embd}, role, {.constant = 1});
-    if (form.has_bias) add_bias(name, config_.n_embd, role);
+  void norm(const std::string& name, Role role, const NormForm& form) { norm(name, role, form, config_.n_embd); }
+
+  void norm(const std::string& name, Role role, const NormForm& form, int64_t width) {
+    add(name + ".weight", {width}, role, {.constant = 1});
+    if (form.has_bias) add_bias(name, width, role);
   }
 
   void attention(const std::string& name, const BlockForm& form) {
@@ -42,6 +44,10 @@ class TableBuilder {
     const size_t weight = rows.size();
     linear(name + "c_attn", Role::attention_in, queries + 2 * keys, config_.n_embd, form.attention_in_bias);
     rows[weight].query_rows = queries;
+    if (form.head_norm) {
+      norm(name + "q_norm", Role::query_norm, *form.head_norm, config_.head_dim());
+      norm(name + "k_norm", Role::key_norm, *form.head_norm, config_.head_dim());
+    }
     linear(name + "c_proj", Role::attention_out, config_.n_embd, queries, form.attention_out_bias);
   }
 
@@ -86,6 +92,8 @@ size_t group_of(Role role) {
     case Role::mlp_in:
     case Role::mlp_out: return 2;
     case Role::attention_norm:
+    case Role::query_norm:
+    case Role::key_norm:
     case Role::mlp_norm:
     case Role::final_norm: return 3;
     case Role::head: break;

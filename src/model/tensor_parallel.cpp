@@ -30,11 +30,6 @@ using ops::Normalization;
 using ops::Normalized;
 using ops::ProductInput;
 
-// What autograd is told that a map adds gradients to.
-std::optional<at::Tensor> trained_value(const Parameter& parameter) {
-  return parameter.is_trained() ? std::optional(parameter.value()) : std::nullopt;
-}
-
 // Dropout of x (..., C) alone, by the operator that has it behind a lookup, for which rows are a table.
 at::Tensor dropped_out(const ops::SharedOperators& operators, const at::Tensor& x, const DropoutSpec& dropout) {
   const auto look_up = [operators, dropout](const Parameter& rows, at::IntArrayRef sizes) {
@@ -124,7 +119,10 @@ class TensorParallel : public ops::WrappedOperators {
     ops::AttentionSpec part = spec;
     part.dropout.first = group_->rank() * spec.heads;
     part.dropout.all_heads = model_.heads();
-    return inner_->attention(std::move(qkv), part, rotary);
+    if (!part.norms.defined() || !at::GradMode::is_enabled()) return inner_->attention(std::move(qkv), part, rotary);
+    const auto gradients = std::make_shared<WholeGradients>(group_);  // each process's are those of its heads
+    part.norms = {gradients->part_of(spec.norms.query), gradients->part_of(spec.norms.key), spec.norms.eps};
+    return inner_->attention(mark_gradient(qkv, [gradients] { gradients->add_up(); }), part, rotary);
   }
 
   at::Tensor activate_gated(ops::Activation activation, const at::Tensor& gate, const at::Tensor& in,
@@ -261,14 +259,18 @@ TensorSums tensor_sums(const ModelConfig& model, const ModelPart& part, int64_t 
                of_products = (level >= GradientCheckpointing::selective ? 5 : 4) * layers,
                of_stream = (level >= GradientCheckpointing::norm ? 6 : 4) * layers + 2 * ends,
                norms = 2 * layers + last;
-  const int64_t rows = rows_of_part(tokens, part) * part.size,
-                norm = (final_norm_form(model).has_bias ? 2 : 1) * model.n_embd,
-                sent_of_norm = distributed::part_of(norm, 0, part.size).end * part.size;
+  const int64_t rows = rows_of_part(tokens, part) * part.size;
   const auto sum = [&part](double bytes) { return distributed::bytes_sent_by_sum(bytes, part.size); };
+  const auto sum_of_gradients = [&](double times, int64_t values) {
+    const int64_t sent = distributed::part_of(values, 0, part.size).end * part.size;
+    return sum(times * static_cast<double>(sent) * sizeof(float));
+  };
+  const double of_heads = model.qk_norm ? layers : 0;
   return {sum(static_cast<double>(rows * model.n_embd) * (of_products * value.product + of_stream * value.stream)) / 2 +
-              sum(norms * static_cast<double>(sent_of_norm) * sizeof(float)) +
+              sum_of_gradients(norms, (final_norm_form(model).has_bias ? 2 : 1) * model.n_embd) +
+              sum_of_gradients(of_heads, 2 * model.head_dim()) +
               last * kNumbersOfHead * static_cast<double>(tokens * (part.size - 1)) * sizeof(float),
-          (of_products + of_stream) / 2 + norms};
+          (of_products + of_stream) / 2 + norms + of_heads};
 }
 
 }  // namespace gpt

@@ -42,13 +42,16 @@ Transformer::Transformer(const ModelConfig& config, const Parameters& parameters
         form.kind, form.eps, parameters.weight(role, layer), parameters.bias(role, layer), {role, layer}};
   };
   const auto attention = [&](const BlockForm& form, int64_t layer) {
-    return ops::AttentionSpec{config.heads() / parts,
-                              config.kv_heads() / parts,
-                              dropout_at(DropoutKind::attention, layer),
-                              layer,
-                              form.window,
-                              /*document_starts=*/{},
-                              {config.attention_block, config.top_blocks()}};
+    ops::AttentionSpec spec{.heads = config.heads() / parts,
+                            .kv_heads = config.kv_heads() / parts,
+                            .dropout = dropout_at(DropoutKind::attention, layer),
+                            .layer = layer,
+                            .window = form.window,
+                            .blocks = {config.attention_block, config.top_blocks()}};
+    if (form.head_norm)
+      spec.norms = {parameters.weight(Role::query_norm, layer), parameters.weight(Role::key_norm, layer),
+                    form.head_norm->eps};
+    return spec;
   };
   const int64_t before = -1, after = config.n_layer;
   wte = parameters.weight(Role::token_embedding, before);

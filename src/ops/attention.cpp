@@ -17,6 +17,7 @@
 #include "gpt/ops/aten_attention.h"
 #include "gpt/ops/heads.h"
 #include "gpt/ops/sdp_backends.h"
+#include "head_pass.h"
 #include "kept.h"
 #include "kernels.h"
 
@@ -28,16 +29,22 @@ using torch::autograd::variable_list;
 
 struct AttentionCall {
   cpu::AttentionShape shape;
+  AttentionSpec spec;
   at::Tensor cos, sin, document_starts;  // contiguous; the shape points into them
+
+  // What the kernels take: made anew in the backward pass, since that costs less than to keep it.
+  at::Tensor normed(const at::Tensor& qkv) const { return spec.norms.defined() ? normed_heads(qkv, spec) : qkv; }
 };
 
 struct Attention : torch::autograd::Function<Attention> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& qkv, const AttentionCall& call) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& qkv,
+                            const std::optional<at::Tensor>& /*of autograd*/,
+                            const std::optional<at::Tensor>& /*of autograd*/, const AttentionCall& call) {
     cpu::AttentionShape shape = call.shape;
     const at::Tensor chosen = room_for_choice(shape);
     at::Tensor output = at::empty({shape.B, shape.T, shape.H * shape.D}, qkv.options());
     at::Tensor log_sum = at::empty({shape.B, shape.H, shape.T}, qkv.options().dtype(at::kFloat));
-    cpu::attention(shape, qkv, output, log_sum);
+    cpu::attention(shape, call.normed(qkv), output, log_sum);
     context->save_for_backward({qkv, output, log_sum, chosen});
     keep(*context, call);
     return output;
@@ -46,11 +53,13 @@ struct Attention : torch::autograd::Function<Attention> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
     const at::Tensor &qkv = saved[0], &output = saved[1], &log_sum = saved[2], &chosen = saved[3];
-    cpu::AttentionShape shape = kept<AttentionCall>(*context).shape;
+    const AttentionCall& call = kept<AttentionCall>(*context);
+    cpu::AttentionShape shape = call.shape;
     if (chosen.defined()) shape.chosen = chosen.mutable_data_ptr<int32_t>();
     at::Tensor gradient = at::empty_like(qkv);
-    cpu::attention_backward(shape, qkv, output, log_sum, gradients[0].contiguous(), gradient);
-    return {gradient, at::Tensor()};
+    cpu::attention_backward(shape, call.normed(qkv), output, log_sum, gradients[0].contiguous(), gradient);
+    if (call.spec.norms.defined()) differentiate_normed_heads(qkv, call.spec, gradient);
+    return {gradient, at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
@@ -61,6 +70,7 @@ at::Tensor attention_on_cpu(const at::Tensor& qkv, const AttentionSpec& spec, co
   const int64_t D = qkv.size(2) / (spec.heads + 2 * spec.kv_heads);
   if (rotary.cos.defined()) check_rotary(rotary, qkv, D);
   AttentionCall call{{.B = qkv.size(0), .T = qkv.size(1), .H = spec.heads, .KV = spec.kv_heads, .D = D},
+                     spec,
                      rotary.cos,
                      rotary.sin,
                      spec.document_starts};
@@ -74,7 +84,7 @@ at::Tensor attention_on_cpu(const at::Tensor& qkv, const AttentionSpec& spec, co
     if (table->defined()) *table = table->contiguous();
   if (call.cos.defined()) shape.cos = call.cos.const_data_ptr<float>(), shape.sin = call.sin.const_data_ptr<float>();
   if (call.document_starts.defined()) shape.document_starts = call.document_starts.const_data_ptr<int32_t>();
-  return Attention::apply(qkv, call);
+  return Attention::apply(qkv, trained_value(spec.norms.query), trained_value(spec.norms.key), call);
 }
 
 #ifdef GPT_CUDA
@@ -119,14 +129,14 @@ struct AttentionByCudnn : torch::autograd::Function<AttentionByCudnn> {
   }
 };
 
-// Where LibTorch would choose cuDNN, which it does not with deterministic: true, for attention without rotation, dropout and masks.
+// Where LibTorch would choose cuDNN, which it does not with deterministic: true, for attention without rotation, norms, dropout and masks.
 std::optional<cuda::PackedAttention> packed_for_cudnn(const at::Tensor& qkv, const AttentionSpec& spec,
                                                       const RotaryTables& rotary) {
   const int64_t T = qkv.size(1), D = qkv.size(2) / (spec.heads + 2 * spec.kv_heads);
   const bool is_masked = spec.is_windowed(T) || spec.document_starts.defined(),
              has_16_bits = qkv.scalar_type() == at::kBFloat16 || qkv.scalar_type() == at::kHalf;
   if (!at::GradMode::is_enabled() || !qkv.requires_grad() || !qkv.is_contiguous() || !has_16_bits ||
-      rotary.cos.defined() || spec.dropout.probability > 0 || is_masked)
+      rotary.cos.defined() || spec.norms.defined() || spec.dropout.probability > 0 || is_masked)
     return std::nullopt;
   const cuda::PackedAttention shape{qkv.size(0),         T, spec.heads, spec.kv_heads, D, qkv.scalar_type(),
                                     qkv.device().index()};
@@ -158,6 +168,7 @@ at::Tensor attention(at::Tensor qkv, const AttentionSpec& spec, const RotaryTabl
   TORCH_CHECK(!starts.defined() || (starts.sizes() == qkv.sizes().slice(0, 2) && starts.scalar_type() == at::kInt),
               "attention: document_starts must be (B, T) int32 for qkv ", qkv.sizes(), ", got ", starts.sizes());
   check_choice(spec, qkv.is_cpu());
+  check_head_norms(spec.norms, qkv, qkv.size(2) / heads);
   return qkv.is_cpu() ? attention_on_cpu(qkv, spec, rotary) : attention_elsewhere(std::move(qkv), spec, rotary);
 }
 

@@ -17,12 +17,13 @@ struct AdamWScalars;
 struct ClassifierOptions;
 struct Dropout;
 struct Evidence;
+struct HeadPass;
+struct HeadSums;
 struct MuonBuffers;
 struct MuonRates;
 struct MuonScalars;
 struct MuonWeights;
 struct Normalization;
-struct RotaryTables;
 struct SpikeWatch;
 struct UpdateCounts;
 struct Verdict;
@@ -61,10 +62,9 @@ void attention_backward(const AttentionShape& shape, const at::Tensor& qkv, cons
                         const at::Tensor& log_sum, const at::Tensor& output_gradient, const at::Tensor& gradient);
 
 // The heads of q, k and v (B, T, heads, D), each with values side by side, next to each other in `packed` (B, T, heads of all, D),
-// those of q and k rotated: forward with direction 1, back with -1, not at all without tables. v may be undefined, and q and k may lie
-// where they are written. Returns the sums over the tokens of what it packs, in parts (n, heads of all x D).
-at::Tensor join_heads(const RotaryTables& rotary, int direction, const at::Tensor& q, const at::Tensor& k,
-                      const at::Tensor& v, const at::Tensor& packed, bool sums_rows);
+// those of q and k normalized and rotated as `pass` (head_pass.h) says. v may be undefined, and all may lie where they are written.
+HeadSums join_heads(const HeadPass& pass, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                    const at::Tensor& packed);
 
 // ids (B, T), positions (T, C) or undefined, y (B, T, C). The backward pass adds to both gradients, of which one may be undefined.
 void embedding(const Dropout& dropout, const at::Tensor& ids, const at::Tensor& table, const at::Tensor& positions,

@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "dropout.h"
+#include "float32_parameter.h"
 #include "kept.h"
 #include "kernels.h"
 #include "repeat.h"
@@ -37,13 +38,9 @@ struct AppliedNorm {
   std::shared_ptr<RowSums> of_branch;  // what a layer wants of the branch's gradient
 };
 
-// The same with parameters that the kernels read: of float32. They are small.
+// The same with parameters that the kernels read.
 Normalization in_float32(const Normalization& norm) {
-  const auto wide = [](const Parameter& parameter) {
-    if (!parameter.defined() || parameter.value().scalar_type() == at::kFloat) return parameter;
-    return Parameter(parameter.value().detach().to(at::kFloat));
-  };
-  return {norm.kind, norm.eps, wide(norm.weight), wide(norm.bias)};
+  return {norm.kind, norm.eps, ops::in_float32(norm.weight), ops::in_float32(norm.bias)};
 }
 
 struct AddNorm : torch::autograd::Function<AddNorm> {

@@ -11,6 +11,7 @@
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/nll_loss.h>
+#include <ATen/ops/rms_norm.h>
 #include <ATen/ops/silu.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -127,6 +128,12 @@ class AtenOperators : public SeparateProducts<Operators> {
     const auto [H, KV] = std::pair(spec.heads, spec.kv_heads);
     const int64_t B = qkv.size(0), T = qkv.size(1), heads = H + 2 * KV;
     auto parts = qkv.view({B, T, heads, -1}).split_with_sizes({H, KV, KV}, 2);
+    if (const HeadNorms& norms = spec.norms; norms.defined()) {
+      const auto normed = [&](const at::Tensor& x, const Parameter& weight) {
+        return at::rms_norm(x, x.size(-1), weight.tracked().to(x.scalar_type()), norms.eps);
+      };
+      parts[0] = normed(parts[0], norms.query), parts[1] = normed(parts[1], norms.key);
+    }
     if (rotary.cos.defined()) {
       parts[0] = ops::rotary(parts[0], rotary);
       parts[1] = ops::rotary(parts[1], rotary);

@@ -60,10 +60,8 @@ DividedValues::DividedValues(const std::vector<ParameterRow>& rows, const FlatLa
 std::vector<int64_t> DividedValues::places_of_float32(const std::vector<ParameterRow>& rows) {
   std::vector<int64_t> places;
   for (const ParameterRow& row : rows) {
-    using enum ParameterRole;
-    const bool is_norm = row.role == attention_norm || row.role == mlp_norm || row.role == final_norm;
-    places.push_back(is_norm ? float32_size_ : -1);
-    if (is_norm) float32_size_ = aligned_end(float32_size_ + row.count());
+    places.push_back(is_norm(row.role) ? float32_size_ : -1);
+    if (is_norm(row.role)) float32_size_ = aligned_end(float32_size_ + row.count());
   }
   return places;
 }

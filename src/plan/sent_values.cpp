@@ -108,9 +108,7 @@ BlockValues block_values(const std::vector<ParameterRow>& rows, const FlatLayout
     values.layers += block > 0 ? 1 : 0;  // a stage has not those before it
   }
   for (const ParameterRow& row : rows) {
-    using enum ParameterRole;
-    if (row.role == attention_norm || row.role == mlp_norm || row.role == final_norm)
-      values.norms += aligned_end(row.count());
+    if (is_norm(row.role)) values.norms += aligned_end(row.count());
   }
   return values;
 }

@@ -55,9 +55,13 @@ ModelConfig smaller_config(ModelConfig model, const std::vector<KeptLayer>& kept
   model.n_hidden = std::ssize(layer.neurons);
   model.n_head = std::ssize(layer.heads);
   if (model.n_kv_head || kv_heads != *model.n_head) model.n_kv_head = kv_heads;
-  std::string pattern;
-  for (const KeptLayer& one : kept) pattern += block_form(model, one.layer).window > 0 ? 'S' : 'L';
-  if (model.attention_window > 0) model.window_pattern = pattern;
+  std::string windows, rotations;
+  for (const KeptLayer& one : kept) {
+    windows += block_form(model, one.layer).window > 0 ? 'S' : 'L';
+    rotations += model.rotates(one.layer) ? 'R' : 'N';
+  }
+  if (model.attention_window > 0) model.window_pattern = windows;
+  if (model.rope_pattern.find('N') != std::string::npos) model.rope_pattern = rotations;
   model.n_layer = std::ssize(kept);
   model.n_head_dim.reset();
   if (*model.n_head * head_dim != model.n_embd) model.n_head_dim = head_dim;

@@ -73,6 +73,7 @@ void for_each_key_of_attention(const Visit& visit) {
   visit("model.attention_top_blocks", &ModelConfig::attention_top_blocks);
   visit("model.attention_window", &ModelConfig::attention_window);
   visit("model.window_pattern", &ModelConfig::window_pattern);
+  visit("model.last_layer_full", &ModelConfig::last_layer_full);
 }
 
 // What may differ from the model of a checkpoint, because it changes neither weights nor shapes.

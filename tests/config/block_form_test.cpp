@@ -16,12 +16,14 @@ ModelConfig gpt2() {
 
 TEST(BlockForm, OfTheFamiliesAreValues) {
   const BlockForm of_gpt2{.norm = {Norm::layernorm, 1e-5, /*has_bias=*/true},
+                          .head_norm = {},
                           .rotary = {},
                           .window = 0,
                           .attention_in_bias = true,
                           .attention_out_bias = true,
                           .mlp = {Mlp::gelu, 3072, /*has_bias=*/true}};
   const BlockForm of_llama{.norm = {Norm::rmsnorm, 1e-6, /*has_bias=*/false},
+                           .head_norm = {},
                            .rotary = RotaryForm{5e5, {}},
                            .window = 0,
                            .attention_in_bias = false,
@@ -58,6 +60,27 @@ TEST(BlockForm, MayHaveABiasOfQueriesKeysAndValuesAlone) {
   EXPECT_FALSE(form.attention_out_bias || form.mlp.has_bias || form.norm.has_bias);
 }
 
+TEST(BlockForm, MayNormalizeQueriesAndKeys) {
+  ModelConfig config;
+  config.norm_eps = 1e-6;
+  EXPECT_FALSE(block_form(config, 0).head_norm);
+  config.qk_norm = true;
+  EXPECT_TRUE(block_form(config, 0).head_norm == (NormForm{Norm::rmsnorm, 1e-6, false}));
+  config.norm = Norm::layernorm, config.bias = true;
+  EXPECT_TRUE(block_form(config, 0).head_norm == (NormForm{Norm::rmsnorm, 1e-6, false})) << "whatever others are";
+}
+
+TEST(BlockForm, DiffersFromLayerToLayerInItsRotation) {
+  ModelConfig config;
+  config.n_layer = 5, config.rope_pattern = "RRN";
+  std::vector<bool> rotates;
+  for (int64_t layer = 0; layer < config.n_layer; ++layer)
+    rotates.push_back(block_form(config, layer).rotary.has_value());
+  EXPECT_EQ(rotates, (std::vector<bool>{true, true, false, true, true}));
+  config.position = Position::learned;
+  EXPECT_FALSE(block_form(config, 0).rotary);
+}
+
 TEST(BlockForm, DiffersFromLayerToLayerInItsWindow) {
   ModelConfig config;
   config.n_layer = 4, config.attention_window = 64, config.window_pattern = "S";
@@ -69,6 +92,8 @@ TEST(BlockForm, DiffersFromLayerToLayerInItsWindow) {
     EXPECT_TRUE(form == block_form(config, 0)) << layer;
   }
   EXPECT_EQ(windows, (std::vector<int64_t>{64, 64, 64, 0})) << "the last layer is full";
+  config.last_layer_full = false;
+  EXPECT_EQ(block_form(config, 3).window, 64);
 }
 
 }  // namespace

@@ -34,6 +34,8 @@ TEST(Validate, RefusesContradictionsWhereTheyWereWritten) {
        "c.yaml:2:3: model.attention blocks chooses by means over whole blocks, in which documents end and begin, and document_mask keeps documents apart; set document_mask to false, or model.attention to full"},
       {"model:\n  window_pattern: SsL\n",
        "c.yaml:2:3: 'model.window_pattern' must be letters S (windowed) and L (full), such as SSSL, got 'SsL'"},
+      {"model:\n  rope_pattern: RRX\n",
+       "c.yaml:2:3: 'model.rope_pattern' must be letters R (rotated) and N (not), such as RRRN, got 'RRX'"},
       {"model:\n  window_pattern: \"\"\n",
        "c.yaml:2:3: 'model.window_pattern' must be letters S (windowed) and L (full), such as SSSL, got ''"},
       {"device: gpu\n", "c.yaml:1:1: 'device' must be auto, cpu, cuda or cuda:N, got 'gpu'; did you mean 'cuda'?"},

@@ -28,6 +28,10 @@ FORMS = {
                    "data.tokenizer": "gpt2"},
     "llama3": {"model.rope_scaling": "llama3", "model.rope_scaling_factor": 32, "model.rope_original_length": 16, "model.rope_theta": 100},
     "qwen2": {"model.qkv_bias": "true", "model.n_kv_head": 1},
+    "qwen3": {"model.qk_norm": "true", "model.n_kv_head": 1, "model.head_dim": 24},
+    "mistral": {"model.attention_window": 5, "model.window_pattern": "S", "model.last_layer_full": "false"},
+    "ministral": {"model.attention_window": 5, "model.window_pattern": "SL"},
+    "smollm3": {"model.rope_pattern": "RN"},
 }
 
 
@@ -243,12 +247,21 @@ class Transformers(Scratch):
                 "original_max_position_embeddings": 16}),
             "linear": transformers.LlamaConfig(**llama, **shape, rope_parameters={"rope_type": "linear", "rope_theta": 100.0, "factor": 4.0}),
             "qwen2": transformers.Qwen2Config(**llama, **shape, tie_word_embeddings=True),
+            "qwen3": transformers.Qwen3Config(**llama, **shape, head_dim=12),
+            "mistral": transformers.MistralConfig(**llama, **shape, sliding_window=5),
+            "ministral": transformers.MinistralConfig(**llama, **shape, head_dim=8, sliding_window=5,
+                                                      layer_types=["sliding_attention", "full_attention"]),
+            "smollm3": transformers.SmolLM3Config(**llama, **shape, no_rope_layers=[0, 1], pad_token_id=None),
         }
         for name, config in configs.items():
             for shard in ("50GB", "20KB"):
                 with self.subTest(name, shard=shard):
                     folder = self.root / f"theirs-{name}-{shard}"
-                    transformers.AutoModelForCausalLM.from_config(config).save_pretrained(folder, max_shard_size=shard)
+                    model = transformers.AutoModelForCausalLM.from_config(config)
+                    with torch.no_grad():
+                        for values in (values for values in model.parameters() if values.dim() == 1):  # norms begin at one
+                            values.add_(0.3 * torch.randn_like(values))
+                    model.save_pretrained(folder, max_shard_size=shard)
                     shards = len(list(folder.glob("*.safetensors")))
                     self.assertEqual(shards > 1, shard == "20KB")
                     self.assert_same_logits(folder, folder, f"{name} of transformers in {shards} files", "byte")

@@ -1,15 +1,23 @@
+// The families of models beside GPT-2 and Llama: what of their files is read, and what leaves again. The members of the files are those of
+// models that are published, but for their sizes.
 #include "gpt/exchange/families.h"
 
 #include <gtest/gtest.h>
 
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <vector>
 
+#include "gpt/config/block_form.h"
 #include "gpt/exchange/hugging_face.h"
+#include "support/expect_error.h"
 
 namespace gpt::exchange {
 namespace {
+
+using nlohmann::json;
 
 // With every parameter that the family can have.
 ModelConfig whole_model(const Family& family) {
@@ -17,6 +25,8 @@ ModelConfig whole_model(const Family& family) {
   model.n_layer = 2, model.n_embd = 16, model.n_head = 4, model.n_kv_head = 2, model.n_hidden = 24,
   model.block_size = 8;
   model.vocab_size = 64, model.bias = true, model.tie_weights = false;
+  model.attention_window = 4, model.window_pattern = "SL", model.rope_pattern = "RN";
+  model.last_layer_full = false;
   family.set_form(model);
   return model;
 }
@@ -43,6 +53,179 @@ TEST(Families, HaveEveryRowOfAParameterOnceUnderNamesOfItsOwn) {
     }
     for (const ParameterRow& row : parameter_table(model)) EXPECT_EQ(rows[row.name], row.shape[0]) << row.name;
   }
+}
+
+const json kSizes = {{"hidden_act", "silu"},          {"hidden_size", 16},      {"intermediate_size", 24},
+                     {"num_attention_heads", 4},      {"num_hidden_layers", 4}, {"num_key_value_heads", 2},
+                     {"max_position_embeddings", 64}, {"rms_norm_eps", 1e-6},   {"vocab_size", 10},
+                     {"torch_dtype", "bfloat16"},     {"use_cache", true}};
+
+json with(const json& members) {
+  json file = kSizes;
+  file.update(members);
+  return file;
+}
+
+ModelConfig read(const json& file, const Family& expected) {
+  const ForeignForm form = read_config_json(file.dump(), "a/config.json");
+  EXPECT_EQ(form.family, &expected);
+  return form.model;
+}
+
+// The model of the file that an export of `model` would have.
+ModelConfig again(const ModelConfig& model, const Family& expected) {
+  EXPECT_EQ(&family_of(model, "here", "transformers"), &expected);
+  return read(json::parse(config_json(model, expected, "float32", {}).dump()), expected);
+}
+
+void expect_refused(const json& file, const std::string& part) {
+  EXPECT_ERROR(read_config_json(file.dump(), "a/config.json"), ExitCode::checkpoint, "a/config.json: " + part);
+}
+
+std::vector<int64_t> windows(const ModelConfig& model) {
+  std::vector<int64_t> found;
+  for (int64_t layer = 0; layer < model.n_layer; ++layer) found.push_back(model.window(layer));
+  return found;
+}
+
+// The members are those of Qwen2.5-0.5B's file.
+TEST(Families, Qwen2HasBiasesOfQueriesKeysAndValuesAlone) {
+  const json file = json::parse(
+      R"({"architectures": ["Qwen2ForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 1, "eos_token_id": 2,
+          "hidden_act": "silu", "hidden_size": 16, "initializer_range": 0.02, "intermediate_size": 24,
+          "max_position_embeddings": 32768, "max_window_layers": 1, "model_type": "qwen2", "num_attention_heads": 4,
+          "num_hidden_layers": 1, "num_key_value_heads": 2, "rms_norm_eps": 1e-6, "rope_theta": 1000000.0,
+          "sliding_window": 32768, "tie_word_embeddings": true, "torch_dtype": "bfloat16", "use_cache": true,
+          "use_mrope": false, "use_sliding_window": false, "vocab_size": 10})");
+  const ForeignForm form = read_config_json(file.dump(), "here");
+  EXPECT_EQ(form.family, &kQwen2Family);
+  const ModelConfig& model = form.model;
+  EXPECT_TRUE(model.qkv_bias && !model.bias && model.tie_weights);
+  EXPECT_EQ(model.rope_theta, 1e6);
+  EXPECT_EQ(&family_of(model, "here", "transformers"), &kQwen2Family);
+  std::set<std::string> biases;
+  for (const Counterpart& part : counterparts(model, kQwen2Family)) {
+    if (part.name.ends_with(".bias")) biases.insert(part.name);
+    EXPECT_EQ(part.gguf_rope_heads, 0) << "llama.cpp rotates halves here";
+  }
+  EXPECT_EQ(biases,
+            (std::set<std::string>{"model.layers.0.self_attn.k_proj.bias", "model.layers.0.self_attn.q_proj.bias",
+                                   "model.layers.0.self_attn.v_proj.bias"}));
+  json written = json::parse(config_json(model, kQwen2Family, "float32", {}).dump());
+  EXPECT_EQ(written["model_type"], "qwen2");
+  EXPECT_EQ(written["use_sliding_window"], false);
+  EXPECT_EQ(read_config_json(written.dump(), "here").family, &kQwen2Family);
+  written["use_sliding_window"] = true;
+  EXPECT_ERROR(read_config_json(written.dump(), "here"), ExitCode::checkpoint, "use_sliding_window is true");
+}
+
+// The members are those of Qwen3-0.6B's file.
+TEST(Families, Qwen3NormalizesQueriesAndKeys) {
+  const json file = with({{"architectures", {"Qwen3ForCausalLM"}},
+                          {"model_type", "qwen3"},
+                          {"attention_bias", false},
+                          {"bos_token_id", 1},
+                          {"eos_token_id", 2},
+                          {"head_dim", 8},
+                          {"max_window_layers", 28},
+                          {"rope_scaling", nullptr},
+                          {"rope_theta", 1000000},
+                          {"sliding_window", nullptr},
+                          {"tie_word_embeddings", true},
+                          {"use_sliding_window", false}});
+  const ModelConfig model = read(file, kQwen3Family);
+  EXPECT_TRUE(model.qk_norm && model.tie_weights && !model.bias && !model.qkv_bias);
+  EXPECT_EQ(model.head_dim(), 8);
+  EXPECT_EQ(model.rope_theta, 1e6);
+  std::set<std::string> norms;
+  for (const Counterpart& part : counterparts(model, kQwen3Family)) {
+    if (part.name.find("layers.3.self_attn.") != std::string::npos && part.name.ends_with("_norm.weight")) {
+      norms.insert(part.name + " " + part.gguf_name);
+      EXPECT_EQ(part.shape, std::vector<int64_t>{8});
+    }
+    EXPECT_EQ(part.gguf_rope_heads, 0) << "llama.cpp rotates halves here";
+  }
+  EXPECT_EQ(norms, (std::set<std::string>{"model.layers.3.self_attn.k_norm.weight blk.3.attn_k_norm.weight",
+                                          "model.layers.3.self_attn.q_norm.weight blk.3.attn_q_norm.weight"}));
+  EXPECT_TRUE(again(model, kQwen3Family).qk_norm);
+  EXPECT_EQ(export_limits(model), "");
+  json without = file;
+  without.erase("head_dim");
+  EXPECT_EQ(read(without, kQwen3Family).head_dim(), 128) << "as in transformers";
+  json changed = file;
+  changed["attention_bias"] = true;
+  expect_refused(changed, "attention_bias is true");
+  changed = file, changed["layer_types"] = {"full_attention", "full_attention", "sliding_attention", "full_attention"};
+  expect_refused(changed, "layer_types is [");
+}
+
+// The members are those of Mistral-7B-v0.1's file.
+TEST(Families, MistralHasAWindowInAllLayers) {
+  const json file = with({{"architectures", {"MistralForCausalLM"}},
+                          {"model_type", "mistral"},
+                          {"rope_theta", 10000.0},
+                          {"sliding_window", 16},
+                          {"tie_word_embeddings", false}});
+  const ModelConfig model = read(file, kMistralFamily);
+  EXPECT_EQ(windows(model), (std::vector<int64_t>(4, 16)));
+  EXPECT_EQ(windows(again(model, kMistralFamily)), windows(model));
+  EXPECT_EQ(export_limits(model),
+            "gpt-export will write this model for transformers, but not for llama.cpp: its architecture llama, which "
+            "Mistral's models have there, has no windows");
+  EXPECT_ERROR(llama_cpp_family_of(model, "a/ckpt.pt"), ExitCode::checkpoint,
+               "a/ckpt.pt: llama.cpp has no model of this form: its architecture llama");
+  json changed = file;
+  changed["sliding_window"] = nullptr;  // as later versions have it
+  EXPECT_EQ(windows(read(changed, kMistralFamily)), (std::vector<int64_t>(4, 0)));
+  EXPECT_EQ(&family_of(read(changed, kMistralFamily), "here", "transformers"), &kLlamaFamily);
+  changed.erase("sliding_window"), changed["max_position_embeddings"] = 8192;
+  EXPECT_EQ(windows(read(changed, kMistralFamily)), (std::vector<int64_t>(4, 4096))) << "as in transformers";
+}
+
+TEST(Families, MinistralHasAWindowInSomeLayers) {
+  ModelConfig model;  // a form of our own
+  model.n_layer = 6, model.block_size = 64, model.vocab_size = 10, model.attention_window = 16;
+  const std::vector<int64_t> own{16, 16, 16, 0, 16, 0};
+  EXPECT_EQ(windows(model), own);
+  EXPECT_EQ(windows(again(model, kMinistralFamily)), own);
+  json file = json::parse(config_json(model, kMinistralFamily, "float32", {}).dump());
+  file["layer_types"][1] = "chunked_attention";
+  expect_refused(file, "layer_types is [");
+  file["layer_types"] = {"full_attention"};
+  expect_refused(file, "layer_types is [\"full_attention\"]; a list with a value for each of 6 layers is needed");
+}
+
+// The members are those of SmolLM3-3B's file.
+TEST(Families, SmolLM3DoesNotRotateInSomeLayers) {
+  const json file = with({{"architectures", {"SmolLM3ForCausalLM"}},
+                          {"model_type", "smollm3"},
+                          {"attention_bias", false},
+                          {"layer_types", std::vector<std::string>(4, "full_attention")},
+                          {"max_window_layers", 28},
+                          {"mlp_bias", false},
+                          {"no_rope_layer_interval", 4},
+                          {"no_rope_layers", {1, 1, 1, 0}},
+                          {"rope_scaling", nullptr},
+                          {"rope_theta", 5000000.0},
+                          {"sliding_window", nullptr},
+                          {"use_sliding_window", false}});
+  ModelConfig model = read(file, kSmolLM3Family);
+  EXPECT_EQ(model.rope_pattern, "RRRN");
+  EXPECT_TRUE(model.tie_weights) << "where it does not say so";
+  EXPECT_FALSE(block_form(model, 3).rotary);
+  EXPECT_EQ(again(model, kSmolLM3Family).rope_pattern, "RRRN");
+  EXPECT_EQ(export_limits(model), "");
+  json changed = file;
+  changed.erase("no_rope_layers"), changed.erase("rope_theta"), changed["no_rope_layer_interval"] = 2;
+  model = read(changed, kSmolLM3Family);
+  EXPECT_EQ(model.rope_pattern, "RN");
+  EXPECT_EQ(model.rope_theta, 2e6) << "as in transformers";
+  EXPECT_EQ(
+      export_limits(model),
+      "gpt-export will write this model for transformers, but not for llama.cpp: in its architecture smollm3 every "
+      "fourth layer does not rotate (model.rope_pattern RRRN), and here it is RNRN");
+  changed["no_rope_layers"] = {1, 2, 1, 1};
+  expect_refused(changed, "no_rope_layers is [1,2,1,1]; this program does not have 2 in such a model");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The model and its training step against the plain PyTorch reference of scripts/make_fixtures.py, in the three forms.
+// The model and its training step against the plain PyTorch reference of scripts/make_fixtures.py, in the four forms.
 #include <ATen/TensorOperators.h>
 #include <gtest/gtest.h>
 
@@ -103,7 +103,7 @@ TEST_P(Parity, TenAdamWSteps) {
 
 INSTANTIATE_TEST_SUITE_P(Forms, Parity,
                          testing::Combine(testing::ValuesIn(kDevices),
-                                          testing::Values("gpt2_form", "llama_form", "default_form")),
+                                          testing::Values("gpt2_form", "llama_form", "qwen3_form", "default_form")),
                          [](const auto& test) {
                            return std::string(std::get<1>(test.param)) + "_" + std::get<0>(test.param).name;
                          });

@@ -11,6 +11,8 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
+#include <cmath>
 #include <optional>
 #include <ostream>
 #include <string>
@@ -20,6 +22,7 @@
 
 #include "gpt/model/recompute.h"
 #include "gpt/ops/aten_attention.h"
+#include "gpt/ops/attention.h"
 #include "gpt/ops/linear.h"
 #include "support/device_cases.h"
 #include "support/emulated_kernels.h"
@@ -174,6 +177,121 @@ TEST_P(HeadsTest, RecomputingItGivesTheSameBits) {
   EXPECT_TRUE(weight.gradient().equal(of_weight));
 }
 
+struct WeightsOfNorms {
+  Parameter query, key;
+  HeadNorms norms() const { return {query, key, kEps}; }
+
+  static constexpr double kEps = 1e-4;
+};
+
+// The heads of `parts` normalized in float64, with weights that autograd follows.
+at::Tensor normed(const at::Tensor& x, const at::Tensor& weight) {
+  return x / (x.square().mean(-1, /*keepdim=*/true) + WeightsOfNorms::kEps).sqrt() * weight;
+}
+
+at::Tensor normed_qkv(const at::Tensor& qkv, const HeadsCase& c, const at::Tensor& of_query, const at::Tensor& of_key) {
+  const auto parts = qkv.view({c.B, c.T, c.H + 2 * c.KV, c.D}).split_with_sizes({c.H, c.KV, c.KV}, 2);
+  return at::cat({normed(parts[0], of_query), normed(parts[1], of_key), parts[2]}, 2).flatten(2);
+}
+
+class HeadNormsTest : public HeadsTest {
+ protected:
+  WeightsOfNorms draw_weights() {
+    const auto one = [&] { return Parameter(1 + 0.3 * draw({shape().D}, at::kFloat)); };
+    return {one(), one()};
+  }
+  // Of a value that came to be by so many roundings in float32, from terms as large as `magnitude`, and by `last` ones in its own type.
+  static void expect_within(const at::Tensor& actual, const at::Tensor& expected, int64_t roundings, double magnitude,
+                            int last, const char* name) {
+    ASSERT_EQ(actual.sizes(), expected.sizes()) << name;
+    const auto type = actual.scalar_type();
+    const double in_type = type == at::kFloat ? 0 : last * test::unit_roundoff(type) * magnitude;
+    EXPECT_LE((exact(actual) - expected.detach()).abs().max().item<double>(),
+              test::tolerance(at::kFloat, roundings, magnitude) + in_type + test::underflow(type))
+        << name << " of " << type;
+  }
+};
+
+double largest(const at::Tensor& x) { return x.detach().abs().max().item<double>(); }
+
+TEST_P(HeadNormsTest, EqualFloat64InBothPasses) {
+  const HeadsCase& c = shape();
+  for (const auto type : kernel_types(where())) {
+    SCOPED_TRACE(c10::toString(type));
+    const WeightsOfNorms weights = draw_weights();
+    const AttentionSpec spec{.heads = c.H, .kv_heads = c.KV, .norms = weights.norms()};
+    const at::Tensor values = draw({c.B, c.T, c.width()}, type), qkv = values.clone().requires_grad_(),
+                     exact_qkv = exact(values).requires_grad_(),
+                     of_query = exact(weights.query.value()).requires_grad_(),
+                     of_key = exact(weights.key.value()).requires_grad_();
+    const Heads heads = split_heads(qkv * 1, spec, tables()),
+                expected = reference(normed_qkv(exact_qkv, c, of_query, of_key), c);
+    // The sum of squares, its root and quotient, two products and a rotation; on a CPU it is rounded before it is rotated, too.
+    for (const auto& [actual, exactly, name] :
+         {std::tuple(heads.q, expected.q, "q"), std::tuple(heads.k, expected.k, "k")})
+      expect_within(actual, exactly, c.D + 10, 2 * largest(exactly), 2, name);
+    EXPECT_TRUE(exact(heads.v).equal(expected.v.detach()));
+    EXPECT_TRUE(qkv.detach().equal(values)) << "what came in was changed";
+    {
+      const at::NoGradGuard no_grad;
+      const Heads without = split_heads(qkv * 1, spec, tables());
+      EXPECT_TRUE(without.q.equal(heads.q) && without.k.equal(heads.k) && without.v.equal(heads.v));
+    }
+    const at::Tensor q = draw({c.B, c.T, c.H, c.D}, type), k = draw({c.B, c.T, c.KV, c.D}, type),
+                     v = draw({c.B, c.T, c.KV, c.D}, type);
+    torch::autograd::backward({heads.q, heads.k, heads.v}, {q, k, v});
+    torch::autograd::backward({expected.q, expected.k, expected.v}, {exact(q), exact(k), exact(v)});
+    // The gradient of a head is a difference of terms of this size.
+    const at::Tensor squares = exact_qkv.detach().view({c.B, c.T, -1, c.D}).square().mean(-1);
+    const double reciprocal = largest((squares + WeightsOfNorms::kEps).rsqrt()),
+                 of_terms = 2 * std::max(largest(q), largest(k)) * std::max(largest(of_query), largest(of_key));
+    expect_within(qkv.grad(), exact_qkv.grad(), 3 * c.D + 20, of_terms * reciprocal * std::sqrt(c.D), 3, "gradient");
+    const auto tokens = static_cast<double>(c.B * c.T);
+    for (const auto& [weight, exactly, count, name] : {std::tuple(weights.query, of_query, c.H, "weight of queries"),
+                                                       std::tuple(weights.key, of_key, c.KV, "weight of keys")})
+      expect_within(exact(weight.gradient()).to(at::kFloat), exactly.grad(), c.B * c.T * count + c.D + 20,
+                    of_terms * std::sqrt(c.D) * std::sqrt(tokens * static_cast<double>(count)) *
+                        (type == at::kFloat ? 1 : 1 + test::unit_roundoff(type) / test::unit_roundoff(at::kFloat)),
+                    0, name);
+  }
+}
+
+TEST_P(HeadNormsTest, AttentionEqualsFloat64InBothPasses) {
+  const HeadsCase& c = shape();
+  for (const auto type : kernel_types(where())) {
+    if (type == at::kHalf && where().device.is_cpu()) continue;  // attention has no such type there
+    SCOPED_TRACE(c10::toString(type));
+    const WeightsOfNorms weights = draw_weights();
+    const AttentionSpec spec{.heads = c.H, .kv_heads = c.KV, .norms = weights.norms()}, plain{c.H, c.KV};
+    const at::Tensor values = draw({c.B, c.T, c.width()}, type), ours = values.clone().requires_grad_(),
+                     theirs = exact(values).requires_grad_(), of_query = exact(weights.query.value()).requires_grad_(),
+                     of_key = exact(weights.key.value()).requires_grad_();
+    const at::Tensor y = attention(ours * 1, spec, tables()),
+                     expected = aten_attention(reference(normed_qkv(theirs, c, of_query, of_key), c), plain);
+    const at::Tensor upstream = draw(y.sizes(), type);
+    y.backward(upstream);
+    expected.backward(exact(upstream));
+    // As without norms, and as those above: queries and keys are as long as the root of D, so that scores are larger by so much.
+    const int64_t roundings = type == at::kFloat ? 5 * c.D + c.T + 40 : 12;
+    const double growth = 1 + std::sqrt(static_cast<double>(c.D));
+    const at::Tensor squares = theirs.detach().view({c.B, c.T, -1, c.D}).square().mean(-1);
+    const double reciprocal = std::max(1.0, largest((squares + WeightsOfNorms::kEps).rsqrt()));
+    const auto near = [&](const at::Tensor& actual, const at::Tensor& of_float64, double more, const char* name) {
+      EXPECT_LE((exact(actual) - of_float64.detach()).abs().max().item<double>(),
+                test::tolerance(type, roundings, growth * more * std::max(1.0, largest(of_float64))))
+          << name;
+    };
+    near(y, expected, 1, "y");
+    near(ours.grad(), theirs.grad(), reciprocal, "gradient");
+    const double sums = std::sqrt(static_cast<double>(c.B * c.T * c.H));
+    near(weights.query.gradient(), of_query.grad(), sums, "weight of queries");
+    near(weights.key.gradient(), of_key.grad(), sums, "weight of keys");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, HeadNormsTest,
+                         testing::Combine(testing::ValuesIn(kDevicesAndEmulation), testing::ValuesIn(kHeadsCases)),
+                         index_and_device);
 INSTANTIATE_TEST_SUITE_P(Devices, HeadsTest,
                          testing::Combine(testing::ValuesIn(kDevicesAndEmulation), testing::ValuesIn(kHeadsCases)),
                          index_and_device);
@@ -232,6 +350,9 @@ TEST_P(HeadsOn, RejectsWhatDoesNotFit) {
   EXPECT_THROW((void)split_heads(qkv, {kH, kKV + 1}), c10::Error);
   EXPECT_THROW((void)split_heads(qkv, {0, kKV}), c10::Error);
   EXPECT_THROW((void)split_heads(qkv.select(0, 0), {kH, kKV}), c10::Error);
+  const Parameter wide(draw({kD + 1}));
+  EXPECT_THROW((void)split_heads(qkv, {.heads = kH, .kv_heads = kKV, .norms = {wide, wide, 1e-5}}), c10::Error);
+  EXPECT_THROW((void)attention(qkv, {.heads = kH, .kv_heads = kKV, .norms = {wide, wide, 1e-5}}), c10::Error);
   EXPECT_THROW((void)split_heads(qkv.to(at::kDouble), {kH, kKV}), c10::Error);
   EXPECT_THROW((void)split_heads(qkv, {kH, kKV}, rotary_tables(kT + 1, kD, 10000.0, device())), c10::Error);
   const Heads heads = split_heads(qkv.transpose(0, 1), {kH, kKV});

@@ -173,10 +173,11 @@ TEST_P(LaunchSizes, Heads) {
                    expected = at::zeros(shape(1, 3 * heads), at::kBFloat16);
   for (const at::Tensor& x : {q, k, v}) row(row(x)).copy_(at::randn({heads, kHeadDim}));
   const auto last = [](const at::Tensor& x) { return row(x).unsqueeze(0).clone(); };
-  (void)cpu::join_heads(rotary, 1, last(q), last(k), last(v), expected, false);
-  (void)cuda::join_heads(LaunchOfEnds(), rotary, 1, q, k, v, packed, false);
+  (void)cpu::join_heads({.rotary = rotary}, last(q), last(k), last(v), expected);
+  (void)cuda::join_heads(LaunchOfEnds(), {.rotary = rotary}, q, k, v, packed);
   expect_same_tail(packed, expected);
-  (void)cuda::join_heads(LaunchOfEnds{kTokens}, rotary, -1, q, k, v, packed, true);
+  (void)cuda::join_heads(LaunchOfEnds{kTokens}, {.direction = -1, .rotary = rotary, .sums_rows = true}, q, k, v,
+                         packed);
 }
 
 TEST_P(LaunchSizes, SumsOfRows) {

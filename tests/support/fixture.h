@@ -38,6 +38,8 @@ struct Fixture {
     config.n_head = integer("n_head");
     config.n_kv_head = integer("n_kv_head");
     config.n_embd = integer("n_embd");
+    if (metadata.contains("head_dim")) config.n_head_dim = integer("head_dim");
+    config.qk_norm = metadata.contains("qk_norm");
     config.n_hidden = integer("n_hidden");
     config.block_size = integer("block_size");
     config.vocab_size = integer("vocab_size");

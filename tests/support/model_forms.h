@@ -15,6 +15,7 @@ struct ModelForm {
   Norm norm;
   Position position;
   bool has_bias, is_tied;
+  bool normalizes_heads = false;
 };
 
 inline void PrintTo(const ModelForm& form, std::ostream* out) { *out << form.name; }
@@ -26,11 +27,13 @@ inline ModelConfig config_of(const ModelForm& form) {
   config.vocab_size = 101, config.dropout = 0;
   config.mlp = form.mlp, config.norm = form.norm, config.position = form.position;
   config.bias = form.has_bias, config.tie_weights = form.is_tied;
+  config.qk_norm = form.normalizes_heads;
   return config;
 }
 
 inline auto model_forms() {
   return testing::Values(ModelForm{"llama", Mlp::swiglu, Norm::rmsnorm, Position::rope, false, false},
+                         ModelForm{"qwen3", Mlp::swiglu, Norm::rmsnorm, Position::rope, false, true, true},
                          ModelForm{"gpt2", Mlp::gelu, Norm::layernorm, Position::learned, true, true},
                          ModelForm{"geglu", Mlp::geglu, Norm::layernorm, Position::rope, true, true});
 }

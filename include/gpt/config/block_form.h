@@ -34,7 +34,9 @@ struct MlpForm {
 };
 
 struct BlockForm {
-  NormForm norm;                     // before attention, and before the MLP
+  NormForm norm;  // before attention, and before the MLP
+  std::optional<NormForm>
+      head_norm;  // of each head of queries and keys, before they are rotated; nothing: there is none
   std::optional<RotaryForm> rotary;  // of queries and keys; nothing: they are not rotated
   int64_t window;                    // positions that a query sees, its own among them; 0: all up to its own
   bool attention_in_bias;            // of queries, keys and values

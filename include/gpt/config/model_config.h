@@ -54,16 +54,19 @@ struct ModelConfig {
   Position position = Position::rope;
   double rope_theta = 10000.0;
   RopeScaling rope_scaling;
+  std::string rope_pattern = "R";  // repeated over the layers: R rotates queries and keys, N does not
   // blocks: a query sees its own block of attention_block positions and the attention_top_blocks earlier ones that it chooses.
   AttentionForm attention = AttentionForm::full;
   int64_t attention_block = 64;
   int64_t attention_top_blocks = 4;
   // Positions that a query of a windowed layer sees, its own among them; 0: there are no windows.
   int64_t attention_window = 0;
-  std::string window_pattern = "SSSL";  // repeated over the layers: S windowed, L full; the last layer is always full
+  std::string window_pattern = "SSSL";  // repeated over the layers: S windowed, L full
+  bool last_layer_full = true;          // whatever the pattern has for it
   double norm_eps = 1e-5;
   bool bias = false;      // in all linear layers and LayerNorm
   bool qkv_bias = false;  // of queries, keys and values alone
+  bool qk_norm = false;   // queries and keys are normalized, each head by itself, before they are rotated
   double dropout = 0.1;
   bool tie_weights = true;
 
@@ -76,6 +79,7 @@ struct ModelConfig {
   // Positions that a query of this layer sees; 0: all up to its own, as in a model whose sequences are no longer than the window.
   int64_t window(int64_t layer) const;
   int64_t windowed_layers() const;
+  bool rotates(int64_t layer) const;  // queries and keys of this layer
   // Blocks that a query chooses; 0: it sees all, as in a model whose sequences have no more of them.
   int64_t top_blocks() const;
   // Of the scores of full causal attention over a whole sequence, the share that this layer computes.

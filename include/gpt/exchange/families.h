@@ -42,7 +42,7 @@ struct Family {
   std::string_view form;          // for people: what its blocks have
   std::string_view model_type;    // in config.json
   std::string_view architecture;  // in GGUF
-  // Puts what all models of the family have in place of what the model has there.
+  // Puts what all models of the family have in place of what the model has there, whose patterns have a letter for each layer.
   void (*set_form)(ModelConfig& model);
   std::vector<Counterpart> (*counterparts)(const ModelConfig& model);  // `model.vocab_size` must be set
   // What config.json says of this family alone, written and read. Reading throws gpt::Error(checkpoint) naming the setting that this program
@@ -50,12 +50,16 @@ struct Family {
   nlohmann::ordered_json (*config_json)(const ModelConfig& model);
   ModelConfig (*read_config)(const ConfigSettings& settings);
   std::vector<ArchitectureKey> (*architecture_keys)(const ModelConfig& model);  // beside those of all families
+  // Why llama.cpp's architecture does not compute this model of the family; empty: it does. Null: of no model.
+  std::string (*llama_cpp_limit)(const ModelConfig& model) = nullptr;
   // How transformers' AutoTokenizer splits text for these models, by llama.cpp's name, whatever tokenizer.json says; empty: as that says.
   std::string_view auto_split = {};
 };
 
-extern const Family kGpt2Family, kLlamaFamily, kQwen2Family;
+extern const Family kGpt2Family, kLlamaFamily, kQwen2Family, kQwen3Family, kMistralFamily, kMinistralFamily,
+    kSmolLM3Family;
 
+// In the order in which a model is looked for among them.
 std::span<const Family* const> families();
 
 // For the files of families: what tensors are called, with {} for the layer and without ".weight" or ".bias".

@@ -27,6 +27,10 @@ std::string export_limits(const ModelConfig& model);
 // The family that has this form. Throws gpt::Error(checkpoint) beginning with `origin` where none has: it names the settings that do not
 // fit and what would. `program` is the one that is to read the model, for the message.
 const Family& family_of(const ModelConfig& model, const std::string& origin, std::string_view program);
+// The same for llama.cpp, which does not compute all models of a family.
+const Family& llama_cpp_family_of(const ModelConfig& model, const std::string& origin);
+// Why not; empty: it does.
+std::string llama_cpp_limit(const ModelConfig& model, const Family& family);
 
 // In the order of their names. `model.vocab_size` must be set.
 std::vector<Counterpart> counterparts(const ModelConfig& model, const Family& family);

@@ -21,6 +21,8 @@ enum class ParameterRole {
   position_embedding,
   attention_norm,
   attention_in,  // query, key and value
+  query_norm,    // of each head
+  key_norm,
   attention_out,
   mlp_norm,
   mlp_gate,
@@ -29,6 +31,12 @@ enum class ParameterRole {
   final_norm,
   head,
 };
+
+// Whether it is of a normalization.
+constexpr bool is_norm(ParameterRole role) {
+  using enum ParameterRole;
+  return role == attention_norm || role == query_norm || role == key_norm || role == mlp_norm || role == final_norm;
+}
 
 struct InitialValue {
   double constant = 0;

@@ -20,6 +20,7 @@ namespace gpt::ops {
 // heads -> (B, T, H D) of the same type. On a GPU one that is moved in is rotated in place, as split_heads() says.
 //
 //   rotary: tables (T, 1, D/2) by which queries and keys are rotated first; undefined: they are not.
+//   spec.norms: of queries and keys, before they are rotated.
 //   spec.window, spec.document_starts: blocks of 64 x 64 scores that they hide are not computed on a CPU; elsewhere see aten_attention().
 //   spec.blocks: blocks that a query does not choose cost nothing.
 //   spec.dropout: of the weights; elsewhere than on a CPU by ATen's kernels. (first sample + B) H must not exceed 2^32.
@@ -32,15 +33,16 @@ at::Tensor attention(at::Tensor qkv, const AttentionSpec& spec, const RotaryTabl
 // it chose. Where it is not fused, LibTorch's kernel works in float32 and keeps scaled queries and keys, the values and a weight for each
 // position, with dropout also its mask and the weights that are left.
 inline double attention_kept_bytes(const KeptForm& form, const AttentionSpec& spec, int64_t D, int64_t T, bool is_fused,
-                                   bool is_rotated) {
+                                   bool is_rotated, bool is_normed) {
   const auto H = static_cast<double>(spec.heads), queries = static_cast<double>(spec.heads * D),
              keys = static_cast<double>(spec.kv_heads * D), output = form.value_size * queries;
   if (!is_fused) {
     const double weights = H * static_cast<double>(T) * (spec.dropout.probability > 0 ? 3 : 1);
     return kFloatBytes * (3 * queries + weights) + output;
   }
-  // Our own kernels rotate while they read, or in place.
-  const double rotated = is_rotated && !form.own ? form.value_size * (queries + keys) : 0;
+  // Our own kernels rotate while they read, or in place, and on a CPU normalize anew in the backward pass.
+  const int copies = form.own ? (is_normed && form.cuda ? 1 : 0) : (is_rotated ? 1 : 0) + (is_normed ? 1 : 0);
+  const double rotated = copies * form.value_size * (queries + keys);
   const double chosen = static_cast<double>(form.own ? sizeof(int32_t) * static_cast<size_t>(spec.blocks.top) : 0);
   return form.value_size * (queries + 2 * keys) + rotated + output + (kFloatBytes + chosen) * H;
 }

@@ -1,5 +1,5 @@
 // The heads of the packed product of queries, keys and values, which a GPU's attention and the cache of generation take one kind
-// at a time. They are views; only RoPE moves values, in one pass, and the backward pass packs the three gradients in another.
+// at a time. They are views; only normalization and RoPE move values, in one pass, and the backward pass packs the three gradients in another.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "gpt/ops/dropout_spec.h"
+#include "gpt/ops/head_norms.h"
 #include "gpt/ops/rotary.h"
 
 namespace gpt::ops {
@@ -32,6 +33,7 @@ struct AttentionSpec {
   // is seen. Undefined: a sequence is one document.
   at::Tensor document_starts = {};
   BlockChoice blocks = {};  // without windows and documents, and on a CPU
+  HeadNorms norms = {};     // or none
 
   bool is_windowed(int64_t T) const { return window > 0 && window < T; }
 };
@@ -42,10 +44,11 @@ struct Heads {
 
 // qkv (B, T, (H + 2 KV) D) of float32, bfloat16 or, on a GPU, float16: the query heads, then the key heads, then the value heads.
 // rotary: tables (T, 1, D/2) by which queries and keys are rotated, in float32; undefined: they are not.
+// spec.norms: computed in float32. Their gradients are added to the parameters' own memory.
 //
-// A qkv that is moved in and that nobody else holds, not even an operator for its backward pass, is rotated in place; any other is
-// left as it is, and queries and keys get memory of their own. Differentiable once in qkv; its gradient is packed likewise. Throws
-// c10::Error for shapes or types that do not fit.
+// A qkv that is moved in and that nobody else holds, not even an operator for its backward pass, is changed in place, unless the backward
+// pass of norms needs it; any other is left as it is, and queries and keys get memory of their own. Differentiable once in qkv; its
+// gradient is packed likewise. Throws c10::Error for shapes or types that do not fit.
 Heads split_heads(at::Tensor qkv, const AttentionSpec& spec, const RotaryTables& rotary = {});
 
 }  // namespace gpt::ops

@@ -116,6 +116,11 @@ class Parameter {
   c10::intrusive_ptr<State> state_;
 };
 
+// What autograd is told that an operator adds gradients to.
+inline std::optional<at::Tensor> trained_value(const Parameter& parameter) {
+  return parameter.is_trained() ? std::optional(parameter.value()) : std::nullopt;
+}
+
 class Parameters {
  public:
   // The values are not set: draw() or copy_from() follows. `division`: what this process keeps of them; nothing: all.

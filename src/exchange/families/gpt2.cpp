@@ -13,6 +13,8 @@ using Role = ParameterRole;
 
 void set_gpt2_blocks(ModelConfig& model) {
   model.norm = Norm::layernorm, model.mlp = Mlp::gelu, model.position = Position::learned;
+  model.qk_norm = false;
+  model.attention_window = 0;
 }
 
 void set_gpt2_form(ModelConfig& model) {

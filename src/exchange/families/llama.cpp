@@ -11,11 +11,6 @@ namespace {
 
 using Role = ParameterRole;
 
-void set_llama_form(ModelConfig& model) {
-  set_llama_blocks(model);
-  model.qkv_bias = false;
-}
-
 constexpr std::pair<const char*, RopeScalingKind> kScalings[] = {{"linear", RopeScalingKind::linear},
                                                                  {"llama3", RopeScalingKind::llama3}};
 
@@ -25,6 +20,8 @@ constexpr TensorNames kLlamaQueries = {"model.layers.{}.self_attn.q_proj", "blk.
 constexpr RoleNames kLlamaNames[] = {
     {Role::token_embedding, {"model.embed_tokens", "token_embd"}},
     {Role::attention_norm, {"model.layers.{}.input_layernorm", "blk.{}.attn_norm"}},
+    {Role::query_norm, {"model.layers.{}.self_attn.q_norm", "blk.{}.attn_q_norm"}},
+    {Role::key_norm, {"model.layers.{}.self_attn.k_norm", "blk.{}.attn_k_norm"}},
     {Role::attention_out, {"model.layers.{}.self_attn.o_proj", "blk.{}.attn_output"}},
     {Role::mlp_norm, {"model.layers.{}.post_attention_layernorm", "blk.{}.ffn_norm"}},
     {Role::mlp_gate, {"model.layers.{}.mlp.gate_proj", "blk.{}.ffn_gate"}},
@@ -63,8 +60,8 @@ RopeScaling read_scaling(const ConfigSettings& rope) {
 
 // Version 5 of transformers keeps it within rope_parameters, version 4 beside an optional rope_scaling. Where a file has both, rope_scaling
 // takes the place of all of rope_parameters, as in version 5.
-void read_rope(const ConfigSettings& s, ModelConfig& model) {
-  model.rope_theta = s.number("rope_theta", 10000);
+void read_rope(const ConfigSettings& s, double default_theta, ModelConfig& model) {
+  model.rope_theta = s.number("rope_theta", default_theta);
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (!s.has(key)) continue;
     const ConfigSettings rope = s.inside(key);
@@ -101,6 +98,9 @@ ModelConfig read_llama(const ConfigSettings& s) {
 
 void set_llama_blocks(ModelConfig& model) {
   model.norm = Norm::rmsnorm, model.mlp = Mlp::swiglu, model.position = Position::rope;
+  model.qkv_bias = model.qk_norm = false;
+  model.rope_pattern = 'R';
+  model.attention_window = 0;
 }
 
 std::vector<Counterpart> llama_counterparts(const ModelConfig& model, bool turns_neighbours) {
@@ -140,7 +140,7 @@ nlohmann::ordered_json llama_settings(const ModelConfig& m) {
   return settings;
 }
 
-ModelConfig read_llama_settings(const ConfigSettings& s) {
+ModelConfig read_llama_settings(const ConfigSettings& s, double default_theta) {
   s.must_be("hidden_act", {"silu", "swish"});
   s.must_be("partial_rotary_factor", {1.0});
   ModelConfig m;
@@ -152,10 +152,14 @@ ModelConfig read_llama_settings(const ConfigSettings& s) {
   m.n_hidden = s.count("intermediate_size");
   m.block_size = s.count("max_position_embeddings", 2048);
   m.norm_eps = s.number("rms_norm_eps", 1e-6);
-  read_rope(s, m);
+  read_rope(s, default_theta, m);
   m.tie_weights = s.flag("tie_word_embeddings", false);
   if (s.has("head_dim") && s.count("head_dim") * *m.n_head != m.n_embd) m.n_head_dim = s.count("head_dim");
   return m;
+}
+
+void require_full_layers(const ConfigSettings& s, const ModelConfig& model) {
+  if (s.has("layer_types")) (void)s.pattern("layer_types", model.n_layer, {{"full_attention", 'L'}});
 }
 
 std::vector<ArchitectureKey> llama_keys(const ModelConfig& m) {
@@ -175,7 +179,7 @@ const Family kLlamaFamily = {.name = "Llama",
                              .form = "rmsnorm, swiglu, rope",
                              .model_type = "llama",
                              .architecture = "llama",
-                             .set_form = set_llama_form,
+                             .set_form = set_llama_blocks,
                              .counterparts = counterparts_of_llama,
                              .config_json = llama_json,
                              .read_config = read_llama,

@@ -9,7 +9,7 @@
 
 namespace gpt::exchange {
 
-// RMSNorm, SwiGLU and RoPE.
+// RMSNorm, SwiGLU and RoPE in all layers, without windows, norms of queries and keys, and biases of their own.
 void set_llama_blocks(ModelConfig& model);
 
 // `turns_neighbours`: llama.cpp's RoPE of this architecture turns neighbouring columns (Counterpart::gguf_rope_heads).
@@ -17,7 +17,9 @@ std::vector<Counterpart> llama_counterparts(const ModelConfig& model, bool turns
 
 // All but the biases, and what names the family.
 nlohmann::ordered_json llama_settings(const ModelConfig& model);
-ModelConfig read_llama_settings(const ConfigSettings& settings);
+ModelConfig read_llama_settings(const ConfigSettings& settings, double default_theta = 10000);
+// Where a list says what each layer sees, it must be everything.
+void require_full_layers(const ConfigSettings& settings, const ModelConfig& model);
 
 std::vector<ArchitectureKey> llama_keys(const ModelConfig& model);
 

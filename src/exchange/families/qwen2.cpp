@@ -26,6 +26,7 @@ nlohmann::ordered_json qwen2_json(const ModelConfig& m) {
 ModelConfig read_qwen2(const ConfigSettings& s) {
   ModelConfig m = read_llama_settings(s);
   if (m.rope_scaling.kind != RopeScalingKind::none) s.refuse("rope_scaling", "this program has Qwen2 only without it");
+  require_full_layers(s, m);
   m.qkv_bias = true;
   return m;
 }

@@ -4,21 +4,13 @@
 #include <algorithm>
 
 #include "gpt/ops/norm.h"
-#include "gpt/simd/cpu_capability.h"
-#include "norm_kernel.h"
+#include "norm_kernels.h"
 #include "ops/dropout.h"
 #include "ops/kernels.h"
 #include "ops/row_arguments.h"
 #include "row_grain.h"
 
 namespace gpt::ops::cpu {
-
-using Float32Kernels = NormKernels<float, float>;
-using BFloat16Kernels = NormKernels<c10::BFloat16, c10::BFloat16>;
-using MixedKernels = NormKernels<float, c10::BFloat16>;
-GPT_CPU_KERNEL(Float32Kernels, norm_float32)
-GPT_CPU_KERNEL(BFloat16Kernels, norm_bfloat16)
-GPT_CPU_KERNEL(MixedKernels, norm_mixed)
 
 namespace {
 

@@ -85,7 +85,7 @@ class ActivationBytes {
     spec.dropout.probability = model_.dropout;
     spec.blocks = {model_.attention_block, model_.top_blocks()};
     return ops::attention_kept_bytes(kept_, spec, model_.head_dim(), model_.block_size, form_.fused_attention,
-                                     model_.position == Position::rope);
+                                     model_.position == Position::rope, model_.qk_norm);
   }
 
   // The gradient of the output and that of the packed product, which ATen puts together from three where cuDNN does not write it.

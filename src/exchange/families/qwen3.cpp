@@ -1,0 +1,50 @@
+// Qwen3: Llama with norms of queries and keys, and heads that may be wider than their share of the model. llama.cpp leaves their rows in
+// their order. The windows that its configuration can have are off in the models that are published.
+#include "exchange/families/llama.h"
+
+namespace gpt::exchange {
+namespace {
+
+void set_qwen3_form(ModelConfig& model) {
+  set_llama_blocks(model);
+  model.bias = false, model.qk_norm = true;
+  model.rope_scaling = {};
+}
+
+std::vector<Counterpart> qwen3_counterparts(const ModelConfig& model) {
+  return llama_counterparts(model, /*turns_neighbours=*/false);
+}
+
+nlohmann::ordered_json qwen3_json(const ModelConfig& m) {
+  nlohmann::ordered_json file{{"architectures", {"Qwen3ForCausalLM"}}, {"model_type", "qwen3"}};
+  file.update(llama_settings(m));
+  file.update({{"attention_bias", false},
+               {"use_sliding_window", false},
+               {"sliding_window", nullptr},
+               {"max_window_layers", m.n_layer}});
+  return file;
+}
+
+ModelConfig read_qwen3(const ConfigSettings& s) {
+  ModelConfig m = read_llama_settings(s);
+  if (m.rope_scaling.kind != RopeScalingKind::none) s.refuse("rope_scaling", "this program has Qwen3 only without it");
+  s.must_be("attention_bias", {false});
+  require_full_layers(s, m);
+  if (!s.has("head_dim")) m.n_head_dim = 128;  // as transformers has it, whatever the other widths are
+  m.qk_norm = true;
+  return m;
+}
+
+}  // namespace
+
+const Family kQwen3Family = {.name = "Qwen3",
+                             .form = "rmsnorm, swiglu, rope, norms of queries and keys",
+                             .model_type = "qwen3",
+                             .architecture = "qwen3",
+                             .set_form = set_qwen3_form,
+                             .counterparts = qwen3_counterparts,
+                             .config_json = qwen3_json,
+                             .read_config = read_qwen3,
+                             .architecture_keys = llama_keys};
+
+}  // namespace gpt::exchange
