@@ -19,6 +19,7 @@ int prepare_main(int argc, char** argv) {
   if (!command) return 0;
   if (auto model = exchange::texts_of_model(command->options.tokenizer)) {
     command->options.saved_tokenizer = std::move(model->tokenizer);
+    command->options.document_prefix = model->format.prefix;
     command->options.chat_format = std::move(model->format);
   }
   if (command->list) {

@@ -90,7 +90,7 @@ class Evaluations {
       : options_(options),
         loaded_(loaded),
         windows_(windows_of(options, loaded.model->config().block_size)),
-        encoding_(*loaded.tokenizer, windows_.window),
+        encoding_(*loaded.tokenizer, windows_.window, loaded.text_format.prefix),
         scorer_(*loaded.model, loaded.compute_type, options.batch_size),
         facts_{options.model.checkpoint, options.json || !options.output.empty() ? hash_of(*loaded.model) : "",
                std::string(weight_name(loaded)), loaded.device_name, loaded.model->parameters().count()} {

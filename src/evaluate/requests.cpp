@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
 #include "gpt/evaluate/python_text.h"
+#include "gpt/generate/prompt.h"
 
 namespace gpt::evaluate {
 namespace {
@@ -28,20 +30,26 @@ Request joined(std::vector<int32_t> ids, size_t scored, int64_t window) {
 
 }  // namespace
 
-Encoding::Encoding(const Tokenizer& tokenizer, int64_t window)
-    : tokenizer(tokenizer), window(window), prefix(tokenizer.begin_of_text()) {
+Encoding::Encoding(const Tokenizer& tokenizer, int64_t window, std::vector<int32_t> before_texts)
+    : tokenizer(tokenizer), window(window), prefix(tokenizer.begin_of_text()), before_texts(std::move(before_texts)) {
   if (!prefix) prefix = tokenizer.end_of_text();
+}
+
+std::vector<int32_t> Encoding::text(std::string_view text) const {
+  return with_prefix(before_texts, tokenizer.encode_with_specials(text));
 }
 
 Request encode_pair(const Encoding& encoding, std::string_view context, std::string_view continuation) {
   const size_t space = trailing_space(context);
   const std::string_view before = context.substr(0, context.size() - space);
-  std::vector<int32_t> ids = encoding.tokenizer.encode_with_specials(std::string(context).append(continuation));
+  const std::string both = std::string(context).append(continuation);
   if (!before.empty()) {
-    const size_t known = encoding.tokenizer.encode_with_specials(before).size();
+    std::vector<int32_t> ids = encoding.text(both);
+    const size_t known = encoding.text(before).size();
     const size_t scored = ids.size() - std::min(known, ids.size());
     return joined(std::move(ids), scored, encoding.window);
   }
+  std::vector<int32_t> ids = encoding.tokenizer.encode_with_specials(both);
   if (!encoding.prefix)
     refuse_pair("nothing comes before it, and the tokenizer has no token that begins or ends a text");
   if (!ids.empty() && ids[0] == *encoding.prefix) {

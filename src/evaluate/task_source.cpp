@@ -116,7 +116,7 @@ class Pages final : public LineSource {
 
   std::vector<int32_t> encode_page(const std::string& text) const {
     try {
-      return encoding_.tokenizer.encode_with_specials(text);
+      return encoding_.text(text);
     } catch (const Error& error) { fail(place(), error.what()); }
   }
 

@@ -271,7 +271,7 @@ void add_tokenizer(GgufMetadata& metadata, const GgufTokenizer& tokenizer) {
   add_ends(metadata, format);
   add_id("tokenizer.ggml.padding_token_id", format.pad);
   add_id("tokenizer.ggml.unknown_token_id", format.unknown);
-  metadata.add("tokenizer.ggml.add_bos_token", false);
+  metadata.add("tokenizer.ggml.add_bos_token", format.begin && format.prefix == std::vector{*format.begin});
   metadata.add("tokenizer.ggml.add_eos_token", false);
   metadata.add("tokenizer.ggml.add_space_prefix", false);
   if (!format.chat_template.empty()) metadata.add("tokenizer.chat_template", format.chat_template);

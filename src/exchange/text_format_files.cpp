@@ -113,6 +113,44 @@ void add_named_tokens(TextFormat& format, const SettingsFile& settings, const To
   fill(format.tokenizer_end, "eos_token");
 }
 
+// What a step of a post-processor puts before a text, by the texts of its tokens.
+std::vector<std::string> prefix_of_step(const json& step) {
+  const std::string type = step.is_object() ? step.value("type", "") : "";
+  std::vector<std::string> texts;
+  if (type == "TemplateProcessing" && step.value("single", json()).is_array()) {
+    for (const json& piece : step["single"]) {
+      const json special = piece.is_object() ? piece.value("SpecialToken", json()) : json();
+      if (!special.is_object() || !special.value("id", json()).is_string()) break;  // the text itself
+      texts.push_back(special["id"].get<std::string>());
+    }
+  } else if ((type == "BertProcessing" || type == "RobertaProcessing") && step.value("cls", json()).is_array() &&
+             !step["cls"].empty() && step["cls"][0].is_string()) {
+    texts.push_back(step["cls"][0].get<std::string>());
+  }
+  return texts;
+}
+
+// What tokenizer.json puts before a text, as transformers' call of the tokenizer does.
+std::vector<int32_t> prefix_of(const std::string& folder, const Tokenizer& tokenizer) {
+  const std::string path = folder + "/tokenizer.json";
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return {};
+  const auto without_model = [](int depth, json::parse_event_t event, json& parsed) {
+    return depth != 1 || event != json::parse_event_t::key || parsed == "post_processor";
+  };
+  const json file = json::parse(read_file(path, ExitCode::checkpoint, kTokenizerSize), without_model,
+                                /*allow_exceptions=*/false);
+  const json processor = file.is_object() ? file.value("post_processor", json()) : json();
+  const json steps =
+      processor.is_object() && processor.contains("processors") ? processor["processors"] : json::array({processor});
+  std::vector<int32_t> ids;
+  for (const json& step : steps) {
+    for (const std::string& text : prefix_of_step(step))
+      if (const auto id = token_with_text(tokenizer, text)) ids.push_back(*id);
+  }
+  return ids;
+}
+
 bool is_plain_byte_level(const json& pre_tokenizer) {
   return pre_tokenizer.is_object() && pre_tokenizer.value("type", "") == "ByteLevel" &&
          pre_tokenizer.value("use_regex", json(true)) == true;
@@ -137,6 +175,7 @@ std::optional<TextFormat> read_text_format(const std::string& folder, const Toke
   if (tokenizer) {
     add_named_tokens(format, settings, *tokenizer);
     add_named_tokens(format, read_settings(folder, "special_tokens_map.json"), *tokenizer);
+    format.prefix = prefix_of(folder, *tokenizer);
   }
   if (format.ends.empty() && format.tokenizer_end) format.ends = {*format.tokenizer_end};
   return format == TextFormat() ? std::nullopt : std::optional(std::move(format));

@@ -278,6 +278,8 @@ LoadedModel load_model(const ModelOptions& options) {
   return loaded;
 }
 
+PromptStart prompt_start(const LoadedModel& loaded) { return {loaded.start, loaded.text_format.prefix}; }
+
 std::string_view weight_name(const LoadedModel& loaded) {
   return loaded.quantized ? name_of(*loaded.quantized) : name_of(loaded.weight_type);
 }

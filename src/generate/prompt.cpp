@@ -52,10 +52,17 @@ std::string list_characters(const Tokenizer& tokenizer) {
 
 }  // namespace
 
+std::vector<int32_t> with_prefix(const std::vector<int32_t>& prefix, std::vector<int32_t> ids) {
+  const bool is_there = ids.size() >= prefix.size() && std::equal(prefix.begin(), prefix.end(), ids.begin());
+  if (!is_there) ids.insert(ids.begin(), prefix.begin(), prefix.end());
+  return ids;
+}
+
 std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view prompt, std::string_view name,
-                                   std::optional<int32_t> start) {
+                                   const PromptStart& start) {
   if (prompt.empty()) {
-    if (start) return {*start};
+    if (!start.prefix.empty()) return start.prefix;
+    if (start.alone) return {*start.alone};
     if (const auto end_of_text = tokenizer.end_of_text()) return {*end_of_text};
     try {
       return tokenizer.encode("\n");
@@ -64,7 +71,7 @@ std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view 
     }
   }
   try {
-    return tokenizer.encode_with_specials(prompt);
+    return with_prefix(start.prefix, tokenizer.encode_with_specials(prompt));
   } catch (const Error& e) {
     if (tokenizer.name() != "char") throw Error(e.code(), fmt::format("{}, {}", name, e.what()));
     throw Error(e.code(), fmt::format("{}, {}; this model knows only: {}", name, e.what(), list_characters(tokenizer)));

@@ -46,7 +46,7 @@ std::vector<GenerationResult> continue_text(Session& session, const std::string&
 int64_t write_some(Session& session, const GenerateOptions& options, const std::string& prompt, int64_t first,
                    TextOutput& output, GenerationReport& report) {
   SamplingConfig sampling = options.sampling;
-  sampling.start = session.loaded.start, sampling.ends = session.loaded.text_format.ends;
+  sampling.start = prompt_start(session.loaded), sampling.ends = session.loaded.text_format.ends;
   sampling.seed += static_cast<uint64_t>(first);
   const auto begin_sample = [&](int64_t k) {
     if (options.json) return;
@@ -73,6 +73,7 @@ int64_t write_some(Session& session, const GenerateOptions& options, const std::
 // Where another token than the end of a text stands for an empty prompt.
 void announce_start(const Session& session) {
   const std::optional<int32_t> end = session.loaded.tokenizer->end_of_text();
+  if (!session.loaded.text_format.prefix.empty()) return;  // it is as short as a prompt can be
   if (!session.loaded.start || !end || *session.loaded.start == *end) return;
   const std::string text = session.loaded.tokenizer->piece(*session.loaded.start, false);
   log::info(fmt::format(
@@ -106,7 +107,8 @@ Session open_session(const ModelOptions& options) {
 int write_samples(Session& session, const GenerateOptions& options, const std::string& prompt, TextOutput& output) {
   if (prompt.empty()) announce_start(session);
   // One that cannot be read is refused before anything is written.
-  encode_prompt(*session.loaded.tokenizer, prompt, options.prompt_file.empty() ? "prompt" : options.prompt_file);
+  encode_prompt(*session.loaded.tokenizer, prompt, options.prompt_file.empty() ? "prompt" : options.prompt_file,
+                prompt_start(session.loaded));
   GenerationReport report(session.loaded.model->config().block_size, /*is_brief=*/false);
   for (int64_t done = 0; done < options.num_samples && output.open() && process::stop_signal() == 0;)
     done += write_some(session, options, prompt, done, output, report);
@@ -121,7 +123,7 @@ int converse(Session& session, const GenerateOptions& options, TextOutput& outpu
   }
   GenerationReport report(session.loaded.model->config().block_size, /*is_brief=*/!options.verbose);
   SamplingConfig sampling = options.sampling;
-  sampling.start = session.loaded.start, sampling.ends = session.loaded.text_format.ends;
+  sampling.start = prompt_start(session.loaded), sampling.ends = session.loaded.text_format.ends;
   for (; output.open(); ++sampling.seed) {
     const std::optional<std::string> line = lines.next();
     if (!line) break;

@@ -59,6 +59,7 @@ ChunkEncoder::ChunkEncoder(const Tokenizer& tokenizer, const PrepareOptions& opt
       parse_special_tokens_(options.parse_special_tokens),
       validation_fraction_(options.validation_fraction),
       seed_(options.seed),
+      prefix_(options.document_prefix),
       end_of_text_(tokenizer.end_of_text()),
       ends_(separators(kAutomaticSeparator, &tokenizer)),
       width_(width_for(tokenizer.vocab_size())) {
@@ -115,6 +116,7 @@ std::string ChunkEncoder::packed_checked(const std::vector<int32_t>& ids, const 
 void ChunkEncoder::encode_document(std::string_view text, const DocumentPart& part, EncodedChunk& result,
                                    std::vector<int32_t>& ids) const {
   const size_t before = ids.size();
+  if (part.first) ids.insert(ids.end(), prefix_.begin(), prefix_.end());
   encode_part(text, ids);
   if (part.last && end_of_text_) ids.push_back(*end_of_text_);
   result.unseparated += part.last && !end_of_text_ && !text.ends_with('\n');

@@ -48,6 +48,7 @@ class ChunkEncoder {
   const bool parse_special_tokens_;
   const double validation_fraction_;
   const uint64_t seed_;
+  const std::vector<int32_t> prefix_;  // of a document
   const std::optional<int32_t> end_of_text_;
   std::vector<std::string> ends_;  // the texts of ends that stay text
   const int width_;

@@ -183,7 +183,8 @@ Bin open_checked(const std::string& text, const DataConfig& config, BinOptions o
   options.is_prepared = true;
   const std::optional<TextFormat> chat_format = format_of_chats(text, config, corpus);
   options.saved_tokenizer = corpus.tokenizer;
-  const Bin bin = prepared_text(text, config, corpus.tokenizer ? corpus.tokenizer->to_json() : "", chat_format, open);
+  const Bin bin = prepared_text(text, config, corpus.tokenizer ? corpus.tokenizer->to_json() : "", chat_format,
+                                corpus.text_format, open);
   corpus.in_use.push_back(bin.in_use);
   corpus.has_json_lines = corpus.has_json_lines || bin.metadata.json_files > 0;
   return bin;

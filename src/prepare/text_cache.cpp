@@ -2,6 +2,7 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -66,9 +67,10 @@ using Open = std::function<Bin(const std::string& path)>;
 class TextCache {
  public:
   TextCache(const std::string& input, const DataConfig& config, const std::optional<TextFormat>& chat_format,
-            const Open& open)
+            std::vector<int32_t> prefix, const Open& open)
       : config_(config),
         chat_format_(chat_format),
+        prefix_(std::move(prefix)),
         open_(open),
         input_(input),
         root_(cache_root(config)),
@@ -88,9 +90,9 @@ class TextCache {
  private:
   std::string folder_for(const std::string& tokenizer) const {
     return root_ + "/" +
-           hash128(fmt::format("{} {} {} {} {} {} {}{}", kForm, content_, tokenizer, config_.text_field,
+           hash128(fmt::format("{} {} {} {} {} {} {}{}{}", kForm, content_, tokenizer, config_.text_field,
                                config_.document_separator, config_.validation_fraction, config_.max_chars,
-                               identity_of_chat()));
+                               identity_of_chat(), identity_of_prefix()));
   }
 
   // What else conversations become tokens by; nothing for texts.
@@ -99,6 +101,10 @@ class TextCache {
     const std::string format = nlohmann::ordered_json(*chat_format_).dump();
     return fmt::format(" {} {}{}", hash128(format + chat::kChatMl), config::name_of(config_.learn),
                        config_.trust_markup ? " trusted" : "");
+  }
+
+  std::string identity_of_prefix() const {
+    return prefix_.empty() || chat_format_ ? "" : fmt::format(" behind {}", fmt::join(prefix_, " "));
   }
 
   // The tokenizer's hash in a finished entry; empty where there is none, or none that can be read.
@@ -172,6 +178,7 @@ class TextCache {
     options.saved_tokenizer = saved_tokenizer;
     options.text_field = config_.text_field;
     options.chat_format = chat_format_;
+    options.document_prefix = prefix_;
     options.learn = config_.learn;
     options.trust_markup = config_.trust_markup;
     options.document_separator = config_.document_separator;
@@ -193,6 +200,7 @@ class TextCache {
 
   const DataConfig& config_;
   const std::optional<TextFormat>& chat_format_;
+  const std::vector<int32_t> prefix_;
   const Open& open_;
   const std::string input_, root_;
   const SourceList list_;
@@ -232,9 +240,11 @@ bool holds_conversations(const std::string& input, const DataConfig& config) {
 }
 
 Bin prepared_text(const std::string& input, const DataConfig& config, const std::string& saved_tokenizer,
-                  const std::optional<TextFormat>& chat_format, const Open& open) {
+                  const std::optional<TextFormat>& chat_format, const std::optional<TextFormat>& format,
+                  const Open& open) {
   try {
-    return TextCache(input, config, chat_format, open).text(saved_tokenizer);
+    return TextCache(input, config, chat_format, format ? format->prefix : std::vector<int32_t>(), open)
+        .text(saved_tokenizer);
   } catch (const Error& error) {
     log::status("");
     if (error.code() != ExitCode::disk) throw;

@@ -18,7 +18,8 @@ Encoder::~Encoder() {
 }
 
 std::vector<int32_t> Encoder::encode(const std::string& prompt) {
-  return work([&] { return encode_prompt(*session_.loaded.tokenizer, prompt, "prompt", session_.loaded.start); });
+  return work(
+      [&] { return encode_prompt(*session_.loaded.tokenizer, prompt, "prompt", prompt_start(session_.loaded)); });
 }
 
 std::vector<int32_t> Encoder::work(std::function<std::vector<int32_t>()> encode) {

@@ -7,7 +7,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr const char *kEnds = "eos_token_id", *kChatTemplate = "chat_template";
+constexpr const char *kEnds = "eos_token_id", *kPrefix = "prefix_token_ids", *kChatTemplate = "chat_template";
 
 // Calls visit(name, member) for each that is one token or none.
 template <typename AnyFormat, typename Visitor>
@@ -27,6 +27,7 @@ std::optional<int32_t> TextFormat::end() const {
 
 std::vector<int32_t> TextFormat::ids() const {
   std::vector<int32_t> all = ends;
+  all.insert(all.end(), prefix.begin(), prefix.end());
   visit_tokens(*this, [&](const char*, const std::optional<int32_t>& id) {
     if (id) all.push_back(*id);
   });
@@ -56,6 +57,7 @@ void to_json(ordered_json& json, const TextFormat& format) {
     if (id) json[name] = *id;
   });
   if (!format.ends.empty()) json[kEnds] = format.ends;
+  if (!format.prefix.empty()) json[kPrefix] = format.prefix;
   if (!format.chat_template.empty()) json[kChatTemplate] = format.chat_template;
 }
 
@@ -65,6 +67,7 @@ void from_json(const ordered_json& json, TextFormat& format) {
     if (json.contains(name)) id = json.at(name).get<int32_t>();
   });
   if (json.contains(kEnds)) json.at(kEnds).get_to(format.ends);
+  if (json.contains(kPrefix)) json.at(kPrefix).get_to(format.prefix);
   if (json.contains(kChatTemplate)) json.at(kChatTemplate).get_to(format.chat_template);
 }
 

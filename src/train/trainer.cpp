@@ -38,8 +38,8 @@ constexpr size_t kMostUnwrittenLosses = 1000;
 std::pair<std::string, SamplingConfig> sample_of(const Corpus& corpus, const CadenceConfig& cadence) {
   SamplingConfig sampling;
   sampling.max_new_tokens = cadence.sample_tokens;
-  sampling.start = corpus.sample_start;
-  sampling.ends = text_format_of(corpus.text_format, *corpus.tokenizer).ends;
+  const TextFormat format = text_format_of(corpus.text_format, *corpus.tokenizer);
+  sampling.start = {corpus.sample_start, format.prefix}, sampling.ends = format.ends;
   if (!cadence.sample_prompt.empty() || !corpus.has_conversations) return {cadence.sample_prompt, sampling};
   const Opening question = opening(*corpus.tokenizer, corpus.validation.size() > 0 ? corpus.validation : corpus.train);
   if (question.end) sampling.ends.push_back(*question.end);

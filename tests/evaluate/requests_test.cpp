@@ -39,6 +39,17 @@ TEST_F(EncodePairTest, WhiteSpaceAtTheEndOfTheContextBelongsToTheContinuation) {
   }
 }
 
+// As lm-evaluation-harness 0.4.13 calls the tokenizer: with its special tokens, unless the context is empty.
+TEST_F(EncodePairTest, TextsBeginWithWhatTheModelHasSeenBeforeThem) {
+  const Encoding encoding(*tokenizer_, 16, {7, 5});
+  const Request without = encode_pair(encoding_, "The fox", " and the dog"),
+                with = encode_pair(encoding, "The fox", " and the dog");
+  EXPECT_EQ(with.scored, without.scored);
+  EXPECT_EQ(std::vector<int32_t>(with.ids.begin(), with.ids.begin() + 2), (std::vector<int32_t>{7, 5}));
+  EXPECT_EQ(std::vector<int32_t>(with.ids.begin() + 2, with.ids.end()), without.ids);
+  EXPECT_EQ(encode_pair(encoding, "", "The fox").ids, encode_pair(encoding_, "", "The fox").ids);
+}
+
 TEST_F(EncodePairTest, NothingComesAfterTheTokenThatBeginsATextElseAfterTheOneThatEndsIt) {
   const Request request = encode_pair(encoding_, "", "The fox");
   ASSERT_TRUE(tokenizer_->end_of_text());

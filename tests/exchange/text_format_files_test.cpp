@@ -76,6 +76,35 @@ TEST_F(TextFormatFiles, TheTokenizersFilesNameThem) {
   EXPECT_EQ(read()->chat_template, "{{ messages }}\n");
 }
 
+// Post-processors as Llama 2, Llama 3 and RoBERTa have them.
+TEST_F(TextFormatFiles, ThePostProcessorSaysWhatPrecedesATextAndNotWhatFollows) {
+  const auto prefix = [this](const std::string& processor) {
+    folder_.file("tokenizer.json",
+                 R"({"model": {"vocab": {"post_processor": 1}}, "post_processor": )" + processor + "}");
+    const std::optional<TextFormat> format = read();
+    return format ? format->prefix : std::vector<int32_t>();
+  };
+  const std::string text = R"({"Sequence": {"id": "A", "type_id": 0}})",
+                    begin = R"({"SpecialToken": {"id": "<|im_start|>", "type_id": 0}})",
+                    end = R"({"SpecialToken": {"id": "<|im_end|>", "type_id": 0}})";
+  const auto single = [&](const std::string& pieces) {
+    return R"({"type": "TemplateProcessing", "single": [)" + pieces + R"(], "pair": [], "special_tokens": {}})";
+  };
+  EXPECT_EQ(prefix(single(begin + "," + text)), std::vector<int32_t>{257});
+  EXPECT_EQ(prefix(single(begin + "," + text + "," + end)), std::vector<int32_t>{257});
+  EXPECT_EQ(prefix(single(text + "," + end)), std::vector<int32_t>());
+  EXPECT_EQ(prefix(R"({"type": "Sequence", "processors": [{"type": "ByteLevel"}, )" + single(begin + "," + text) +
+                   "]}"),
+            std::vector<int32_t>{257});
+  EXPECT_EQ(prefix(R"({"type": "RobertaProcessing", "sep": ["<|im_end|>", 258], "cls": ["<|endoftext|>", 256]})"),
+            std::vector<int32_t>{256});
+  for (const char* nothing : {"null", R"({"type": "ByteLevel"})", R"({"type": "TemplateProcessing"})", "[]", "3"})
+    EXPECT_EQ(prefix(nothing), std::vector<int32_t>()) << nothing;
+  TextFormat kept;
+  kept.prefix = {257, 5};
+  EXPECT_EQ(nlohmann::ordered_json(kept).get<TextFormat>(), kept);
+}
+
 TEST_F(TextFormatFiles, WhatTheyCannotSayIsRefusedByName) {
   expect_refused("config.json", "[]", " cannot be used: it is no JSON object");
   expect_refused("generation_config.json", R"({"eos_token_id": "2"})",

@@ -20,6 +20,17 @@ TEST(EncodePrompt, GivesTheTokensOfTheText) {
   EXPECT_EQ(encode_prompt(*make_tokenizer("char", "abc"), ""), std::vector<int32_t>{0});
 }
 
+TEST(EncodePrompt, BeginsWithWhatTheModelHasSeenBeforeEveryText) {
+  const auto tokenizer = make_tokenizer("char", "abc");
+  const PromptStart start{.alone = 1, .prefix = {2, 0}};
+  EXPECT_EQ(encode_prompt(*tokenizer, "bb", "prompt", start), (std::vector<int32_t>{2, 0, 1, 1}));
+  EXPECT_EQ(encode_prompt(*tokenizer, "cab", "prompt", start), (std::vector<int32_t>{2, 0, 1}))
+      << "it is there already";
+  EXPECT_EQ(encode_prompt(*tokenizer, "c", "prompt", start), (std::vector<int32_t>{2, 0, 2}));
+  EXPECT_EQ(encode_prompt(*tokenizer, "", "prompt", start), start.prefix);
+  EXPECT_EQ(encode_prompt(*tokenizer, "", "prompt", {.alone = 1}), std::vector<int32_t>{1});
+}
+
 TEST(EncodePrompt, NamesTheCharacterAndWhatTheModelKnows) {
   const auto tokenizer = make_tokenizer("char", "\n\t abcdxy0123456789:;\u00e9\a");
   EXPECT_ERROR(encode_prompt(*tokenizer, "ab\u00c4"), ExitCode::data, "byte 2: 'Ä' (U+00C4)");

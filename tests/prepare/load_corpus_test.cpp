@@ -86,6 +86,30 @@ TEST_F(CorpusTest, ASavedTokenizerRules) {
                other + ": byte 4: 'x' (U+0078) is not in the vocabulary of 6 characters");
 }
 
+TEST_F(CorpusTest, DocumentsBeginWithWhatTheModelHasSeenBeforeEveryText) {
+  DataConfig config = text(file("a.txt", "fed\n<|endoftext|>\ncab\n"));
+  config.validation_fraction = 0, config.tokenizer = "byte";
+  TextFormat format;
+  const auto ids = [&] {
+    const Corpus corpus = load_corpus(config, 4, /*saved_tokenizer=*/"", {}, format);
+    std::vector<int32_t> found;
+    for (int64_t i = 0; i < corpus.train.size(); ++i) found.push_back(static_cast<int32_t>(corpus.train[i]));
+    return found;
+  };
+  const std::vector<int32_t> without = ids();
+  format.prefix = {1, 2};
+  std::vector<int32_t> with = ids();
+  const auto second = std::find(with.begin() + 2, with.end(), 1);
+  ASSERT_NE(second, with.end());
+  EXPECT_EQ(*(second + 1), 2);
+  EXPECT_EQ(*(second + 2), 'c');
+  with.erase(second, second + 2);
+  with.erase(with.begin(), with.begin() + 2);
+  EXPECT_EQ(with, without);
+  format.prefix.clear();
+  EXPECT_EQ(ids(), without) << "which is kept apart";
+}
+
 TEST_F(CorpusTest, NamesTheFileOfAFault) {
   const std::string latin1 = file("latin1.txt", "caf\xE9 au lait");
   EXPECT_ERROR(load_corpus(text(latin1), 4), ExitCode::data, latin1 + ": byte 3: 0xE9 is not valid UTF-8");

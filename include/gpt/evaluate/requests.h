@@ -27,7 +27,12 @@ struct Encoding {
       {};  // what the first token of a text follows: the token that begins texts, else the one that ends
            // them; nothing where the tokenizer has neither
 
-  Encoding(const Tokenizer& tokenizer, int64_t window);
+  std::vector<int32_t> before_texts = {};  // TextFormat::prefix
+
+  Encoding(const Tokenizer& tokenizer, int64_t window, std::vector<int32_t> before_texts = {});
+
+  // The ids of a text from its beginning on.
+  std::vector<int32_t> text(std::string_view text) const;
 };
 
 // How probable `continuation` is after `context`: white space at the end of the context belongs to the continuation, whose tokens are

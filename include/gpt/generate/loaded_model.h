@@ -13,6 +13,7 @@
 
 #include "gpt/config/option.h"
 #include "gpt/config/training_config.h"
+#include "gpt/generate/prompt.h"
 #include "gpt/model/gpt.h"
 #include "gpt/products/quantized_weight.h"
 #include "gpt/tokenizer/text_format.h"
@@ -60,6 +61,7 @@ struct LoadedModel {
   std::optional<int32_t> start = {};  // the token that a sample without a prompt begins behind, where that is known
 };
 
+PromptStart prompt_start(const LoadedModel& loaded);
 std::string_view weight_name(const LoadedModel& loaded);  // "float32", "int8"
 
 // Loads it onto the device, and says on the log what it is. Throws gpt::Error: checkpoint where it cannot be read or has no tokenizer,

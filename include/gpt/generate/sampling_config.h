@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gpt/config/option.h"
+#include "gpt/generate/prompt.h"
 
 namespace gpt {
 
@@ -19,9 +20,8 @@ struct SamplingConfig {
   int64_t max_new_tokens = 200;
   uint64_t seed = 1337;
   std::vector<std::string> stop = {};  // UTF-8 texts that end the sample (not printed)
-  std::optional<int32_t> start =
-      {};  // the token that an empty prompt stands for; nothing = end of text, else a line break
-  std::vector<int32_t> ends = {};  // tokens that end the sample; empty = the tokenizer's end of text
+  PromptStart start = {};              // what prompts begin with
+  std::vector<int32_t> ends = {};      // tokens that end the sample; empty = the tokenizer's end of text
 };
 
 std::vector<config::Option> options(SamplingConfig& config);

@@ -35,9 +35,10 @@ struct PrepareOptions {
   std::string text_field = "text";   // the field to read in .jsonl
   // That of the model which is to learn conversations; without it a file of them is refused.
   std::optional<TextFormat> chat_format = {};
-  std::string chat_template = "auto";  // of conversations, as chat::lay_out_as() takes it
-  Learn learn = Learn::answers;        // of conversations
-  bool trust_markup = false;           // special tokens that are spelled out in messages are those tokens
+  std::vector<int32_t> document_prefix = {};  // ids that each document begins with, as TextFormat::prefix
+  std::string chat_template = "auto";         // of conversations, as chat::lay_out_as() takes it
+  Learn learn = Learn::answers;               // of conversations
+  bool trust_markup = false;                  // special tokens that are spelled out in messages are those tokens
   // The line that ends a document in a text file, and is no part of it; none: there is no such line; auto: <|endoftext|> and the
   // tokenizer's own end of text.
   std::string document_separator = kAutomaticSeparator;

@@ -15,11 +15,12 @@ namespace gpt {
 // of the files, the tokenizer and the settings. When a text has been added, those that were used least recently are removed
 // until all have at most config.cache_limit.
 // `saved_tokenizer`: JSON of the tokenizer to use; empty = what config.tokenizer says. `chat_format`: as PrepareOptions has it.
+// `format`: of the model that is to learn the text, whose prefix each document gets.
 // `open` opens the bin at a path, and throws gpt::Error(data) where it is damaged: then it is prepared anew, and opened again.
 // While the bin's `in_use` lives, no process removes it.
 // Throws gpt::Error: what prepare() throws; disk, naming data.cache_dir, where nothing can be kept; interrupted.
 Bin prepared_text(const std::string& input, const DataConfig& config, const std::string& saved_tokenizer,
-                  const std::optional<TextFormat>& chat_format,
+                  const std::optional<TextFormat>& chat_format, const std::optional<TextFormat>& format,
                   const std::function<Bin(const std::string& path)>& open);
 
 // Whether `input` is conversations. Throws gpt::Error(data) where it cannot be found.

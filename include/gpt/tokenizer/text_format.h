@@ -15,7 +15,9 @@ namespace gpt {
 
 struct TextFormat {
   std::optional<int32_t> begin = {}, pad = {}, unknown = {};
-  std::vector<int32_t> ends = {};             // a text ends at each of them
+  std::vector<int32_t> ends = {};  // a text ends at each of them
+  std::vector<int32_t> prefix =
+      {};  // what the model has always seen before a text: prompts and documents begin with it
   std::optional<int32_t> tokenizer_end = {};  // what tokenizer_config.json calls eos_token, usually one of those
   std::string chat_template = {};             // Jinja; empty: none
 
