@@ -53,7 +53,6 @@ MODELS = {
     "gpt2-gpt2": {"data.tokenizer": "gpt2", "model.bias": "true", "model.n_embd": 48, "model.n_hidden": 96,
                   "training.max_steps": 100, **GPT2},
 }
-NOT_IN_LLAMA_CPP = ("mistral-bpe", "ministral-byte")
 NOT_IN_CTRANSLATE2 = ("smollm3-bpe", "ministral-byte")
 # Small models of transformers with random weights: families with what differs among them, beside the sizes.
 FOREIGN = {
@@ -175,13 +174,15 @@ def wanted_tensors(exported, dtype, tokens):
     config = json.loads((exported / "config.json").read_text())
     family = config["model_type"]
     blocks = config["n_layer" if family == "gpt2" else "num_hidden_layers"]
-    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH[family.upper()], blocks)
-    wanted = {}
+    has_windows = family in ("mistral", "ministral")  # whose tensors have Llama's names, and sinks that are none
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH["LLAMA" if has_windows else family.upper()], blocks)
+    sinks = numpy.full(config["num_attention_heads"], -1e30, numpy.float32) if has_windows else None
+    wanted = {f"blk.{i}.attn_sinks.weight": (sinks, gguf.GGMLQuantizationType.F32) for i in range(blocks if has_windows else 0)}
     for theirs, values in safetensors.numpy.load_file(exported / "model.safetensors").items():
         name = names.get_name(theirs, try_suffixes=(".weight", ".bias"))
         if theirs.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight")):
             values = values.T
-        if (".attn_q." in name or ".attn_k." in name) and family in ("llama", "smollm3"):
+        if (".attn_q." in name or ".attn_k." in name) and not family.startswith("qwen"):
             values = permuted(values, config["num_attention_heads" if ".attn_q." in name else "num_key_value_heads"])
         if name in ("token_embd.weight", "output.weight") and tokens > values.shape[0]:
             values = numpy.concatenate([values, values.astype(numpy.float64).mean(0, keepdims=True).astype(numpy.float32)])
@@ -316,10 +317,6 @@ def check_model(name, text_file, scratch):
     texts = {prompt: our_text(checkpoint, prompt) for prompt in PROMPTS}
     if tokenizer.eos_token and name not in NOT_IN_CTRANSLATE2:  # which reads no model without one
         check_ctranslate2(exported, scratch, texts)
-    if name in NOT_IN_LLAMA_CPP:
-        done = subprocess.run([BIN / "gpt-export", "--checkpoint", checkpoint, "--format", "gguf", "--output", scratch / "none.gguf"],
-                              capture_output=True, text=True)
-        return report("GGUF", done.returncode != 0 and "no windows" in done.stderr, done.stderr.strip())
     for dtype in TYPES:
         path, again = scratch / f"{name}-{dtype}.gguf", scratch / "again.gguf"
         for output in (path, again):

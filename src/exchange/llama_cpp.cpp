@@ -1,6 +1,7 @@
 #include "gpt/exchange/llama_cpp.h"
 
 #include <ATen/ops/cat.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
@@ -39,6 +40,12 @@ std::vector<LlamaCppTensor> llama_cpp_tensors(const ModelConfig& model, const Fa
     const at::Tensor divisors =
         ops::frequency_divisors(model.head_dim(), model.rope_theta, model.rope_scaling).to(at::kFloat);
     tensors.push_back({{"rope_freqs.weight", GgufType::f32, divisors.sizes().vec()}, {}, false, divisors});
+  }
+  if (family.gguf_constants) {
+    for (const GgufConstant& constant : family.gguf_constants(model)) {
+      const at::Tensor values = at::full({constant.size}, constant.value, at::kFloat);
+      tensors.push_back({{constant.name, GgufType::f32, {constant.size}}, {}, false, values});
+    }
   }
   std::sort(tensors.begin(), tensors.end(),
             [](const LlamaCppTensor& a, const LlamaCppTensor& b) { return a.stored.name < b.stored.name; });

@@ -169,11 +169,11 @@ TEST(Families, MistralHasAWindowInAllLayers) {
   const ModelConfig model = read(file, kMistralFamily);
   EXPECT_EQ(windows(model), (std::vector<int64_t>(4, 16)));
   EXPECT_EQ(windows(again(model, kMistralFamily)), windows(model));
-  EXPECT_EQ(export_limits(model),
-            "gpt-export will write this model for transformers, but not for llama.cpp: its architecture llama, which "
-            "Mistral's models have there, has no windows");
-  EXPECT_ERROR(llama_cpp_family_of(model, "a/ckpt.pt"), ExitCode::checkpoint,
-               "a/ckpt.pt: llama.cpp has no model of this form: its architecture llama");
+  EXPECT_EQ(export_limits(model), "");
+  const std::vector<GgufConstant> sinks = kMistralFamily.gguf_constants(model);
+  ASSERT_EQ(sinks.size(), 4u) << "one for each layer, which Mistral has not";
+  EXPECT_EQ(sinks[3].name, "blk.3.attn_sinks.weight");
+  EXPECT_EQ(sinks[3].size, 4);
   json changed = file;
   changed["sliding_window"] = nullptr;  // as later versions have it
   EXPECT_EQ(windows(read(changed, kMistralFamily)), (std::vector<int64_t>(4, 0)));
@@ -188,6 +188,9 @@ TEST(Families, MinistralHasAWindowInSomeLayers) {
   const std::vector<int64_t> own{16, 16, 16, 0, 16, 0};
   EXPECT_EQ(windows(model), own);
   EXPECT_EQ(windows(again(model, kMinistralFamily)), own);
+  const std::vector<ArchitectureKey> keys = kMinistralFamily.architecture_keys(model);
+  EXPECT_STREQ(keys.back().name, "attention.sliding_window_pattern");
+  EXPECT_EQ(std::get<std::vector<int32_t>>(keys.back().value), (std::vector<int32_t>{1, 1, 1, 0, 1, 0}));
   json file = json::parse(config_json(model, kMinistralFamily, "float32", {}).dump());
   file["layer_types"][1] = "chunked_attention";
   expect_refused(file, "layer_types is [");

@@ -178,6 +178,11 @@ TEST_P(LaunchSizes, Heads) {
   expect_same_tail(packed, expected);
   (void)cuda::join_heads(LaunchOfEnds{kTokens}, {.direction = -1, .rotary = rotary, .sums_rows = true}, q, k, v,
                          packed);
+  const HeadNorms norms{Parameter(at::ones({kHeadDim})), Parameter(at::ones({kHeadDim})), 1e-6};
+  const at::Tensor raw = huge(shape(kSequences, 3 * heads), at::kBFloat16);
+  (void)cuda::join_heads(LaunchOfEnds{kTokens}, {.rotary = rotary, .norms = norms}, q, k, v, packed);
+  (void)cuda::join_heads(LaunchOfEnds{kTokens}, {.direction = -1, .rotary = rotary, .norms = norms, .raw = raw}, q, k,
+                         v, packed);
 }
 
 TEST_P(LaunchSizes, SumsOfRows) {

@@ -34,7 +34,14 @@ struct Counterpart {
 // What describes a model in GGUF; the name without the architecture before it.
 struct ArchitectureKey {
   const char* name;
-  std::variant<uint32_t, float, const char*> value;
+  std::variant<uint32_t, float, const char*, std::vector<int32_t>> value;
+};
+
+// A tensor of GGUF that says nothing of this model, because its architecture has more than the family.
+struct GgufConstant {
+  std::string name;
+  int64_t size;
+  float value;  // of all its elements
 };
 
 struct Family {
@@ -49,7 +56,8 @@ struct Family {
   // does not have, and leaves vocab_size to the caller.
   nlohmann::ordered_json (*config_json)(const ModelConfig& model);
   ModelConfig (*read_config)(const ConfigSettings& settings);
-  std::vector<ArchitectureKey> (*architecture_keys)(const ModelConfig& model);  // beside those of all families
+  std::vector<ArchitectureKey> (*architecture_keys)(const ModelConfig& model);      // beside those of all families
+  std::vector<GgufConstant> (*gguf_constants)(const ModelConfig& model) = nullptr;  // null: none
   // Why llama.cpp's architecture does not compute this model of the family; empty: it does. Null: of no model.
   std::string (*llama_cpp_limit)(const ModelConfig& model) = nullptr;
   // How transformers' AutoTokenizer splits text for these models, by llama.cpp's name, whatever tokenizer.json says; empty: as that says.

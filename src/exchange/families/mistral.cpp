@@ -1,5 +1,8 @@
-// Mistral, Llama with one window in all layers, and Ministral, with the same window in some of them. Transformers has both; llama.cpp
-// computes them as Llama, without windows.
+// Mistral, Llama with one window in all layers, and Ministral, with the same window in some of them. llama.cpp computes Mistral's own files
+// as Llama, without windows. What has windows and Llama's other parts there is Granite's architecture granite_swa, which also has sinks:
+// a score for each head that takes part in the softmax, and of which very low ones are none.
+#include <fmt/format.h>
+
 #include "exchange/families/llama.h"
 
 namespace gpt::exchange {
@@ -62,8 +65,22 @@ ModelConfig read_ministral(const ConfigSettings& s) {
   return m;
 }
 
-std::string mistral_llama_cpp_limit(const ModelConfig& m) {
-  return m.windowed_layers() > 0 ? "its architecture llama, which Mistral's models have there, has no windows" : "";
+std::vector<ArchitectureKey> granite_keys(const ModelConfig& m) {
+  std::vector<int32_t> is_windowed;
+  for (int64_t layer = 0; layer < m.n_layer; ++layer) is_windowed.push_back(m.window(layer) > 0 ? 1 : 0);
+  std::vector<ArchitectureKey> keys = llama_keys(m);
+  keys.push_back({"logit_scale", 1.0f});
+  keys.push_back({"attention.sliding_window", static_cast<uint32_t>(m.attention_window)});
+  keys.push_back({"attention.sliding_window_pattern", std::move(is_windowed)});
+  return keys;
+}
+
+std::vector<GgufConstant> no_sinks(const ModelConfig& m) {
+  constexpr float kNone = -1e30f;
+  std::vector<GgufConstant> sinks;
+  for (int64_t layer = 0; layer < m.n_layer; ++layer)
+    sinks.push_back({fmt::format("blk.{}.attn_sinks.weight", layer), m.heads(), kNone});
+  return sinks;
 }
 
 }  // namespace
@@ -71,23 +88,23 @@ std::string mistral_llama_cpp_limit(const ModelConfig& m) {
 const Family kMistralFamily = {.name = "Mistral",
                                .form = "rmsnorm, swiglu, rope, a window in all layers",
                                .model_type = "mistral",
-                               .architecture = "llama",
+                               .architecture = "granite_swa",
                                .set_form = set_mistral_form,
                                .counterparts = mistral_counterparts,
                                .config_json = mistral_json,
                                .read_config = read_mistral,
-                               .architecture_keys = llama_keys,
-                               .llama_cpp_limit = mistral_llama_cpp_limit};
+                               .architecture_keys = granite_keys,
+                               .gguf_constants = no_sinks};
 
 const Family kMinistralFamily = {.name = "Ministral",
                                  .form = "rmsnorm, swiglu, rope, a window in some layers",
                                  .model_type = "ministral",
-                                 .architecture = "llama",
+                                 .architecture = "granite_swa",
                                  .set_form = set_blocks_with_windows,
                                  .counterparts = mistral_counterparts,
                                  .config_json = ministral_json,
                                  .read_config = read_ministral,
-                                 .architecture_keys = llama_keys,
-                                 .llama_cpp_limit = mistral_llama_cpp_limit};
+                                 .architecture_keys = granite_keys,
+                                 .gguf_constants = no_sinks};
 
 }  // namespace gpt::exchange
