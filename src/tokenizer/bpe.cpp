@@ -14,6 +14,7 @@
 #include "gpt/tokenizer/bpe_files.h"
 #include "gpt/tokenizer/text_error.h"
 #include "piece_memo.h"
+#include "piece_windows.h"
 
 namespace gpt {
 namespace {
@@ -133,11 +134,18 @@ struct BpeTokenizer::Impl {
     while (!piece.empty()) {
       const std::string_view part = piece.substr(0, kLongestPiece);
       const size_t first = ids.size();
-      for (size_t i = 0; i < part.size(); ++i) ids.push_back(id_of_byte(part[i], offset + i));
+      ids.resize(first + part.size());
+      for (size_t i = 0; i < part.size(); ++i) ids.data()[first + i] = id_of_byte(part.data()[i], offset + i);
       merges.apply(ids, first);
       piece.remove_prefix(part.size());
       offset += part.size();
     }
+  }
+
+  // The ids of a piece that its line does not have.
+  void append(PieceMemo& memo, const PieceMemo::Key& key, PieceMemo::Line& line, std::string_view piece, size_t offset,
+              std::vector<int32_t>& ids) const {
+    memo.append(key, line, piece, ids, [&] { encode_piece(piece, offset, ids); });
   }
 
   int32_t id_of_byte(char c, size_t offset) const {
@@ -161,60 +169,52 @@ const BpeModel& BpeTokenizer::model() const { return impl_->model; }
 
 std::string BpeTokenizer::to_json() const { return tokenizer_json(impl_->model); }
 
-// perf: OPT-5. Pieces are split a batch ahead of their look-up, so that the memo's cache lines are fetched in the
-// meantime.
+// perf: OPT-5. A piece is looked up some time after its line of the memo was asked for, so that it has arrived in the cache;
+// and ids are gathered, because a vector that grows id by id costs more than all the rest.
 void BpeTokenizer::encode(std::string_view text, std::vector<int32_t>& ids) const {
-  struct Piece {
-    std::string_view text;
-    PieceMemo::Key key;
-    PieceMemo::Entry* entry;  // nullptr: too long to be remembered
-  };
-  constexpr size_t kBatch = 64;
-  PieceMemo& memo = PieceMemo::of_this_thread();
-  std::array<Piece, kBatch> pieces;
-  std::array<int32_t, kBatch * PieceMemo::kMaxIds> known;  // a vector that grows id by id costs more than all the rest
-  std::vector<int32_t> merged;
+  constexpr size_t kBatch = 512, kAhead = 32;
+  PieceMemo& memo = PieceMemo::of_this_thread(impl_->owner);
+  std::array<size_t, kBatch> ends;
+  std::array<PieceMemo::Key, kAhead> keys;
+  std::array<PieceMemo::Line*, kAhead> lines;
+  std::array<int32_t, kBatch * PieceMemo::kFewIds> gathered;
   for (size_t begin = 0; begin < text.size();) {
-    size_t count = 0;
-    for (; count < kBatch && begin < text.size(); ++count) {
-      const size_t bytes = piece_end(impl_->model.split, text, begin) - begin;
-      Piece& piece = pieces[count];
-      piece.text = text.substr(begin, bytes);
-      piece.entry = nullptr;
-      if (bytes <= PieceMemo::kMaxBytes) {
-        piece.key = PieceMemo::key_of(text, begin, bytes);
-        piece.entry = &memo.entry_of(piece.key, impl_->owner);
-        __builtin_prefetch(piece.entry);
-      }
-      begin += bytes;
-    }
-    size_t buffered = 0;
-    const auto append = [&](std::span<const int32_t> more) {
-      ids.insert(ids.end(), known.begin(), known.begin() + buffered);
-      buffered = 0;
-      ids.insert(ids.end(), more.begin(), more.end());
+    const size_t count = piece_ends(impl_->model.split, text, begin, ends);
+    memo.make_room(count);
+    size_t asked_from = begin, answered_from = begin;
+    const auto ask = [&](size_t i) {
+      const size_t end = ends.data()[i];
+      const PieceMemo::Key key = PieceMemo::key_of(text, asked_from, end - asked_from);
+      PieceMemo::Line& line = memo.line_of(key);
+      __builtin_prefetch(&line);
+      keys.data()[i % kAhead] = key;
+      lines.data()[i % kAhead] = &line;
+      asked_from = end;
     };
+    for (size_t i = 0; i < std::min(kAhead, count); ++i) ask(i);
+
+    int32_t* next = gathered.data();
     for (size_t i = 0; i < count; ++i) {
-      PieceMemo::Entry* const entry = pieces[i].entry;
-      if (!entry || !entry->holds(pieces[i].key, impl_->owner)) {
-        merged.clear();
-        impl_->encode_piece(pieces[i].text, static_cast<size_t>(pieces[i].text.data() - text.data()), merged);
-        if (!entry || merged.size() > PieceMemo::kMaxIds) {
-          append(merged);
-          continue;
-        }
-        *entry = PieceMemo::Entry(pieces[i].key, impl_->owner, merged);
+      const PieceMemo::Key key = keys.data()[i % kAhead];
+      PieceMemo::Line& line = *lines.data()[i % kAhead];
+      if (i + kAhead < count) ask(i + kAhead);
+      if (const size_t known = line.copy_ids(key, next)) {
+        next += known;
+      } else {
+        ids.insert(ids.end(), gathered.data(), next);
+        next = gathered.data();
+        impl_->append(memo, key, line, text.substr(answered_from, ends.data()[i] - answered_from), answered_from, ids);
       }
-      std::copy(entry->ids.begin(), entry->ids.end(), known.begin() + buffered);  // a copy of fixed size is one move
-      buffered += entry->count;
+      answered_from = ends.data()[i];
     }
-    append({});
+    ids.insert(ids.end(), gathered.data(), next);
+    begin = answered_from;
   }
 }
 
 void BpeTokenizer::encode_piece(std::string_view piece, std::vector<int32_t>& ids) const {
-  if (piece.size() > PieceMemo::kMaxBytes) return impl_->encode_piece(piece, 0, ids);
-  PieceMemo::of_this_thread().append(piece, impl_->owner, ids, [&] { impl_->encode_piece(piece, 0, ids); });
+  if (piece.empty()) return;
+  PieceMemo::of_this_thread(impl_->owner).append(piece, ids, [&] { impl_->encode_piece(piece, 0, ids); });
 }
 
 std::string BpeTokenizer::decode(std::span<const int32_t> ids) const {

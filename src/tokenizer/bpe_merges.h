@@ -43,10 +43,16 @@ class BpeMerges {
   static constexpr int32_t kLow = 256;
   static bool both_low(int32_t left, int32_t right) { return (left | right) < kLow; }
 
+  // perf: OPT-5. What training made is numbered in the order of the merges, which saves a wait for memory.
+  int32_t product_of(uint32_t rank) const {
+    return are_numbered_ ? products_.front() + static_cast<int32_t>(rank) : products_.data()[rank];
+  }
+
   size_t apply_to_few(int32_t* ids, size_t count) const;
   size_t apply_to_many(int32_t* ids, size_t count) const;
 
   std::vector<int32_t> products_;    // by rank
+  bool are_numbered_ = true;         // the products: one after the other
   std::vector<uint32_t> low_pairs_;  // ranks
   std::vector<Bucket> buckets_;      // the other pairs: a power of two of them; a full one overflows into the next
   int shift_;                        // from a 64-bit hash to a bucket

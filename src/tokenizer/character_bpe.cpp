@@ -106,11 +106,10 @@ void CharacterBpe::encode_piece(std::string_view piece, std::vector<int32_t>& id
     const auto found = whole_pieces_.find(std::string(piece));
     if (found != whole_pieces_.end()) return ids.push_back(found->second);
   }
-  PieceMemo& memo = PieceMemo::of_this_thread();
+  PieceMemo& memo = PieceMemo::of_this_thread(owner_);
   const auto encode = [&](size_t begin, size_t end) {
     const std::string_view segment = piece.substr(begin, end - begin);
-    if (segment.size() > PieceMemo::kMaxBytes) return encode_segment(segment, begin, ids);
-    memo.append(segment, owner_, ids, [&] { encode_segment(segment, begin, ids); });
+    memo.append(segment, ids, [&] { encode_segment(segment, begin, ids); });
   };
   size_t begin = 0;
   utf8::Scan left = utf8::scan(piece, 0);

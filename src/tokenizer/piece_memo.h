@@ -1,8 +1,7 @@
-// What short pieces of text were merged into, so that a word seen before costs one access to a cache line. One memo per
-// thread, of a fixed size, shared by all tokenizers: a piece replaces the one that was in its slot.
+// What short pieces of text were merged into, so that a word seen before costs one access to a cache line. Each thread has
+// a memo, which serves one tokenizer at a time, grows with the distinct pieces up to a limit, and then starts anew.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -10,6 +9,7 @@
 #include <cstring>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -17,26 +17,32 @@ namespace gpt {
 
 class PieceMemo {
  public:
-  static constexpr size_t kMaxBytes = 23;
-  static constexpr size_t kMaxIds = 8;
+  static constexpr size_t kFewIds = 4;
 
-  // The bytes of a piece, zeros, and its length in the last byte.
-  using Key = std::array<uint64_t, 3>;
-  struct alignas(64) Entry {
-    Key key{};
-    uint32_t owner = 0;  // which tokenizer; 0 is none
-    uint32_t count = 0;
-    std::array<int32_t, kMaxIds> ids{};
+  // Of a piece of up to kShort bytes: the bytes, zeros, and the length in the last byte. Of a longer one: a hash of its
+  // bytes, and a mark and its length.
+  struct Key {
+    uint64_t low, high;
+    bool operator==(const Key&) const = default;
+  };
 
-    Entry() = default;
-    Entry(const Key& key, uint32_t owner, std::span<const int32_t> result)
-        : key(key), owner(owner), count(static_cast<uint32_t>(result.size())) {
-      std::copy(result.begin(), result.end(), ids.begin());
-    }
-    bool holds(const Key& wanted, uint32_t of) const {
-      // One branch instead of four.
-      return ((key[0] ^ wanted[0]) | (key[1] ^ wanted[1]) | (key[2] ^ wanted[2]) | (owner ^ of)) == 0;
-    }
+  struct Entry {
+    Key key;  // high is 0 where the entry is free
+    // Up to four ids, with their number in the highest byte of the first; the others are anything. If that number is 0, the
+    // piece has more ids or more bytes than fit here, and `ids[1]` is its place among the long ones.
+    std::array<uint32_t, kFewIds> ids;
+
+    bool is_free() const { return key.high == 0; }
+    // Writes kFewIds ids, and returns how many of them count.
+    size_t copy_ids(int32_t* to) const;
+  };
+
+  // The two entries of a cache line. A piece is in its line or, where that was full, in one of the next.
+  struct alignas(64) Line {
+    std::array<Entry, 2> entries;
+
+    // Writes kFewIds ids, and returns how many of them count: 0 where the ids are not in this line.
+    size_t copy_ids(const Key& key, int32_t* to) const;
   };
 
   // A number for a tokenizer.
@@ -45,57 +51,114 @@ class PieceMemo {
     return next++;
   }
 
-  static PieceMemo& of_this_thread() {
-    static thread_local PieceMemo memo;
-    return memo;
+  // The thread's memo, emptied if it served another tokenizer.
+  static PieceMemo& of_this_thread(uint32_t owner);
+
+  // The key of text[begin, begin + bytes), of at least one byte.
+  static Key key_of(std::string_view text, size_t begin, size_t bytes);
+
+  // To be called before line_of(): lines then stay where they are until `pieces` more have been remembered.
+  void make_room(size_t pieces) {
+    if (used_ + pieces > most_ || long_bytes_.size() > kMostLongBytes) make_more_room();
   }
 
-  // The key of text[begin, begin + bytes), at most kMaxBytes.
-  static Key key_of(std::string_view text, size_t begin, size_t bytes) {
-    Key key{};
-    if (begin + sizeof(Key) <= text.size()) {
-      std::memcpy(key.data(), text.data() + begin,
-                  sizeof(Key));  // a fixed size is three loads; the excess is masked off
-      for (size_t i = 0; i < key.size(); ++i) key[i] &= kMasks[bytes][i];
-    } else {
-      std::memcpy(key.data(), text.data() + begin, bytes);
-    }
-    key[2] |= static_cast<uint64_t>(bytes) << 56;
-    return key;
+  Line& line_of(const Key& key) const {
+    const uint64_t hash = (key.low ^ key.high * 0xC2B2AE3D27D4EB4Fu) * 0x9E3779B97F4A7C15u;
+    return lines_.get()[hash >> shift_];
   }
 
-  // Appends the ids of a piece of at most kMaxBytes: those remembered, or what `encode` appends.
+  // Appends the ids of a piece: those remembered, or what `encode` appends.
   template <class Encode>
-  void append(std::string_view piece, uint32_t owner, std::vector<int32_t>& ids, Encode&& encode) {
-    const Key key = key_of(piece, 0, piece.size());
-    Entry& entry = entry_of(key, owner);
-    if (entry.holds(key, owner)) {
-      ids.insert(ids.end(), entry.ids.begin(), entry.ids.begin() + entry.count);
-      return;
-    }
+  void append(const Key& key, Line& line, std::string_view piece, std::vector<int32_t>& ids, Encode&& encode) {
+    Entry& entry = entry_of(key, line);
+    if (append_known(entry, piece, ids)) return;
     const size_t before = ids.size();
     encode();
-    const std::span<const int32_t> result = std::span(ids).subspan(before);
-    if (result.size() <= kMaxIds) entry = Entry(key, owner, result);
+    if (entry.is_free()) remember(entry, key, piece, std::span(ids).subspan(before));
   }
 
-  Entry& entry_of(const Key& key, uint32_t owner) {
-    uint64_t hash = key[0] * 0x9E3779B97F4A7C15u + key[1] * 0xC2B2AE3D27D4EB4Fu + key[2] * 0xD6E8FEB86659FD93u + owner;
-    hash = (hash ^ hash >> 32) * 0x9E3779B97F4A7C15u;
-    return entries_[hash >> (64 - kSlotBits)];
+  template <class Encode>
+  void append(std::string_view piece, std::vector<int32_t>& ids, Encode&& encode) {
+    make_room(1);
+    const Key key = key_of(piece, 0, piece.size());
+    append(key, line_of(key), piece, ids, encode);
   }
 
  private:
-  static constexpr int kSlotBits = 16;
-  static constexpr std::array<Key, kMaxBytes + 1> kMasks = [] {
-    std::array<Key, kMaxBytes + 1> masks{};
-    for (size_t bytes = 0; bytes <= kMaxBytes; ++bytes) {
-      for (size_t i = 0; i < bytes; ++i) masks[bytes][i / 8] |= uint64_t{0xFF} << i % 8 * 8;
+  static constexpr int kCountShift = 24;
+  static constexpr size_t kShort = 15;
+  static constexpr size_t kMostBytes = 255;  // of a piece that is remembered
+  static constexpr uint64_t kLong = uint64_t{0xFF} << 56;
+  static constexpr size_t kFewestLines = size_t{1} << 12, kMostLines = size_t{1} << 19;  // 256 kB, 32 MB
+  static constexpr size_t kMostLongBytes = size_t{1} << 23;
+
+  static constexpr std::array<Key, kShort + 1> kMasks = [] {
+    std::array<Key, kShort + 1> masks{};
+    for (size_t bytes = 0; bytes <= kShort; ++bytes) {
+      for (size_t i = 0; i < bytes; ++i) (i < 8 ? masks[bytes].low : masks[bytes].high) |= uint64_t{0xFF} << i % 8 * 8;
     }
     return masks;
   }();
 
-  std::unique_ptr<Entry[]> entries_ = std::make_unique<Entry[]>(size_t{1} << kSlotBits);
+  struct LongPiece {
+    uint32_t bytes, ids, count;
+  };
+  struct Unmap {
+    void* memory;
+    size_t bytes;
+    void operator()(Line*) const;
+  };
+  using Lines = std::unique_ptr<Line[], Unmap>;
+
+  static Key long_key(std::string_view piece);
+  static Lines new_lines(size_t count);
+  size_t line_count() const { return size_t{1} << (64 - shift_); }
+  Entry& entry_of(const Key& key, Line& line) const;
+  bool append_known(const Entry& entry, std::string_view piece, std::vector<int32_t>& ids) const;
+  void remember(Entry& entry, const Key& key, std::string_view piece, std::span<const int32_t> ids);
+  void make_more_room();
+  void start_anew(size_t lines);
+
+  uint32_t owner_ = 0;
+  Lines lines_{nullptr, Unmap{nullptr, 0}};
+  int shift_ = 0;               // from a hash to a line
+  size_t used_ = 0, most_ = 0;  // entries
+  // Pieces that do not fit an entry: their bytes and their ids follow each other.
+  std::vector<LongPiece> long_pieces_;
+  std::string long_bytes_;
+  std::vector<int32_t> long_ids_;
 };
+
+inline size_t PieceMemo::Entry::copy_ids(int32_t* to) const {
+  uint64_t low, high;
+  std::memcpy(&low, ids.data(), sizeof low);
+  std::memcpy(&high, ids.data() + 2, sizeof high);
+  const size_t count = static_cast<uint32_t>(low) >> kCountShift;
+  low &= ~(uint64_t{0xFF} << kCountShift);
+  std::memcpy(to, &low, sizeof low);
+  std::memcpy(to + 2, &high, sizeof high);
+  return count;
+}
+
+// Without branches but for the one that the result leads to.
+inline size_t PieceMemo::Line::copy_ids(const Key& key, int32_t* to) const {
+  const bool first = entries.data()[0].key == key, second = entries.data()[1].key == key;
+  const size_t count = entries.data()[second].copy_ids(to);
+  return first | second ? count : 0;
+}
+
+inline PieceMemo::Key PieceMemo::key_of(std::string_view text, size_t begin, size_t bytes) {
+  if (bytes > kShort) return long_key({text.data() + begin, bytes});
+  Key key{0, 0};
+  if (begin + sizeof(Key) <= text.size()) {
+    std::memcpy(&key, text.data() + begin, sizeof(Key));  // a fixed size is two loads; the excess is masked off
+    key.low &= kMasks.data()[bytes].low;
+    key.high &= kMasks.data()[bytes].high;
+  } else {
+    std::memcpy(&key, text.data() + begin, bytes);
+  }
+  key.high |= static_cast<uint64_t>(bytes) << 56;
+  return key;
+}
 
 }  // namespace gpt

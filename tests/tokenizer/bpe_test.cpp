@@ -147,7 +147,7 @@ TEST(Bpe, EqualsTheDefinitionForRandomVocabularies) {
     }
     std::ranges::shuffle(model.merges, random);
     const BpeTokenizer tokenizer(model);
-    for (const size_t length : {1, 2, 3, 5, 8, 9, 15, 16, 22, 23, 24, 25, 63, 64, 65, 66, 100, 300}) {
+    for (const size_t length : {1, 2, 3, 5, 8, 9, 15, 16, 17, 23, 24, 25, 63, 64, 65, 66, 100, 255, 256, 300}) {
       for (int repeat = 0; repeat < 4; ++repeat) {
         std::string piece(length, 'a');
         std::ranges::generate(piece, [&] { return "abc"[random() % 3]; });
@@ -244,6 +244,25 @@ TEST(Bpe, APieceLongerThanAnyWordIsEncodedInParts) {
   EXPECT_EQ(expected.size(), 1 + (BpeTokenizer::kLongestPiece - 2) / 2 + 1);
   expected.insert(expected.end(), {256, 256, 'a'});
   EXPECT_EQ(tokenizer.encode(part + "aaaaa"), expected);
+}
+
+// A thread's memo grows with the distinct pieces and starts anew when it has as many as it may: 655,360 of them, or 8 MB of
+// those that are long.
+TEST(Bpe, MoreDistinctPiecesThanAreRemembered) {
+  const BpeTokenizer tokenizer(small_model());
+  for (const size_t zeros : {0, 40}) {
+    const int pieces = zeros == 0 ? 700'000 : 200'000;
+    std::string text;
+    Ids expected;
+    for (int i = 0; i < pieces; ++i) {
+      const std::string number = ' ' + std::string(zeros, '0') + std::to_string(i);
+      text += number + "ab";
+      expected.insert(expected.end(), number.begin(), number.end());
+      expected.push_back(tokenizer.encode("ab").front());
+    }
+    ASSERT_EQ(tokenizer.encode(text), expected);
+    ASSERT_EQ(tokenizer.encode(text), expected) << "the second time";
+  }
 }
 
 // The memo belongs to a thread, not to a tokenizer.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gpt/tokenizer/utf8.h"
+#include "src/tokenizer/piece_windows.h"
 #include "src/tokenizer/unicode_class.h"
 
 namespace gpt {
@@ -120,6 +121,33 @@ std::string random_text(std::mt19937& random, size_t length) {
   std::string text;
   while (text.size() < length) text += kParts[random() % kParts.size()];
   return text;
+}
+
+// piece_ends() looks at 64 bytes at a time, so the texts are of a few times that, and often of few different parts: runs of
+// one class then reach from one window into the next.
+TEST(PreTokenizer, ManyEndsAtOnceAreThoseFoundOneByOne) {
+  std::mt19937 random(11);
+  for (int round = 0; round < 20'000; ++round) {
+    std::string text;
+    if (round % 2 == 0) {
+      text = random_text(random, random() % 300);
+    } else {
+      Texts parts(3);
+      for (std::string& part : parts) part = random_text(random, 1 + random() % 8);
+      while (text.size() < 300) text += parts[random() % parts.size()];
+    }
+    std::vector<size_t> ends(kFewestPieceEnds + random() % 100);
+    for (const SplitPattern pattern : kPatterns) {
+      for (size_t begin = 0; begin < text.size();) {
+        const size_t count = piece_ends(pattern, text, begin, ends);
+        ASSERT_TRUE(count > 0 && count <= ends.size());
+        for (size_t i = 0; i < count; ++i) {
+          ASSERT_EQ(ends[i], piece_end(pattern, text, begin)) << testing::PrintToString(text.substr(begin));
+          begin = ends[i];
+        }
+      }
+    }
+  }
 }
 
 TEST(PreTokenizer, ABoundaryHoldsWhateverComesBeforeAndBehind) {
