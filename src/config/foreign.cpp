@@ -100,7 +100,7 @@ const std::vector<Advice>& advices() {
       {{"qlora*", "load_in_4bit", "load_in_8bit"},
        "the weights that adapters (training.lora_rank) go with are kept as training.dtype says, in 16 bits at least"},
       {{"ema*", "swa*", "use_ema", "model_ema*", "weight_average*"},
-       "there are no averages of weights; ckpt_best.pt has the best ones"},
+       "set training.ema_decay, such as 0.999, for exponential averages of the weights beside them; there are no others"},
       {{"layer_lr_decay", "layerwise_lr*", "llrd"},
        "all layers have the same learning rate; training.freeze leaves some out"},
       {{"softcap*", "logit_softcap*", "attn_logit_softcap*", "final_logit_softcap*", "z_loss*"},

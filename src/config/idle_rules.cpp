@@ -102,6 +102,9 @@ std::vector<IdleRule> idle_optimizer() {
       {{"training.muon_momentum"},
        [](const Config& c, const Facts&) { return !c.training.optimizer.has_muon(); },
        "training.optimizer is adamw"},
+      {{"training.average_after"},
+       [](const Config& c, const Facts&) { return !c.training.optimizer.has_averages(); },
+       "training.ema_decay is 0"},
       {{"training.cautious_weight_decay"},
        [](const Config& c, const Facts&) { return c.training.optimizer.weight_decay == 0; },
        "training.weight_decay is 0"},
@@ -154,6 +157,11 @@ std::vector<IdleRule> idle_cadence() {
              validates = never([](const CadenceConfig& c) -> const Interval& { return c.eval_interval; });
   return {
       {{"training.sample_tokens", "training.sample_prompt"}, samples, "training.sample_interval is 0"},
+      {{"training.evaluate"},
+       [](const Config& c, const Facts&) {
+         return c.training.cadence.eval_interval.count == 0 && c.training.cadence.sample_interval.count == 0;
+       },
+       "the run neither validates nor writes samples"},
       {{"training.eval_interval"},
        [](const Config& c, const Facts& facts) {
          return facts.has_validation == false && c.training.cadence.eval_tasks.empty();

@@ -151,6 +151,20 @@ std::vector<Option> optimizer(TrainingConfig& c) {
        .max = 1,
        .aliases = {{"cpu_offload", "1", "0"}, {"optimizer_offload"}, {"offload_optimizer_states", "1", "0"}},
        .tried = {"0", "0.5"}},
+      {.name = "ema_decay",
+       .target = &c.optimizer.ema_decay,
+       .help =
+           "what an exponential average of the weights, kept in float32 beside them, keeps of itself at each update, such as 0.999; "
+           "gpt-generate and gpt-export take the averages with --averages; 0 = there are none",
+       .min = 0,
+       .max = 0.9999999,
+       .aliases = {{"model_ema_decay"}, {"ema_rate"}},
+       .tried = {"0", "0.9"}},
+      {.name = "average_after",
+       .target = &c.optimizer.average_after,
+       .help = "the share of the run after which the averages of ema_decay begin; until then they are the weights",
+       .min = 0,
+       .max = 0.99},
       {.name = "label_smoothing",
        .target = &c.label_smoothing,
        .help = "share of the target probability spread over the vocabulary, in training only",
@@ -274,6 +288,12 @@ std::vector<Option> cadence(TrainingConfig& c) {
        .help = "the first so many examples of each of eval_tasks; 0 = all",
        .min = 0,
        .max = 1e9},
+      {.name = "evaluate",
+       .target = choice(c.cadence.evaluates,
+                        {{"weights", EvaluatedWeights::weights}, {"averages", EvaluatedWeights::averages}}),
+       .help =
+           "what validations, tasks and samples take, and so what the best checkpoint, patience and lr_schedule: plateau follow: the "
+           "weights, or their averages (ema_decay)"},
       {.name = "patience",
        .target = &c.cadence.patience,
        .help =

@@ -8,7 +8,8 @@ namespace gpt::config {
 namespace {
 
 constexpr const char *kFused = "training.fused_adamw", *kCompile = "training.use_compile",
-                     *kCheckpointing = "training.gradient_checkpointing", *kLoraRank = "training.lora_rank";
+                     *kCheckpointing = "training.gradient_checkpointing", *kLoraRank = "training.lora_rank",
+                     *kEmaDecay = "training.ema_decay", *kEvaluate = "training.evaluate";
 
 bool needs_own_operators(GradientCheckpointing level) {
   return level == GradientCheckpointing::activation || level == GradientCheckpointing::norm;
@@ -152,6 +153,35 @@ std::vector<RefusalRule> optimizer_rules() {
   };
 }
 
+std::vector<RefusalRule> average_rules() {
+  const auto evaluates = [](const TrainingConfig& t) { return t.cadence.evaluates == EvaluatedWeights::averages; };
+  return {
+      {.keys = {kEvaluate, kEmaDecay},
+       .when = [=](const Config& c,
+                   const Facts&) { return evaluates(c.training) && !c.training.optimizer.has_averages(); },
+       .why = "evaluate takes the averages of the weights, and with an ema_decay of 0 there are none",
+       .cures = {set_to(kEmaDecay, "0.999"), set_to(kEvaluate, "weights")}},
+      {.keys = {kEvaluate, "training.master_weights"},
+       .when = [=](const Config& c,
+                   const Facts&) { return evaluates(c.training) && !c.training.precision.master_weights; },
+       .why = "averages of float32 and weights that are kept in 16 bits alone cannot change places",
+       .cures = {set_to("training.master_weights", "true"), set_to(kEvaluate, "weights")}},
+      {.keys = {kEmaDecay, "distributed.pipeline_parallel"},
+       .when =
+           [](const Config& c, const Facts&) {
+             const bool is_rounded_at_random =
+                 c.training.optimizer.state_dtype == StateDtype::bfloat16 || !c.training.precision.master_weights;
+             return c.training.optimizer.has_averages() && is_rounded_at_random && c.model.tie_weights &&
+                    c.distributed.pipeline_parallel > 1;
+           },
+       .why =
+           "the first and the last stage both have the embeddings of a tied head, and round them at random in 16 bits, so that their "
+           "averages would differ",
+       .cures = {Cure{{"training.optimizer_state_dtype", "float32"}, {"training.master_weights", "true"}},
+                 set_to(kEmaDecay, "0"), set_to("distributed.pipeline_parallel", "1")}},
+  };
+}
+
 std::vector<RefusalRule> operator_rules() {
   return {
       {.keys = {kCheckpointing, kCompile},
@@ -205,7 +235,7 @@ std::vector<RefusalRule> operator_rules() {
 
 std::vector<RefusalRule> training_rules() {
   std::vector<RefusalRule> rules;
-  for (auto group : {length_rules, tuning_rules, optimizer_rules, operator_rules})
+  for (auto group : {length_rules, tuning_rules, optimizer_rules, average_rules, operator_rules})
     for (RefusalRule& rule : group()) rules.push_back(std::move(rule));
   return rules;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "gpt/core/log.h"
 #include "gpt/ops/moments.h"
 #include "gpt/optim/optimizer_state.h"
 
@@ -65,35 +66,45 @@ void load_row(std::string_view name, int64_t begin, int64_t end, const ops::Quan
 
 }  // namespace
 
+bool load_slot(std::string_view name, const OptimizerState& from, const std::vector<ParameterRow>& rows,
+               const FlatLayout& layout, const OptimizerConfig& config, std::span<const StateStretch> stretches) {
+  bool is_converted = false;
+  const ops::MomentKind kind = moment_kind(name);
+  const std::string name_of_maxima = fmt::format("{}_max", name);
+  const RowsOfSlot wanted = rows_of_slot(name, rows, config);
+  const std::vector<at::Tensor> tensors = tensors_of_rows(wanted.rows, from.slot(name), name),
+                                maxima = tensors_of_rows(rows_with_maxima(wanted.rows, tensors),
+                                                         from.slot(name_of_maxima), name_of_maxima);
+  auto next_maxima = maxima.begin();
+  for (size_t i = 0; i < wanted.rows.size(); ++i) {
+    ops::QuantizedMoments codes{tensors[i], {}};
+    if (tensors[i].scalar_type() == at::kByte) codes.maxima = *next_maxima++;
+    const ParameterRow& row = rows[wanted.places[i]];
+    const bool is_of_another_type = tensors[i].scalar_type() != wanted.types[i];
+    is_converted = is_converted || is_of_another_type;
+    if (is_of_another_type || (row.cut && codes.maxima.defined())) {
+      const at::Tensor values = codes.maxima.defined() ? ops::dequantized(codes, kind) : tensors[i];
+      codes = {part_of(row, values), {}};
+      if (wanted.types[i] == at::kByte) codes = ops::quantized(codes.codes, kind);
+    } else {
+      codes.codes = part_of(row, codes.codes);
+    }
+    const int64_t begin = layout.offsets[wanted.places[i]];
+    load_row(name, begin, begin + row.count(), codes, stretches);
+  }
+  return is_converted;
+}
+
 bool load_state(const OptimizerState& from, const std::vector<ParameterRow>& rows, const FlatLayout& layout,
                 const OptimizerConfig& config, std::span<const StateStretch> stretches) {
   bool is_converted = false;
   for (const std::string_view name : kOptimizerSlots) {
     if (name.ends_with("_max")) continue;  // comes with its codes
-    const ops::MomentKind kind = moment_kind(name);
-    const std::string name_of_maxima = fmt::format("{}_max", name);
-    const RowsOfSlot wanted = rows_of_slot(name, rows, config);
-    const std::vector<at::Tensor> tensors = tensors_of_rows(wanted.rows, from.slot(name), name),
-                                  maxima = tensors_of_rows(rows_with_maxima(wanted.rows, tensors),
-                                                           from.slot(name_of_maxima), name_of_maxima);
-    auto next_maxima = maxima.begin();
-    for (size_t i = 0; i < wanted.rows.size(); ++i) {
-      ops::QuantizedMoments codes{tensors[i], {}};
-      if (tensors[i].scalar_type() == at::kByte) codes.maxima = *next_maxima++;
-      const ParameterRow& row = rows[wanted.places[i]];
-      const bool is_of_another_type = tensors[i].scalar_type() != wanted.types[i];
-      is_converted = is_converted || is_of_another_type;
-      if (is_of_another_type || (row.cut && codes.maxima.defined())) {
-        const at::Tensor values = codes.maxima.defined() ? ops::dequantized(codes, kind) : tensors[i];
-        codes = {part_of(row, values), {}};
-        if (wanted.types[i] == at::kByte) codes = ops::quantized(codes.codes, kind);
-      } else {
-        codes.codes = part_of(row, codes.codes);
-      }
-      const int64_t begin = layout.offsets[wanted.places[i]];
-      load_row(name, begin, begin + row.count(), codes, stretches);
-    }
+    if (name == kAverageSlot && !config.has_averages()) continue;
+    is_converted = load_slot(name, from, rows, layout, config, stretches) || is_converted;
   }
+  if (!config.has_averages() && !from.slot(kAverageSlot).empty())
+    log::info("The averages of the weights in the checkpoint are dropped, because training.ema_decay is 0");
   return is_converted;
 }
 

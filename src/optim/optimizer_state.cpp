@@ -45,9 +45,9 @@ at::ScalarType type_of(StateDtype dtype) {
 }  // namespace
 
 StateForm state_form(const ParameterRow& row, const OptimizerConfig& config) {
-  const StateDtype dtype = state_dtype(row, config);
-  if (!config.has_muon() || !is_matrix_of_block(row)) return {.dtype = dtype};
-  return {.kind = config.kind, .dtype = dtype, .columns = row.shape.at(1)};
+  StateForm form{.dtype = state_dtype(row, config), .has_average = config.has_averages()};
+  if (config.has_muon() && is_matrix_of_block(row)) form.kind = config.kind, form.columns = row.shape.at(1);
+  return form;
 }
 
 ops::MomentKind moment_kind(std::string_view slot) {
@@ -69,11 +69,12 @@ std::vector<OptimizerSlot> optimizer_slots(const StateForm& form) {
     if (has_maxima)
       slots.insert(slots.end(), {{"exp_avg_max", at::kFloat, kParameterAlignment},
                                  {"exp_avg_sq_max", at::kFloat, kParameterAlignment}});
-    return slots;
+  } else {
+    slots = {{"momentum_buffer", type}};
+    if (has_maxima) slots.push_back({"momentum_buffer_max", at::kFloat, kParameterAlignment});
+    if (form.kind == OptimizerKind::normuon) slots.push_back({"second_momentum_buffer", at::kFloat, form.columns});
   }
-  slots = {{"momentum_buffer", type}};
-  if (has_maxima) slots.push_back({"momentum_buffer_max", at::kFloat, kParameterAlignment});
-  if (form.kind == OptimizerKind::normuon) slots.push_back({"second_momentum_buffer", at::kFloat, form.columns});
+  if (form.has_average) slots.push_back({.name = kAverageSlot, .dtype = at::kFloat, .may_be_on_host = false});
   return slots;
 }
 
@@ -93,10 +94,17 @@ std::vector<StateRange> state_ranges(const std::vector<ParameterRow>& rows, cons
   return ranges;
 }
 
+namespace {
+
+bool is_on_host(const StateRange& range, const OptimizerSlot& slot) { return range.is_on_host && slot.may_be_on_host; }
+
+}  // namespace
+
 StateBytes StateStretch::bytes() const {
   StateBytes bytes;
-  for (const at::Tensor& slot : slots)
-    (range.is_on_host ? bytes.host : bytes.device) += static_cast<int64_t>(slot.nbytes());
+  const std::vector<OptimizerSlot> forms = optimizer_slots(range.form);
+  for (size_t i = 0; i < slots.size(); ++i)
+    (is_on_host(range, forms[i]) ? bytes.host : bytes.device) += static_cast<int64_t>(slots[i].nbytes());
   return bytes;
 }
 
@@ -110,8 +118,9 @@ std::vector<StateStretch> new_state(const std::vector<StateRange>& ranges, const
       StateStretch& stretch = stretches.emplace_back(StateStretch{part, {}});
       for (const OptimizerSlot& slot : optimizer_slots(part.form)) {
         const int64_t count = (part.end - part.begin) / slot.values;
-        stretch.slots.push_back(part.is_on_host ? zeros_on_host(count, slot.dtype, device)
-                                                : at::zeros({count}, at::TensorOptions(device).dtype(slot.dtype)));
+        stretch.slots.push_back(is_on_host(part, slot)
+                                    ? zeros_on_host(count, slot.dtype, device)
+                                    : at::zeros({count}, at::TensorOptions(device).dtype(slot.dtype)));
         // What pads a block must never be its largest value.
         if (slot.dtype == at::kByte) stretch.slots.back().fill_(ops::code_of_zero(moment_kind(slot.name)));
       }
@@ -130,7 +139,7 @@ StateBytes state_bytes(const std::vector<ParameterRow>& rows, const FlatLayout& 
   StateBytes bytes;
   for (const StateRange& range : state_ranges(rows, layout, config)) {
     for (const OptimizerSlot& slot : optimizer_slots(range.form)) {
-      (range.is_on_host ? bytes.host : bytes.device) +=
+      (is_on_host(range, slot) ? bytes.host : bytes.device) +=
           (range.end - range.begin) / slot.values * static_cast<int64_t>(c10::elementSize(slot.dtype));
     }
   }

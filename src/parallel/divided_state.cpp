@@ -171,7 +171,7 @@ class StageParts {
                                                                   at::TensorOptions(at::kMeta).dtype(slot.dtype)));
       const std::string record = fmt::format("{}/{}", slot.name, whole_[row].name);
       std::vector<TensorPart>& parts = checkpoint.parts[record];
-      if (is_rounded_anew(parts_[0].rows[row], division_.optimizer)) {
+      if (slot.name != kAverageSlot && is_rounded_anew(parts_[0].rows[row], division_.optimizer)) {
         add_rounded(record, {whole_[row].count(), slot.values}, parts);
         continue;
       }

@@ -14,6 +14,7 @@
 #include "gpt/core/process.h"
 #include "gpt/model/compile.h"
 #include "gpt/ops/operator_sets.h"
+#include "gpt/optim/averaged_optimizer.h"
 #include "gpt/optim/lr_schedule.h"
 #include "gpt/optim/newton_schulz.h"
 #include "gpt/parallel/equal_values.h"
@@ -161,6 +162,8 @@ bool Run::begins_decay() const {
 std::optional<int64_t> Run::update(const std::function<bool()>& stop) {
   const State::Cursor before = state_.cursor();
   std::optional<int64_t> tokens;
+  if (AveragedOptimizer* const averages = averages_of(*state_.optimizer))
+    averages->set_progress(state_.course.position_at(state_.step) / static_cast<double>(schedule_steps()));
   try {
     tokens = run_update(*step_, state_.loader, plan_.micro_batches(state_.step), learning_rate(), state_.step, stop);
   } catch (const std::exception&) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "gpt/checkpoint/averages.h"
 #include "gpt/config/automatic.h"
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
@@ -66,7 +67,7 @@ std::string evaluation_json(const run::StartingPoint& start, const run::Evaluati
 }  // namespace
 
 ExitCode evaluate_run(Config config, const config::Origins& origins, bool json) {
-  const run::StartingPoint start = checkpoint_of(config);
+  run::StartingPoint start = checkpoint_of(config);
   const PrecisionConfig asked = config.training.precision;
   config::keep_choices(config, origins, start.checkpoint.config);
   const DeviceChoice choice = select_device(config.device);  // as gpt-train does
@@ -77,6 +78,8 @@ ExitCode evaluate_run(Config config, const config::Origins& origins, bool json) 
   if (!setup.dtype_change.empty()) log::warn(setup.dtype_change);
   const Corpus& corpus = setup.corpus;
   const TrainingConfig& training = setup.config.training;
+
+  if (training.cadence.evaluates == EvaluatedWeights::averages) take_averages(start.checkpoint, start.path);
 
   // The weights alone: a run in memory has an optimizer, which may take twice as much again.
   GPT model(setup.config.model, choice.device, start.checkpoint.model, {.compute = setup.precision.weight_type()},

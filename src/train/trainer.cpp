@@ -24,6 +24,7 @@
 #include "gpt/run/measured_memory.h"
 #include "gpt/run/out_of_memory.h"
 #include "gpt/run/teacher.h"
+#include "gpt/run/weights_to_evaluate.h"
 
 namespace gpt {
 namespace {
@@ -306,6 +307,7 @@ void Trainer::periodic_work() {
   }
   checkpoints_.begin_writing();
   if (run::due(plan_.sample_every, state_.step) && !is_interrupted()) {
+    const run::WeightsToEvaluate weights(state_, cadence());
     // All that have a part of the first process's model take part in its sample.
     work_apart(state_.model, [this] {
       if (setup_.mesh.data->is_first()) write_sample();
@@ -336,6 +338,7 @@ void Trainer::evaluate() {
   const Stopwatch watch;
   run::Evaluation evaluation;
   try {
+    const run::WeightsToEvaluate weights(state_, cadence());
     evaluation = run_.evaluator().run(state_.model, [this](double share) {
       show_activity("validating", fmt::format("{:.0f}%", 100 * share));
       process_memory::sample();
@@ -385,6 +388,7 @@ std::optional<std::vector<TaskRecord>> Trainer::evaluate_tasks() {
       process_memory::sample();
       return is_any(process::stop_signal() != 0 || memory_watch_.is_running_out());
     };
+    const run::WeightsToEvaluate weights(state_, cadence());
     records = tasks_.run(state_.model, setup_.precision.autocast_type(), *setup_.mesh.data, stop);
     const bool is_stopped = records.empty();
     release_memory();

@@ -38,5 +38,45 @@ TEST(Terms, OfATechniqueThatIsOffAreNothing) {
   EXPECT_EQ(of_every_run, 4) << "weights and gradients, the optimizer's state, the blocks and what lies around them";
 }
 
+// Float32 beside the moments, and on the device wherever those are; an update reads the weights, and reads and writes the averages.
+TEST(Terms, OfAveragesAreASlotOfTheStateAndAPassOverIt) {
+  ModelConfig model;
+  model.vocab_size = 64;
+  TrainingConfig with, without;
+  with.optimizer.ema_decay = 0.999;
+  const ActivationForm form;
+  const ModelPart whole;
+  for (const double offload : {0.0, 1.0}) {
+    with.optimizer.offload = without.optimizer.offload = offload;
+    const auto memory_of = [&](const TrainingConfig& training) {
+      const terms::RunPart run(model, training, form, whole);
+      terms::MemoryTerms sum;
+      for (const terms::Term& term : terms::all())
+        if (term.memory) term.memory(run, sum);
+      return sum.use;
+    };
+    const MemoryUse some = memory_of(with), none = memory_of(without);
+    const terms::RunPart run(model, with, form, whole);
+    EXPECT_EQ(some.optimizer - none.optimizer, 4.0 * static_cast<double>(run.layout.trained_size));
+    EXPECT_EQ(some.total() - none.total(), some.optimizer - none.optimizer);
+    EXPECT_EQ(some.host, none.host);
+  }
+  const auto moved_by = [&](const TrainingConfig& training) {
+    const terms::StepOperators step{.training = training,
+                                    .model = model,
+                                    .rows = parameter_table(model),
+                                    .types = {at::kFloat, at::kFloat, at::kFloat},
+                                    .micro_steps = 1,
+                                    .tokens = 8};
+    terms::StepWork sum;
+    for (const terms::Term& term : terms::all())
+      if (term.work) term.work(step, sum);
+    double bytes = 0;
+    for (const auto& [part, work] : sum.of) bytes += work.bytes;
+    return bytes;
+  };
+  EXPECT_EQ(moved_by(with) - moved_by(without), 12.0 * static_cast<double>(parameter_count(model)));
+}
+
 }  // namespace
 }  // namespace gpt::plan

@@ -33,6 +33,7 @@ enum class GradientCheckpointing { none, activation, norm, selective, block };
 enum class OptimizerKind { adamw, muon, normuon };
 enum class StateDtype { float32, bfloat16, int8 };  // the type of AdamW's moments and of Muon's momentum
 enum class GradientDtype { automatic, float32, bfloat16 };
+enum class EvaluatedWeights { weights, averages };  // what validations, tasks and samples take
 
 struct OptimizerConfig {
   OptimizerKind kind = OptimizerKind::adamw;  // of the blocks' matrices; all else has AdamW
@@ -47,8 +48,11 @@ struct OptimizerConfig {
   StateDtype state_dtype = StateDtype::float32;
   bool float32_embedding_state = false;  // whatever state_dtype is
   double offload = 0;                    // the share of the state that is in the memory of the host
+  double ema_decay = 0;                  // of the exponential averages of the weights; 0 = there are none
+  double average_after = 0.1;            // the share of the run that goes before them
 
   bool has_muon() const { return kind != OptimizerKind::adamw; }
+  bool has_averages() const { return ema_decay > 0; }
 };
 
 struct PrecisionConfig {
@@ -93,7 +97,8 @@ struct CadenceConfig {
   std::optional<int64_t> eval_batches;  // auto: enough for a standard error below 0.5 %; 0 = the whole validation split
   std::vector<std::string> eval_tasks;  // NAME:FILE each, as evaluate/task.h has it
   int64_t eval_task_limit = 200;        // the first so many examples of each; 0 = all
-  int64_t patience = 0;                 // evaluations without a new best that end the run; 0 = none do
+  EvaluatedWeights evaluates = EvaluatedWeights::weights;
+  int64_t patience = 0;  // evaluations without a new best that end the run; 0 = none do
   Interval checkpoint_interval{600, Interval::Unit::seconds};  // the only one that may be a time
   AsyncCheckpoint async_checkpoint = AsyncCheckpoint::automatic;
   int64_t keep_last = 0;  // numbered checkpoints kept beside ckpt.pt and ckpt_best.pt

@@ -25,6 +25,7 @@ struct StateForm {
   OptimizerKind kind = OptimizerKind::adamw;
   StateDtype dtype = StateDtype::float32;
   int64_t columns = 1;  // of a matrix that Muon updates
+  bool has_average = false;
 
   bool operator==(const StateForm&) const = default;
 };
@@ -37,23 +38,32 @@ struct OptimizerSlot {
   std::string_view name;  // PyTorch's: exp_avg
   at::ScalarType dtype;
   int64_t values = 1;  // how many values of a parameter each element stands for
+  bool may_be_on_host = true;
 
   std::vector<int64_t> shape(const ParameterRow& row) const;
 };
 
 // The names of all slots that a parameter may have.
-inline constexpr std::array<std::string_view, 7> kOptimizerSlots = {
-    "exp_avg",         "exp_avg_sq",          "exp_avg_max",           "exp_avg_sq_max",
-    "momentum_buffer", "momentum_buffer_max", "second_momentum_buffer"};
+inline constexpr std::string_view kAverageSlot = "average";
+inline constexpr std::array<std::string_view, 8> kOptimizerSlots = {"exp_avg",
+                                                                    "exp_avg_sq",
+                                                                    "exp_avg_max",
+                                                                    "exp_avg_sq_max",
+                                                                    "momentum_buffer",
+                                                                    "momentum_buffer_max",
+                                                                    "second_momentum_buffer",
+                                                                    kAverageSlot};
 
 // Slots of means, whose values may be negative; the others have means of squares and largest magnitudes.
-inline bool may_be_negative(std::string_view slot) { return slot == "exp_avg" || slot == "momentum_buffer"; }
+inline bool may_be_negative(std::string_view slot) {
+  return slot == "exp_avg" || slot == "momentum_buffer" || slot == kAverageSlot;
+}
 
 ops::MomentKind moment_kind(std::string_view slot);  // of a slot of codes
 
 // AdamW: exp_avg and exp_avg_sq. Muon: momentum_buffer alone; NorMuon also second_momentum_buffer, float32, of the mean squares of rows.
 // All but this are of the state's type: int8 stands for codes of ops/moments.h, and NAME_max has the largest magnitude of each block of
-// kParameterAlignment values of NAME.
+// kParameterAlignment values of NAME. Behind them the average of the weights, float32 and on the device wherever the others are.
 std::vector<OptimizerSlot> optimizer_slots(const StateForm& form);
 std::optional<size_t> place_of_slot(std::string_view name, const std::vector<OptimizerSlot>& slots);
 
@@ -100,8 +110,12 @@ OptimizerState named_state(const std::vector<ParameterRow>& rows, const FlatLayo
                            std::span<const StateStretch> stretches, const at::Tensor& step_count);
 
 // The slots of all parameters that are trained into the stretches, which may be parts of them. What is of another type is converted, and
-// then the result is true. Throws gpt::Error(checkpoint) when the state is not that of these parameters.
+// then the result is true. Averages of which the configuration has none are dropped, with a line in the log. Throws gpt::Error(checkpoint)
+// when the state is not that of these parameters.
 bool load_state(const OptimizerState& from, const std::vector<ParameterRow>& rows, const FlatLayout& layout,
                 const OptimizerConfig& config, std::span<const StateStretch> stretches);
+// The same of one slot, with its largest magnitudes.
+bool load_slot(std::string_view name, const OptimizerState& from, const std::vector<ParameterRow>& rows,
+               const FlatLayout& layout, const OptimizerConfig& config, std::span<const StateStretch> stretches);
 
 }  // namespace gpt

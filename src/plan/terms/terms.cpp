@@ -33,13 +33,13 @@ RunPart::RunPart(const ModelConfig& whole, const TrainingConfig& training, const
 }
 
 // Each in the file of its name.
-Term parameters(), optimizer(), blocks(), ends(), teacher(), swapping(), quantized_forward(), checkpoints(),
+Term parameters(), optimizer(), averages(), blocks(), ends(), teacher(), swapping(), quantized_forward(), checkpoints(),
     recording(), tensor_parallel(), stages(), data_parallel();
 
 const std::vector<Term>& all() {
-  static const std::vector<Term> terms{parameters(), optimizer(),         blocks(),      ends(),      teacher(),
-                                       swapping(),   quantized_forward(), checkpoints(), recording(), tensor_parallel(),
-                                       stages(),     data_parallel()};
+  static const std::vector<Term> terms{parameters(),      optimizer(), averages(),          blocks(),      ends(),
+                                       teacher(),         swapping(),  quantized_forward(), checkpoints(), recording(),
+                                       tensor_parallel(), stages(),    data_parallel()};
   return terms;
 }
 
