@@ -93,8 +93,9 @@ void require_vocabulary_of_base(const Checkpoint& checkpoint, const std::string&
 
 }  // namespace
 
-Checkpoint load_adapters(const std::string& path) {
-  Checkpoint checkpoint = load_checkpoint(path, Parts::model_and_adapters);
+Checkpoint load_adapters(const ExportOptions& options) {
+  const std::string& path = options.checkpoint;
+  Checkpoint checkpoint = load_weights(options, Parts::model_and_adapters);
   if (!checkpoint.config.training.tuning.lora.is_on())
     throw Error(ExitCode::checkpoint,
                 fmt::format("{} has no adapters, because its run trained the weights themselves (training.lora_rank is "
@@ -106,7 +107,7 @@ Checkpoint load_adapters(const std::string& path) {
 
 void export_peft(const ExportOptions& options) {
   require_free_folder(options.output);
-  const Checkpoint checkpoint = load_adapters(options.checkpoint);
+  const Checkpoint checkpoint = load_adapters(options);
   const Family& family = family_of(checkpoint.config.model, options.checkpoint, "peft");
   const std::vector<ForeignAdapter> adapters = foreign_adapters(checkpoint, family);
   const std::string& folder = options.output;

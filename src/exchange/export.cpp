@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "gpt/checkpoint/averages.h"
 #include "gpt/checkpoint/checkpoint.h"
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
@@ -61,12 +62,14 @@ TextFiles tokenizer_files(const Checkpoint& checkpoint, const Tokenizer& tokeniz
 
 // The card comes first: it says that the folder is an export, even if only it were there. Without config.json, which comes last, the folder
 // is no model.
-TextFiles text_files(const Checkpoint& checkpoint, const std::string& path, const Family& family,
-                     std::string_view dtype) {
+TextFiles text_files(const Checkpoint& checkpoint, const ExportOptions& options, const Family& family) {
+  const std::string& path = options.checkpoint;
+  const std::string dtype(name_of(options.dtype));
+  const std::string weights = options.averages ? dtype + ", averages (training.ema_decay)" : dtype;
   const auto tokenizer = checkpoint.tokenizer.empty() ? nullptr : tokenizer_from_json(checkpoint.tokenizer, path);
   const TextFormat format =
       tokenizer ? text_format_of(checkpoint.text_format, *tokenizer) : checkpoint.text_format.value_or(TextFormat());
-  TextFiles files = {{kModelCard, model_card(checkpoint, path, tokenizer.get(), family, dtype)},
+  TextFiles files = {{kModelCard, model_card(checkpoint, path, tokenizer.get(), family, weights)},
                      {"generation_config.json", as_text(generation_config_json(format))}};
   if (tokenizer)
     for (auto& file : tokenizer_files(checkpoint, *tokenizer, format)) files.push_back(std::move(file));
@@ -115,6 +118,10 @@ at::ScalarType weight_type(ExportDtype dtype) {
   return dtype == ExportDtype::float16 ? at::kHalf : at::kFloat;
 }
 
+Checkpoint load_weights(const ExportOptions& options, Parts parts) {
+  return options.averages ? load_averages(options.checkpoint, parts) : load_checkpoint(options.checkpoint, parts);
+}
+
 void require_free_folder(const std::string& folder) {
   std::error_code ignored;
   if (!fs::exists(folder, ignored)) return;
@@ -138,7 +145,7 @@ void write_hugging_face(const ExportOptions& options, const Checkpoint& checkpoi
   require_dividing_heads(model, options.checkpoint);
 
   create_folders(folder);
-  const TextFiles texts = text_files(checkpoint, options.checkpoint, family, dtype);
+  const TextFiles texts = text_files(checkpoint, options, family);
   std::vector<std::unique_ptr<AtomicFile>> files;
   for (const auto& [name, text] : texts) {
     files.push_back(std::make_unique<AtomicFile>(folder + "/" + name));
@@ -167,7 +174,7 @@ void write_hugging_face(const ExportOptions& options, const Checkpoint& checkpoi
 
 void export_hugging_face(const ExportOptions& options) {
   require_free_folder(options.output);
-  write_hugging_face(options, load_checkpoint(options.checkpoint, Parts::model));
+  write_hugging_face(options, load_weights(options));
 }
 
 void export_model(const ExportOptions& options) {

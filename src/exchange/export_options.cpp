@@ -59,6 +59,8 @@ std::vector<config::Section> export_sections(ExportOptions& o) {
             "adapter", o.adapter,
             "only the adapters of a run that has trained such (training.lora_rank), for peft or, with --format gguf, for "
             "llama.cpp's --lora; without it they are merged with the model"),
+        config::switch_row("averages", o.averages,
+                           "the averages of the weights in their place, of a run with training.ema_decay"),
         config::switch_row("json", o.json, "print what was written as JSON on standard output"),
         {.name = "max-shard-size",
          .target = &o.max_shard_size,

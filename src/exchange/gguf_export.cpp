@@ -171,12 +171,12 @@ void write_gguf(const ExportOptions& options, const Checkpoint& checkpoint) {
 
 void export_gguf(const ExportOptions& options) {
   require_free_file(options.output);
-  write_gguf(options, load_checkpoint(options.checkpoint, Parts::model));
+  write_gguf(options, load_weights(options));
 }
 
 void export_gguf_adapter(const ExportOptions& options) {
   const std::string folder = require_free_file(options.output);
-  const Checkpoint checkpoint = load_adapters(options.checkpoint);
+  const Checkpoint checkpoint = load_adapters(options);
   const Family& family = llama_cpp_family_of(checkpoint.config.model, options.checkpoint);
   const LoraConfig& lora = checkpoint.config.training.tuning.lora;
   const auto tensors = stored_adapters(checkpoint, family, file_type_of(options.dtype).type);

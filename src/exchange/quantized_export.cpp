@@ -37,7 +37,7 @@ void prepare_place(const std::string& path) {
 void export_quantized(const ExportOptions& options) {
   const QuantizedType type = options.dtype == ExportDtype::int4 ? QuantizedType::int4 : QuantizedType::int8;
   prepare_place(options.output);
-  Checkpoint checkpoint = load_checkpoint(options.checkpoint, Parts::model);
+  Checkpoint checkpoint = load_weights(options);
   QuantizedFile model{.config = checkpoint.config,
                       .tensors = quantize(checkpoint.config.model, std::exchange(checkpoint.model, {}), type),
                       .tokenizer = checkpoint.tokenizer,

@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "gpt/checkpoint/averages.h"
 #include "gpt/checkpoint/checkpoint.h"
 #include "gpt/checkpoint/file_names.h"
 #include "gpt/checkpoint/history.h"
@@ -58,15 +59,15 @@ std::string describe_loss(const std::string& path, const Checkpoint& checkpoint)
   return text;
 }
 
-StoredModel read_checkpoint_model(const std::string& path) {
-  Checkpoint checkpoint = load_checkpoint(path, Parts::model);
+StoredModel read_checkpoint_model(const std::string& path, bool averages) {
+  Checkpoint checkpoint = averages ? load_averages(path) : load_checkpoint(path, Parts::model);
   StoredModel stored{.config = checkpoint.config.model,
                      .weights = std::move(checkpoint.model),
                      .tokenizer = std::move(checkpoint.tokenizer),
                      .why_no_tokenizer = "because its run read token ids",
                      .precision = checkpoint.config.training.precision,
                      .origin = fmt::format("after {}{}", plural(checkpoint.step, "training step"),
-                                           describe_loss(path, checkpoint))};
+                                           averages ? ", averages of its weights" : describe_loss(path, checkpoint))};
   stored.text_format = std::move(checkpoint.text_format);
   if (checkpoint.sample_start) stored.start = static_cast<int32_t>(*checkpoint.sample_start);
   return stored;
@@ -97,9 +98,16 @@ StoredModel read_hugging_face_model(const std::string& path) {
           .origin = fmt::format("in the form of {}", foreign.family->name)};
 }
 
-StoredModel read_model(const std::string& path) {
-  if (exchange::is_hugging_face(path)) return read_hugging_face_model(path);
-  return is_quantized(path) ? read_quantized_model(path) : read_checkpoint_model(path);
+StoredModel read_model(const ModelOptions& options) {
+  const std::string& path = options.checkpoint;
+  const bool is_foreign = exchange::is_hugging_face(path);
+  if (!is_foreign && !is_quantized(path)) return read_checkpoint_model(path, options.averages);
+  if (options.averages)
+    throw Error(ExitCode::config,
+                fmt::format("--averages: {} has one set of weights, and a checkpoint of gpt-train's may "
+                            "have averages too; name one, or leave --averages out",
+                            path));
+  return is_foreign ? read_hugging_face_model(path) : read_quantized_model(path);
 }
 
 // The bits of the weights, where they are to be quantized or already are.
@@ -231,6 +239,8 @@ std::vector<config::Option> options(ModelOptions& o, const std::string& threads)
        .target = &o.tokenizer,
        .help = "for a model that comes without one, as after a run on token ids: byte, gpt2 or a tokenizer file",
        .is_path = true},
+      config::switch_row("averages", o.averages,
+                         "compute with the averages of the weights, of a run with training.ema_decay"),
       {.name = "device", .target = &o.device, .help = "auto, cpu, cuda or cuda:N"},
       {.name = "dtype",
        .target = config::choice(o.dtype, {{"auto", {Dtype::automatic}},
@@ -258,7 +268,7 @@ LoadedModel load_model(const ModelOptions& options) {
   const DeviceChoice choice = select_device(options.device);
   const DeviceInfo device = describe_device(choice.device);
 
-  StoredModel stored = read_model(path);
+  StoredModel stored = read_model(options);
   // Before the weights, which then lie in large pages: the processor finds their addresses sooner. perf: OPT-31.
   use_cpu_allocator();
   LoadedModel loaded;

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "gpt/checkpoint/state.h"
+#include "gpt/checkpoint/checkpoint.h"
 
 namespace gpt::exchange {
 
@@ -26,6 +26,7 @@ struct ExportOptions {
   ExportDtype dtype = ExportDtype::float32;
   bool json = false;                          // what was written, on standard output
   bool adapter = false;                       // what the run has trained beside the model alone
+  bool averages = false;                      // of the weights, in their place
   std::optional<double> max_shard_size = {};  // GB (1e9 bytes) of weights in a file of a folder; kMaxShardSize
 };
 
@@ -54,7 +55,10 @@ void export_quantized(const ExportOptions& options);
 // tokens to those of the model that it began with.
 void export_peft(const ExportOptions& options);
 void export_gguf_adapter(const ExportOptions& options);
-Checkpoint load_adapters(const std::string& path);  // with the model
+Checkpoint load_adapters(const ExportOptions& options);  // with the model
+
+// What is exported: the weights, or their averages.
+Checkpoint load_weights(const ExportOptions& options, Parts parts = Parts::model);
 
 // What all folders have.
 inline constexpr const char* kModelCard = "README.md";

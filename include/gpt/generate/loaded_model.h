@@ -32,6 +32,7 @@ struct ModelOptions {
   std::string
       checkpoint;  // a file, or a folder of Hugging Face's; empty where none was named and config::kRunsFolder has none
   std::string tokenizer;  // for a model without one
+  bool averages = false;  // of a run's weights, in their place
   std::string device = "auto";
   int64_t threads = 0;  // CPU threads; 0 = the program chooses
   WeightType dtype = {};
