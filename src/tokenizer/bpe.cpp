@@ -13,6 +13,7 @@
 #include "gpt/core/error.h"
 #include "gpt/tokenizer/bpe_files.h"
 #include "gpt/tokenizer/text_error.h"
+#include "piece_joints.h"
 #include "piece_memo.h"
 #include "piece_windows.h"
 
@@ -68,6 +69,10 @@ TokenIds token_ids(const BpeModel& model, const std::vector<bool>& special, cons
 
 constexpr int32_t kNoToken = -1;
 
+bool is_ascii(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+}
+
 // Vocabularies of others may lack bytes that their texts never had, such as control characters.
 std::array<int32_t, 256> ids_of_bytes(const TokenIds& ids) {
   std::array<int32_t, 256> result;
@@ -112,10 +117,12 @@ struct BpeTokenizer::Impl {
   BpeModel model;
   std::array<int32_t, 256> byte_ids;
   BpeMerges merges;
+  PieceJoints joints{{}};
   TokenIds whole_pieces;  // with ignore_merges: the ordinary tokens, by their bytes
   uint32_t owner = PieceMemo::new_owner();
 
   Impl(BpeModel given, const std::string& origin) : model(std::move(given)) {
+    joints = PieceJoints(model.tokens);
     const std::vector<bool> special = special_ids(model, origin);
     TokenIds ids = token_ids(model, special, origin);
     byte_ids = ids_of_bytes(ids);
@@ -127,10 +134,17 @@ struct BpeTokenizer::Impl {
 
   // `offset`: where the piece begins in the text, for a message.
   void encode_piece(std::string_view piece, size_t offset, std::vector<int32_t>& ids) const {
-    if (model.ignore_merges) {
-      const auto found = whole_pieces.find(piece);
-      if (found != whole_pieces.end()) return ids.push_back(found->second);
-    }
+    if (!model.ignore_merges || !append_whole(piece, ids)) merge(piece, offset, ids);
+  }
+
+  bool append_whole(std::string_view piece, std::vector<int32_t>& ids) const {
+    const auto found = whole_pieces.find(piece);
+    if (found == whole_pieces.end()) return false;
+    ids.push_back(found->second);
+    return true;
+  }
+
+  void merge(std::string_view piece, size_t offset, std::vector<int32_t>& ids) const {
     while (!piece.empty()) {
       const std::string_view part = piece.substr(0, kLongestPiece);
       const size_t first = ids.size();
@@ -142,10 +156,35 @@ struct BpeTokenizer::Impl {
     }
   }
 
-  // The ids of a piece that its line does not have.
-  void append(PieceMemo& memo, const PieceMemo::Key& key, PieceMemo::Line& line, std::string_view piece, size_t offset,
+  // What encode_piece() appends, as far as it is known from the memo.
+  void append(PieceMemo& memo, const PieceMemo::Key& key, std::string_view piece, size_t offset,
               std::vector<int32_t>& ids) const {
-    memo.append(key, line, piece, ids, [&] { encode_piece(piece, offset, ids); });
+    const bool is_whole =
+        PieceMemo::is_short(piece) || is_ascii(piece) || (model.ignore_merges && whole_pieces.contains(piece));
+    if (!is_whole) return append_parts(memo, piece, offset, ids);
+    memo.append(key, piece, ids, [&] { encode_piece(piece, offset, ids); });
+  }
+
+  // perf: OPT-5. Long pieces hardly recur, but their parts between which nothing merges do.
+  void append_parts(PieceMemo& memo, std::string_view piece, size_t offset, std::vector<int32_t>& ids) const {
+    std::array<int32_t, 64> gathered;
+    size_t count = 0;
+    for (size_t begin = 0; begin < piece.size();) {
+      const size_t end = joints.part_end(piece, begin);
+      PieceMemo::Key key = PieceMemo::key_of(piece, begin, end - begin);
+      key.high |= PieceMemo::kPart;
+      const size_t known = memo.line_of(key).copy_ids(key, gathered.data() + count);
+      count += known;
+      if (known == 0 || count > gathered.size() - PieceMemo::kFewIds || end == piece.size()) {
+        ids.insert(ids.end(), gathered.data(), gathered.data() + count);
+        count = 0;
+      }
+      if (known == 0) {
+        const std::string_view part = piece.substr(begin, end - begin);
+        memo.append(key, part, ids, [&] { merge(part, offset + begin, ids); });
+      }
+      begin = end;
+    }
   }
 
   int32_t id_of_byte(char c, size_t offset) const {
@@ -176,45 +215,48 @@ void BpeTokenizer::encode(std::string_view text, std::vector<int32_t>& ids) cons
   PieceMemo& memo = PieceMemo::of_this_thread(impl_->owner);
   std::array<size_t, kBatch> ends;
   std::array<PieceMemo::Key, kAhead> keys;
-  std::array<PieceMemo::Line*, kAhead> lines;
+  std::array<const PieceMemo::Line*, kAhead> lines;
   std::array<int32_t, kBatch * PieceMemo::kFewIds> gathered;
   for (size_t begin = 0; begin < text.size();) {
     const size_t count = piece_ends(impl_->model.split, text, begin, ends);
-    memo.make_room(count);
-    size_t asked_from = begin, answered_from = begin;
+    size_t asked_to = begin;
     const auto ask = [&](size_t i) {
       const size_t end = ends.data()[i];
-      const PieceMemo::Key key = PieceMemo::key_of(text, asked_from, end - asked_from);
-      PieceMemo::Line& line = memo.line_of(key);
+      const PieceMemo::Key key = PieceMemo::key_of(text, asked_to, end - asked_to);
+      const PieceMemo::Line& line = memo.line_of(key);
       __builtin_prefetch(&line);
       keys.data()[i % kAhead] = key;
       lines.data()[i % kAhead] = &line;
-      asked_from = end;
+      asked_to = end;
     };
     for (size_t i = 0; i < std::min(kAhead, count); ++i) ask(i);
 
     int32_t* next = gathered.data();
     for (size_t i = 0; i < count; ++i) {
       const PieceMemo::Key key = keys.data()[i % kAhead];
-      PieceMemo::Line& line = *lines.data()[i % kAhead];
+      const PieceMemo::Line& line = *lines.data()[i % kAhead];
       if (i + kAhead < count) ask(i + kAhead);
       if (const size_t known = line.copy_ids(key, next)) {
         next += known;
       } else {
         ids.insert(ids.end(), gathered.data(), next);
         next = gathered.data();
-        impl_->append(memo, key, line, text.substr(answered_from, ends.data()[i] - answered_from), answered_from, ids);
+        const size_t moves = memo.moves();
+        impl_->append(memo, key, text.substr(begin, ends.data()[i] - begin), begin, ids);
+        if (memo.moves() != moves) {
+          for (size_t place = 0; place < std::min(kAhead, count); ++place) lines[place] = &memo.line_of(keys[place]);
+        }
       }
-      answered_from = ends.data()[i];
+      begin = ends.data()[i];
     }
     ids.insert(ids.end(), gathered.data(), next);
-    begin = answered_from;
   }
 }
 
 void BpeTokenizer::encode_piece(std::string_view piece, std::vector<int32_t>& ids) const {
   if (piece.empty()) return;
-  PieceMemo::of_this_thread(impl_->owner).append(piece, ids, [&] { impl_->encode_piece(piece, 0, ids); });
+  PieceMemo& memo = PieceMemo::of_this_thread(impl_->owner);
+  impl_->append(memo, PieceMemo::key_of(piece, 0, piece.size()), piece, 0, ids);
 }
 
 std::string BpeTokenizer::decode(std::span<const int32_t> ids) const {

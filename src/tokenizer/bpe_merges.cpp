@@ -36,13 +36,15 @@ uint64_t least_of(const uint64_t* pairs, size_t count) {
 BpeMerges::BpeMerges(size_t count)
     : low_pairs_(kLow * kLow, kNone),
       buckets_(std::bit_ceil(std::max<size_t>(2 * count / kBucket, 2))),
-      shift_(64 - std::countr_zero(buckets_.size())) {
+      shift_(64 - std::countr_zero(buckets_.size())),
+      present_(std::bit_ceil(std::max<size_t>(8 * count, 64)) / 64),
+      present_shift_(64 - std::countr_zero(64 * present_.size())) {
   for (Bucket& bucket : buckets_) bucket.rules.fill(kFree);
   products_.reserve(count);
 }
 
-inline size_t BpeMerges::bucket_of(uint64_t pair) const {
-  return pair * 0x9E3779B97F4A7C15u >> shift_;  // Fibonacci hashing (Knuth, TAOCP 3, 6.4)
+inline uint64_t BpeMerges::hash_of(uint64_t pair) {
+  return pair * 0x9E3779B97F4A7C15u;  // Fibonacci hashing (Knuth, TAOCP 3, 6.4)
 }
 
 void BpeMerges::add(int32_t left, int32_t right, int32_t product) {
@@ -53,8 +55,9 @@ void BpeMerges::add(int32_t left, int32_t right, int32_t product) {
     low_pairs_[left * kLow + right] = rank;
     return;
   }
-  const uint64_t pair = pair_of(left, right);
-  for (size_t bucket = bucket_of(pair);; bucket = (bucket + 1) & (buckets_.size() - 1)) {
+  const uint64_t pair = pair_of(left, right), hash = hash_of(pair);
+  present_[hash >> present_shift_ >> 6] |= uint64_t{1} << (hash >> present_shift_ & 63);
+  for (size_t bucket = hash >> shift_;; bucket = (bucket + 1) & (buckets_.size() - 1)) {
     for (uint64_t& rule : buckets_[bucket].rules) {
       if (rule != kFree && rule >> kRankBits != pair) continue;
       rule = pair << kRankBits | rank;
@@ -65,8 +68,9 @@ void BpeMerges::add(int32_t left, int32_t right, int32_t product) {
 
 inline uint32_t BpeMerges::rank_of(int32_t left, int32_t right) const {
   if (both_low(left, right)) return low_pairs_.data()[left * kLow + right];
-  const uint64_t pair = pair_of(left, right);
-  for (size_t bucket = bucket_of(pair);; bucket = (bucket + 1) & (buckets_.size() - 1)) {
+  const uint64_t pair = pair_of(left, right), hash = hash_of(pair), bit = hash >> present_shift_;
+  if ((present_.data()[bit >> 6] >> (bit & 63) & 1) == 0) return kNone;
+  for (size_t bucket = hash >> shift_;; bucket = (bucket + 1) & (buckets_.size() - 1)) {
     const Bucket& there = buckets_.data()[bucket];
     uint64_t rank = kNone;  // a rule XOR the pair is just the rank if the pairs are equal
     for (const uint64_t rule : there.rules) rank = std::min(rank, rule ^ pair << kRankBits);

@@ -109,7 +109,8 @@ void CharacterBpe::encode_piece(std::string_view piece, std::vector<int32_t>& id
   PieceMemo& memo = PieceMemo::of_this_thread(owner_);
   const auto encode = [&](size_t begin, size_t end) {
     const std::string_view segment = piece.substr(begin, end - begin);
-    memo.append(segment, ids, [&] { encode_segment(segment, begin, ids); });
+    memo.append(PieceMemo::key_of(segment, 0, segment.size()), segment, ids,
+                [&] { encode_segment(segment, begin, ids); });
   };
   size_t begin = 0;
   utf8::Scan left = utf8::scan(piece, 0);

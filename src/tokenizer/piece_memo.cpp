@@ -49,6 +49,7 @@ PieceMemo::Lines PieceMemo::new_lines(size_t count) {
 void PieceMemo::Unmap::operator()(Line*) const { munmap(memory, bytes); }
 
 void PieceMemo::start_anew(size_t lines) {
+  ++moves_;
   lines_.reset();  // before there are new ones: both would be too much
   lines_ = new_lines(lines);
   shift_ = 64 - std::countr_zero(lines);
@@ -59,23 +60,25 @@ void PieceMemo::start_anew(size_t lines) {
   long_ids_.clear();
 }
 
-void PieceMemo::make_more_room() {
+void PieceMemo::make_room() {
   const size_t count = line_count();
   if (count == kMostLines || long_bytes_.size() > kMostLongBytes) return start_anew(count);
+  ++moves_;
   const Lines old = std::exchange(lines_, new_lines(2 * count));
   --shift_;
   most_ *= 2;
   for (const Line& line : std::span(old.get(), count)) {
     for (const Entry& entry : line.entries) {
-      if (!entry.is_free()) entry_of(entry.key, line_of(entry.key)) = entry;
+      if (!entry.is_free()) entry_of(entry.key) = entry;
     }
   }
 }
 
 // That of the piece, or a free one.
-PieceMemo::Entry& PieceMemo::entry_of(const Key& key, Line& line) const {
+PieceMemo::Entry& PieceMemo::entry_of(const Key& key) const {
   Line* const end = lines_.get() + line_count();
-  for (Line* there = &line;; there = there + 1 == end ? lines_.get() : there + 1) {
+  for (Line* there = lines_.get() + (&line_of(key) - lines_.get());;
+       there = there + 1 == end ? lines_.get() : there + 1) {
     for (Entry& entry : there->entries) {
       if (entry.key == key || entry.is_free()) return entry;
     }

@@ -18,6 +18,7 @@ namespace gpt {
 class PieceMemo {
  public:
   static constexpr size_t kFewIds = 4;
+  static constexpr size_t kShort = 15;  // bytes of a piece that is its own key
 
   // Of a piece of up to kShort bytes: the bytes, zeros, and the length in the last byte. Of a longer one: a hash of its
   // bytes, and a mark and its length.
@@ -25,6 +26,10 @@ class PieceMemo {
     uint64_t low, high;
     bool operator==(const Key&) const = default;
   };
+
+  // To be set in Key::high of what is a part of a piece: a piece of the same bytes may become a token that its merges do not
+  // lead to.
+  static constexpr uint64_t kPart = uint64_t{1} << 63;
 
   struct Entry {
     Key key;  // high is 0 where the entry is free
@@ -45,6 +50,8 @@ class PieceMemo {
     size_t copy_ids(const Key& key, int32_t* to) const;
   };
 
+  static bool is_short(std::string_view piece) { return piece.size() <= kShort; }
+
   // A number for a tokenizer.
   static uint32_t new_owner() {
     static std::atomic<uint32_t> next{1};
@@ -57,38 +64,28 @@ class PieceMemo {
   // The key of text[begin, begin + bytes), of at least one byte.
   static Key key_of(std::string_view text, size_t begin, size_t bytes);
 
-  // To be called before line_of(): lines then stay where they are until `pieces` more have been remembered.
-  void make_room(size_t pieces) {
-    if (used_ + pieces > most_ || long_bytes_.size() > kMostLongBytes) make_more_room();
-  }
-
-  Line& line_of(const Key& key) const {
+  // Where a piece is looked for first. It holds until moves() changes.
+  const Line& line_of(const Key& key) const {
     const uint64_t hash = (key.low ^ key.high * 0xC2B2AE3D27D4EB4Fu) * 0x9E3779B97F4A7C15u;
     return lines_.get()[hash >> shift_];
   }
+  size_t moves() const { return moves_; }
 
-  // Appends the ids of a piece: those remembered, or what `encode` appends.
+  // Appends the ids of a piece or a part: those remembered, or what `encode` appends.
   template <class Encode>
-  void append(const Key& key, Line& line, std::string_view piece, std::vector<int32_t>& ids, Encode&& encode) {
-    Entry& entry = entry_of(key, line);
+  void append(const Key& key, std::string_view piece, std::vector<int32_t>& ids, Encode&& encode) {
+    if (used_ >= most_ || long_bytes_.size() > kMostLongBytes) make_room();
+    Entry& entry = entry_of(key);
     if (append_known(entry, piece, ids)) return;
     const size_t before = ids.size();
     encode();
     if (entry.is_free()) remember(entry, key, piece, std::span(ids).subspan(before));
   }
 
-  template <class Encode>
-  void append(std::string_view piece, std::vector<int32_t>& ids, Encode&& encode) {
-    make_room(1);
-    const Key key = key_of(piece, 0, piece.size());
-    append(key, line_of(key), piece, ids, encode);
-  }
-
  private:
   static constexpr int kCountShift = 24;
-  static constexpr size_t kShort = 15;
-  static constexpr size_t kMostBytes = 255;  // of a piece that is remembered
-  static constexpr uint64_t kLong = uint64_t{0xFF} << 56;
+  static constexpr size_t kMostBytes = 255;                // of a piece that is remembered
+  static constexpr uint64_t kLong = uint64_t{0x40} << 56;  // in Key::high
   static constexpr size_t kFewestLines = size_t{1} << 12, kMostLines = size_t{1} << 19;  // 256 kB, 32 MB
   static constexpr size_t kMostLongBytes = size_t{1} << 23;
 
@@ -113,16 +110,17 @@ class PieceMemo {
   static Key long_key(std::string_view piece);
   static Lines new_lines(size_t count);
   size_t line_count() const { return size_t{1} << (64 - shift_); }
-  Entry& entry_of(const Key& key, Line& line) const;
+  Entry& entry_of(const Key& key) const;
   bool append_known(const Entry& entry, std::string_view piece, std::vector<int32_t>& ids) const;
   void remember(Entry& entry, const Key& key, std::string_view piece, std::span<const int32_t> ids);
-  void make_more_room();
+  void make_room();
   void start_anew(size_t lines);
 
   uint32_t owner_ = 0;
   Lines lines_{nullptr, Unmap{nullptr, 0}};
   int shift_ = 0;               // from a hash to a line
   size_t used_ = 0, most_ = 0;  // entries
+  size_t moves_ = 0;            // how often lines_ became others
   // Pieces that do not fit an entry: their bytes and their ids follow each other.
   std::vector<LongPiece> long_pieces_;
   std::string long_bytes_;

@@ -88,24 +88,39 @@ inline Window ascii_window(const char* text) {
 // The bits from `at` on, at most 64.
 inline uint64_t from(size_t at) { return at < 64 ? ~uint64_t{0} << at : 0; }
 
+struct LongCharacter {
+  CharacterClass kind;
+  size_t bytes;
+};
+
+// The character beyond ASCII that begins at text[begin], which kLookahead bytes follow.
+inline LongCharacter long_character(std::string_view text, size_t begin) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text.data()[begin + i]); };
+  const unsigned char lead = byte(0);
+  if (lead >= 0xE1 && lead < 0xED && (byte(1) & 0xC0) == 0x80 && (byte(2) & 0xC0) == 0x80) {  // what nearly all are
+    const char32_t value = (lead & 0x0Fu) << 12 | (byte(1) & 0x3Fu) << 6 | (byte(2) & 0x3Fu);
+    return {unicode::character_class(value), 3};
+  }
+  const utf8::Scan scan = utf8::scan(text, begin);
+  if (scan.kind != utf8::Scan::whole) return {CharacterClass::other, 1};
+  return {unicode::character_class(scan.value), scan.bytes};
+}
+
 // Puts the characters beyond ASCII where they belong. What begins with one that the window's end cuts off is not known.
-// `may_be_number`: false where numbers are counted, which is done for ASCII alone: then a number ends what is known as well.
+// `counts_numbers`: numbers are counted, which is done for ASCII alone, so that another one ends what is known as well.
 void add_long_characters(std::string_view text, size_t begin, bool counts_numbers, Window& window) {
   std::array<uint64_t, 4> of_class{};
   std::array<uint64_t, 5> of_bytes{};
   for (uint64_t left = window.beyond_ascii; left != 0;) {
     const auto at = static_cast<size_t>(std::countr_zero(left));
-    const utf8::Scan scan = utf8::scan(text, begin + at);
-    const bool whole = scan.kind == utf8::Scan::whole;
-    const size_t bytes = whole ? scan.bytes : 1;
-    const CharacterClass kind = whole ? unicode::character_class(scan.value) : CharacterClass::other;
+    const auto [kind, bytes] = long_character(text, begin + at);
     if (at + bytes > kWindow || (counts_numbers && kind == CharacterClass::number)) {
       window.known = ~from(at);
       break;
     }
     const uint64_t its = ((uint64_t{1} << bytes) - 1) << at;
-    of_class[static_cast<size_t>(kind)] |= its;
-    of_bytes[bytes] |= uint64_t{1} << at;
+    of_class.data()[static_cast<size_t>(kind)] |= its;
+    of_bytes.data()[bytes] |= uint64_t{1} << at;
     left &= ~its;
   }
   const auto add = [&](uint64_t& mask, CharacterClass kind) {

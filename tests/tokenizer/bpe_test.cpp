@@ -160,6 +160,50 @@ TEST(Bpe, EqualsTheDefinitionForRandomVocabularies) {
   }
 }
 
+// Pieces without ASCII are cut where no token lies across; here tokens begin and end within characters, too, and so do pieces.
+TEST(Bpe, LongPiecesInPartsEqualTheDefinition) {
+  std::mt19937 random(12);
+  const std::vector<std::string> parts = {"\u65E5", "\u672C", "\u6587", "\u00E9", "a", "\U00020000", "\xE6", "\x97"};
+  for (int round = 0; round < 200; ++round) {
+    BpeModel model = byte_model();
+    model.ignore_merges = round % 2 == 1;
+    std::vector<std::string> texts(20);
+    for (std::string& text : texts) {
+      const size_t some = round % 4 < 2 ? 6 : parts.size(), length = random() % 120;
+      while (text.size() < length) text += parts[random() % some];
+    }
+    for (int tries = 0; model.merges.size() < 12 && tries < 1000; ++tries) {  // of neighbours in one of the texts
+      const std::string& text = texts[random() % texts.size()];
+      const auto known = [&](size_t at, size_t bytes) {
+        return at + bytes <= text.size() && std::ranges::count(model.tokens, text.substr(at, bytes)) > 0;
+      };
+      const size_t at = random() % (text.size() + 1), left = 1 + random() % 4, right = 1 + random() % 4;
+      if (!known(at, left) || !known(at + left, right)) continue;
+      add_merge(model, text.substr(at, left), text.substr(at + left, right));
+      if (std::ranges::count(model.merges, model.merges.back()) > 1) model.merges.pop_back();
+    }
+    add_token(model, "\u65E5\u672C\u6587\u65E5\u672C\u6587");  // which merges hardly lead to
+    const BpeTokenizer tokenizer(model);
+    texts.push_back(model.tokens.back());
+    texts.push_back(model.tokens.back() + "\u00E9");
+    for (const std::string& text : texts) {
+      Ids expected;
+      for (size_t begin = 0; begin < text.size();) {
+        const size_t end = piece_end(model.split, text, begin);
+        const std::string piece = text.substr(begin, end - begin);
+        const auto whole = std::ranges::find(model.tokens, piece);
+        const bool is_token = model.ignore_merges && whole != model.tokens.end();
+        const Ids ids =
+            is_token ? Ids{static_cast<int32_t>(whole - model.tokens.begin())} : merge_by_definition(model, piece);
+        expected.insert(expected.end(), ids.begin(), ids.end());
+        begin = end;
+      }
+      ASSERT_EQ(tokenizer.encode(text), expected) << testing::PrintToString(text);
+      ASSERT_EQ(tokenizer.encode(text), expected) << "the second time: " << testing::PrintToString(text);
+    }
+  }
+}
+
 // What tiktoken and Hugging Face tokenizers made of the same texts; scripts/make_encoding_fixture.py wrote it.
 TEST(Bpe, EqualsTiktokenAndHuggingFace) {
   const auto fixture = nlohmann::json::parse(std::ifstream(test::source_folder() + "/tests/fixtures/encoding.json"));
