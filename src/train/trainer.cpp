@@ -307,11 +307,15 @@ void Trainer::periodic_work() {
   }
   checkpoints_.begin_writing();
   if (run::due(plan_.sample_every, state_.step) && !is_interrupted()) {
-    const run::WeightsToEvaluate weights(state_, cadence());
-    // All that have a part of the first process's model take part in its sample.
-    work_apart(state_.model, [this] {
-      if (setup_.mesh.data->is_first()) write_sample();
-    });
+    std::optional<SampleRecord> sample;
+    {
+      const run::WeightsToEvaluate weights(state_, cadence());
+      // All that have a part of the first process's model take part in its sample.
+      work_apart(state_.model, [&] {
+        if (setup_.mesh.data->is_first()) sample = this->sample();
+      });
+    }
+    if (sample) checkpoints_.require_folder(/*is_alone=*/true), listeners_.sample(*sample);
   }
   if (setup_.mesh.all->size() == 1) saves_ = process::take_save_request() || saves_;
   if (std::exchange(saves_, false)) {
@@ -471,8 +475,8 @@ void Trainer::write_losses() {
 // Whether it is so in one of the processes that divide the model, which must go on alike.
 bool Trainer::is_any(bool here) const { return setup_.mesh.is_any_of_model(here); }
 
-void Trainer::write_sample() {
-  if (!setup_.corpus.tokenizer) return;
+std::optional<SampleRecord> Trainer::sample() {
+  if (!setup_.corpus.tokenizer) return std::nullopt;
   activity_ = "sample";
   release_memory();
   const Stopwatch watch;
@@ -484,8 +488,7 @@ void Trainer::write_sample() {
                                });
   release_memory();
   forecast_.took(run::Forecast::kSample, watch.running_seconds());
-  checkpoints_.require_folder(/*is_alone=*/true);
-  listeners_.sample({.step = state_.step, .text = prompt + result.text});
+  return SampleRecord{.step = state_.step, .text = prompt + result.text};
 }
 
 }  // namespace gpt

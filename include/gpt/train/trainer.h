@@ -82,7 +82,7 @@ class Trainer {
   std::optional<std::vector<TaskRecord>> evaluate_tasks();
   void tell_tasks(const std::vector<TaskRecord>& tasks);
   void warn_of_rise(const run::Evaluation& evaluation);
-  void write_sample();
+  std::optional<SampleRecord> sample();  // nothing without a tokenizer
   // Once, early in a long run: how close its speed comes to what the machine can do, while there is time to change something.
   void tell_speed();
   bool is_any(bool here) const;
