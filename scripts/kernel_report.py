@@ -62,6 +62,8 @@ KERNELS = {
                                    "add_runs_kernel reads the same rows, in the order of their tokens, in which positions cannot be summed"),
     "sort_tokens_kernel": Kernel("2, writes 1", "1, writes 1", "a token is read twice, the second time from a cache", wide="one block sorts few tokens"),
     "join_heads_kernel": Kernel("2, with sums 2 + 1/32", "2", PARTS + "; each head reads cos and sin again, from the caches"),
+    "normed_heads_kernel": Kernel("2, backward 3 + 1/32", "2, backward 3",
+                                  PARTS + "; each head reads its weights, and cos and sin, again, from the caches"),
     "sum_squares_kernel": Kernel("1", wide="loads"),
     "judge_kernel": Kernel("9 scalars, and for spikes a window", wide="scalars, by one thread, and a window of a thousand values at most"),
     "norm_of_parts_kernel": Kernel("1 of the parts", "0", "a part for each block of the kernel before, which no other block can add to",

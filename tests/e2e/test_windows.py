@@ -23,14 +23,21 @@ class Windows(programs.WithText):
         same = programs.run("gpt-train", *programs.flags({**words, "model.attention_window": 5}), check_code=0).stderr
         self.assertIn("windowed/ckpt.pt after step 6 of 8", same)
 
-    def test_text_and_diagnosis_follow_and_export_is_refused(self):
+    def test_text_diagnosis_and_exports_follow(self):
         words = programs.flags({**programs.TINY, "data.text": self.text, "model.attention_window": 5})
         found = programs.checks(*words, "--output_dir", self.root / "planned", "--no-probe", check_code=0)
         self.assertIn("a window of 5 positions in 1 of 2 layers", found["attention"]["detail"])
         made = programs.run("gpt-generate", "--checkpoint", self.run_folder, "--prompt", "the", "--max_tokens", 40, check_code=0)
         self.assertTrue(made.stdout.strip())
-        line = programs.run("gpt-export", "--checkpoint", self.run_folder, "--output", self.root / "out", check_code=4).stderr
-        self.assertIn("model.attention_window 5", line)
+        for words in ((), ("--format", "gguf")):
+            output = self.root / f"out{''.join(words)}"
+            line = programs.run("gpt-export", "--checkpoint", self.run_folder, "--output", output, *words, check_code=0).stderr
+            self.assertIn("in the form of Ministral", line)
+        exported = programs.run("gpt-generate", "--checkpoint", self.root / "out", "--prompt", "the", "--max_tokens", 40, "--temperature", 0,
+                                check_code=0)
+        own = programs.run("gpt-generate", "--checkpoint", self.run_folder, "--prompt", "the", "--max_tokens", 40, "--temperature", 0,
+                           check_code=0)
+        self.assertEqual(exported.stdout, own.stdout)
 
     def test_a_new_run_may_begin_with_the_weights_and_other_windows(self):
         tuned = self.root / "tuned"

@@ -145,10 +145,11 @@ struct NormGradient {
   }
 };
 
-// As join_heads_kernel(), with the same place for all groups of a head at once, whose sums its lanes add up. of.heads.direction 1
+// As join_heads_kernel(), with the same place for all groups of a head at once, whose sums its lanes add up. Direction 1
 // normalizes, -1 takes gradients back.
-template <bool is_whole, bool is_backward, class T>
+template <bool is_whole, int direction, class T>
 __global__ void __launch_bounds__(kHeadThreads) normed_heads_kernel(NormedHeads<T> normed, unsigned lanes) {
+  constexpr bool is_backward = direction < 0;
   const JoinedHeads<T>& of = normed.heads;
   const int D = static_cast<int>(of.D), half = (D + 1) / 2, groups = (half + kGroup - 1) / kGroup,
             first_k = static_cast<int>(of.q.count), first_v = first_k + static_cast<int>(of.k.count),
@@ -240,9 +241,9 @@ at::Tensor join_normed_heads(const Launch& launch, const HeadPass& pass, JoinedH
     sums = at::empty({of.heads.parts, normed, heads.D}, pass.raw.options().dtype(at::kFloat));
     of.weight_sums = write<float>(sums);
   }
-  const auto kernel = is_backward ? whole ? normed_heads_kernel<true, true, T> : normed_heads_kernel<false, true, T>
-                      : whole     ? normed_heads_kernel<true, false, T>
-                                  : normed_heads_kernel<false, false, T>;
+  const auto kernel = is_backward ? whole ? normed_heads_kernel<true, -1, T> : normed_heads_kernel<false, -1, T>
+                      : whole     ? normed_heads_kernel<true, 1, T>
+                                  : normed_heads_kernel<false, 1, T>;
   launch(kernel, of.heads.parts * blocks, static_cast<unsigned>(32 * warps), of, lanes);
   if (!is_backward) return {};
   return at::stack({sums.narrow(1, 0, heads.q.count).sum(1), sums.narrow(1, heads.q.count, heads.k.count).sum(1)}, 1);
