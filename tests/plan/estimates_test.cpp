@@ -99,8 +99,7 @@ struct Form {
   int64_t accumulation = 1, batch_size = 8, n_layer = 6;
   double label_smoothing = 0;
   int64_t n_kv_head = 4, block_size = 128, window = 0;
-  bool tie_weights = true;
-  bool compile = true;
+  bool tie_weights = true, qk_norm = false, compile = true;
   int64_t chunk_rows = 0;
   bool end_to_end = false;
   StateDtype state_dtype = StateDtype::float32;
@@ -124,7 +123,7 @@ TEST_P(MemoryOf, IsWhatAStepAllocates) {
   model.block_size = form.block_size;
   if (!form.is_llama) model.norm = Norm::layernorm, model.mlp = Mlp::gelu, model.position = Position::learned;
   model.dropout = form.dropout, model.vocab_size = form.vocab_size, model.tie_weights = form.tie_weights;
-  model.attention_window = form.window;
+  model.attention_window = form.window, model.qk_norm = form.qk_norm;
   if (form.top_blocks > 0) model.attention = AttentionForm::blocks, model.attention_top_blocks = form.top_blocks;
   TrainingConfig training;
   training.batch_size = form.batch_size, training.gradient_accumulation_steps = form.accumulation;
@@ -230,6 +229,7 @@ INSTANTIATE_TEST_SUITE_P(
         Form{.name = "gpt2_two_layers_dropout", .dropout = 0.1, .n_layer = 2},
         Form{.name = "gpt2_two_layers_block", .checkpointing = kBlock, .n_layer = 2},
         Form{.name = "llama_two_layers", .is_llama = true, .n_layer = 2},
+        Form{.name = "qwen3_two_layers", .is_llama = true, .n_layer = 2, .qk_norm = true},
         Form{.name = "llama_two_layers_dropout", .is_llama = true, .dropout = 0.1, .n_layer = 2},
         Form{.name = "llama_two_layers_block", .is_llama = true, .checkpointing = kBlock, .n_layer = 2},
         Form{.name = "llama_two_layers_selective",
