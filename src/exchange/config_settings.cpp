@@ -52,9 +52,11 @@ std::string ConfigSettings::pattern(const char* key, int64_t layers,
       refuse(key, fmt::format("this program does not have {} in such a model", shown_member(value)));
     found += known->second;
   }
-  size_t period = 1;
-  while (!std::equal(found.begin() + static_cast<ptrdiff_t>(period), found.end(), found.begin())) ++period;
-  return found.substr(0, period);
+  constexpr ptrdiff_t kLongest = 64;  // of what repeats: a hostile file has a million values
+  for (ptrdiff_t period = 1; period <= std::min(kLongest, std::ssize(found)); ++period)
+    if (std::equal(found.begin() + period, found.end(), found.begin()))
+      return found.substr(0, static_cast<size_t>(period));
+  return found;
 }
 
 void ConfigSettings::must_be(const char* key, std::initializer_list<json> values) const {

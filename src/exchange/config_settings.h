@@ -25,7 +25,8 @@ class ConfigSettings {
   bool flag(const char* key, bool otherwise) const;
 
   bool is(const char* key, const nlohmann::json& value) const { return has(key) && object_[key] == value; }
-  // The letters of a list with one of these values for each of so many layers, or more: the shortest ones that give it when they are repeated.
+  // The letters of a list with one of these values for each of so many layers, or more; where it repeats up to
+  // 64 letters, those alone.
   std::string pattern(const char* key, int64_t layers,
                       std::initializer_list<std::pair<nlohmann::json, char>> values) const;
   // Where the key is missing, the file means the first of them.

@@ -227,6 +227,8 @@ TEST(Families, SmolLM3DoesNotRotateInSomeLayers) {
       export_limits(model),
       "gpt-export will write this model for transformers, but not for llama.cpp: in its architecture smollm3 every "
       "fourth layer does not rotate (model.rope_pattern RRRN), and here it is RNRN");
+  changed["no_rope_layer_interval"] = 1'000'000'000;
+  expect_refused(changed, "no_rope_layer_interval is 1000000000; no model has so many layers");
   changed["no_rope_layers"] = {1, 2, 1, 1};
   expect_refused(changed, "no_rope_layers is [1,2,1,1]; this program does not have 2 in such a model");
 }

@@ -31,10 +31,6 @@ constexpr RoleNames kLlamaNames[] = {
     {Role::head, {"lm_head", "output"}},
 };
 
-std::vector<Counterpart> counterparts_of_llama(const ModelConfig& model) {
-  return llama_counterparts(model, /*turns_neighbours=*/true);
-}
-
 nlohmann::ordered_json llama_json(const ModelConfig& m) {
   const BlockForm form = block_form(m, 0);
   nlohmann::ordered_json file{{"architectures", {"LlamaForCausalLM"}}, {"model_type", "llama"}};
@@ -103,11 +99,17 @@ void set_llama_blocks(ModelConfig& model) {
   model.attention_window = 0;
 }
 
-std::vector<Counterpart> llama_counterparts(const ModelConfig& model, bool turns_neighbours) {
+std::vector<Counterpart> llama_counterparts_in_halves(const ModelConfig& model) {
+  std::vector<Counterpart> parts = llama_counterparts(model);
+  for (Counterpart& part : parts) part.gguf_rope_heads = 0;
+  return parts;
+}
+
+std::vector<Counterpart> llama_counterparts(const ModelConfig& model) {
   const int64_t queries = model.attention_width(), keys = model.kv_heads() * model.head_dim();
   std::vector<Counterpart> parts;
-  const auto add = [&parts, turns_neighbours](Counterpart part, int64_t rope_heads) {
-    part.gguf_rope_heads = turns_neighbours ? rope_heads : 0;
+  const auto add = [&parts](Counterpart part, int64_t rope_heads) {
+    part.gguf_rope_heads = rope_heads;
     parts.push_back(std::move(part));
   };
   for (const ParameterRow& row : parameter_table(model)) {
@@ -180,7 +182,7 @@ const Family kLlamaFamily = {.name = "Llama",
                              .model_type = "llama",
                              .architecture = "llama",
                              .set_form = set_llama_blocks,
-                             .counterparts = counterparts_of_llama,
+                             .counterparts = llama_counterparts,
                              .config_json = llama_json,
                              .read_config = read_llama,
                              .architecture_keys = llama_keys};

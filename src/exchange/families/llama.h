@@ -12,8 +12,9 @@ namespace gpt::exchange {
 // RMSNorm, SwiGLU and RoPE in all layers, without windows, norms of queries and keys, and biases of their own.
 void set_llama_blocks(ModelConfig& model);
 
-// `turns_neighbours`: llama.cpp's RoPE of this architecture turns neighbouring columns (Counterpart::gguf_rope_heads).
-std::vector<Counterpart> llama_counterparts(const ModelConfig& model, bool turns_neighbours);
+// Where llama.cpp's RoPE of the architecture turns neighbouring columns (Counterpart::gguf_rope_heads), and where it turns halves as here.
+std::vector<Counterpart> llama_counterparts(const ModelConfig& model);
+std::vector<Counterpart> llama_counterparts_in_halves(const ModelConfig& model);
 
 // All but the biases, and what names the family.
 nlohmann::ordered_json llama_settings(const ModelConfig& model);

@@ -21,10 +21,6 @@ void set_mistral_form(ModelConfig& model) {
   model.window_pattern.assign(static_cast<size_t>(model.n_layer), 'S');
 }
 
-std::vector<Counterpart> mistral_counterparts(const ModelConfig& model) {
-  return llama_counterparts(model, /*turns_neighbours=*/true);
-}
-
 nlohmann::ordered_json window_json(const ModelConfig& m) {
   return m.windowed_layers() > 0 ? nlohmann::ordered_json(m.attention_window) : nullptr;
 }
@@ -90,7 +86,7 @@ const Family kMistralFamily = {.name = "Mistral",
                                .model_type = "mistral",
                                .architecture = "granite_swa",
                                .set_form = set_mistral_form,
-                               .counterparts = mistral_counterparts,
+                               .counterparts = llama_counterparts,
                                .config_json = mistral_json,
                                .read_config = read_mistral,
                                .architecture_keys = granite_keys,
@@ -101,7 +97,7 @@ const Family kMinistralFamily = {.name = "Ministral",
                                  .model_type = "ministral",
                                  .architecture = "granite_swa",
                                  .set_form = set_blocks_with_windows,
-                                 .counterparts = mistral_counterparts,
+                                 .counterparts = llama_counterparts,
                                  .config_json = ministral_json,
                                  .read_config = read_ministral,
                                  .architecture_keys = granite_keys,

@@ -12,10 +12,6 @@ void set_qwen2_form(ModelConfig& model) {
   model.n_head_dim = model.n_embd / model.heads();
 }
 
-std::vector<Counterpart> qwen2_counterparts(const ModelConfig& model) {
-  return llama_counterparts(model, /*turns_neighbours=*/false);
-}
-
 nlohmann::ordered_json qwen2_json(const ModelConfig& m) {
   nlohmann::ordered_json file{{"architectures", {"Qwen2ForCausalLM"}}, {"model_type", "qwen2"}};
   file.update(llama_settings(m));
@@ -38,7 +34,7 @@ const Family kQwen2Family = {.name = "Qwen2",
                              .model_type = "qwen2",
                              .architecture = "qwen2",
                              .set_form = set_qwen2_form,
-                             .counterparts = qwen2_counterparts,
+                             .counterparts = llama_counterparts_in_halves,
                              .config_json = qwen2_json,
                              .read_config = read_qwen2,
                              .architecture_keys = llama_keys,

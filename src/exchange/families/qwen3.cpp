@@ -11,10 +11,6 @@ void set_qwen3_form(ModelConfig& model) {
   model.rope_scaling = {};
 }
 
-std::vector<Counterpart> qwen3_counterparts(const ModelConfig& model) {
-  return llama_counterparts(model, /*turns_neighbours=*/false);
-}
-
 nlohmann::ordered_json qwen3_json(const ModelConfig& m) {
   nlohmann::ordered_json file{{"architectures", {"Qwen3ForCausalLM"}}, {"model_type", "qwen3"}};
   file.update(llama_settings(m));
@@ -42,7 +38,7 @@ const Family kQwen3Family = {.name = "Qwen3",
                              .model_type = "qwen3",
                              .architecture = "qwen3",
                              .set_form = set_qwen3_form,
-                             .counterparts = qwen3_counterparts,
+                             .counterparts = llama_counterparts_in_halves,
                              .config_json = qwen3_json,
                              .read_config = read_qwen3,
                              .architecture_keys = llama_keys};

@@ -13,10 +13,6 @@ void set_smollm3_form(ModelConfig& model) {
   model.rope_pattern = pattern;
 }
 
-std::vector<Counterpart> smollm3_counterparts(const ModelConfig& model) {
-  return llama_counterparts(model, /*turns_neighbours=*/true);
-}
-
 nlohmann::ordered_json smollm3_json(const ModelConfig& m) {
   nlohmann::ordered_json file{{"architectures", {"SmolLM3ForCausalLM"}}, {"model_type", "smollm3"}};
   file.update(llama_settings(m));
@@ -38,8 +34,14 @@ ModelConfig read_smollm3(const ConfigSettings& s) {
   s.must_be("mlp_bias", {false});
   require_full_layers(s, m);
   m.tie_weights = s.flag("tie_word_embeddings", true);
-  m.rope_pattern = s.has("no_rope_layers") ? s.pattern("no_rope_layers", m.n_layer, {{1, 'R'}, {0, 'N'}})
-                                           : every(s.count("no_rope_layer_interval", 4));
+  if (s.has("no_rope_layers")) {
+    m.rope_pattern = s.pattern("no_rope_layers", m.n_layer, {{1, 'R'}, {0, 'N'}});
+    return m;
+  }
+  constexpr int64_t kMostLayers = 1024;
+  const int64_t interval = s.count("no_rope_layer_interval", 4);
+  if (interval > kMostLayers) s.refuse("no_rope_layer_interval", "no model has so many layers");
+  m.rope_pattern = every(interval);
   return m;
 }
 
@@ -60,7 +62,7 @@ const Family kSmolLM3Family = {.name = "SmolLM3",
                                .model_type = "smollm3",
                                .architecture = "smollm3",
                                .set_form = set_smollm3_form,
-                               .counterparts = smollm3_counterparts,
+                               .counterparts = llama_counterparts,
                                .config_json = smollm3_json,
                                .read_config = read_smollm3,
                                .architecture_keys = llama_keys,

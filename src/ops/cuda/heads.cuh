@@ -1,5 +1,5 @@
 // The kernels that normalize, rotate and pack heads, compiled by nvcc and, under tests/support/cuda_emulation.h, by the host compiler, and
-// how it is launched.
+// how they are launched.
 #pragma once
 
 #include <ATen/ops/empty.h>
