@@ -17,25 +17,18 @@
 #include "gpt/tokenizer/byte_alphabet.h"
 #include "gpt/tokenizer/make_tokenizer.h"
 #include "gpt/tokenizer/pre_tokenizer.h"
+#include "sentence_pieces.h"
+#include "token_types.h"
 
 namespace gpt::exchange {
+
 namespace {
 
 using nlohmann::json;
 
-// Types of tokens, as the format numbers them.
-constexpr int32_t kNormal = 1, kControl = 3, kUserDefined = 4, kUnused = 5;
-
 constexpr const char* kAddedEnd = "<|endoftext|>";
 // The list of merges must not be empty. This one joins what no text consists of.
 constexpr const char* kNoMerge = "<|endoftext|> <|endoftext|>";
-
-constexpr std::string_view kSpaceMark = "\u2581";  // what a piece of SentencePiece's has for a space
-
-[[noreturn]] void refuse_tokenizer(const std::string& origin, const std::string& why) {
-  throw Error(ExitCode::checkpoint,
-              fmt::format("{}: llama.cpp cannot have the same tokenizer: {}; use --format huggingface", origin, why));
-}
 
 // Whether the merges make each token of its own bytes, so that it does not matter whether a piece that is a token is merged at all.
 bool merges_make_every_token(const BpeTokenizer& tokenizer) {
@@ -129,11 +122,6 @@ std::string split_name(json& file) {
   return steps == kQwen2 && (normalizer.is_null() || normalizer == kNfc) ? "qwen2" : "";
 }
 
-// As llama.cpp finds added tokens: wherever their text stands.
-bool is_found_anywhere(const json& token) {
-  return !flag(token, "single_word", false) && !flag(token, "lstrip", false) && !flag(token, "rstrip", false);
-}
-
 // Tokens are spelled in a tokenizer.json as they are here.
 GgufTokenizer from_file(const json& file, std::string split, int64_t size, const std::string& origin) {
   GgufTokenizer result{.model = "gpt2", .split = std::move(split)};
@@ -142,9 +130,7 @@ GgufTokenizer from_file(const json& file, std::string split, int64_t size, const
   for (const auto& [spelling, id] : file["model"]["vocab"].items()) result.tokens[id.get<size_t>()] = spelling;
   for (const json& token : file.value("added_tokens", json::array())) {
     const auto& text = token["content"].get_ref<const std::string&>();
-    if (!is_found_anywhere(token))
-      refuse_tokenizer(origin,
-                       fmt::format("its token '{}' takes what is beside it into account", printable_line(text)));
+    require_found_anywhere(token, origin);
     const auto id = token["id"].get<size_t>();
     result.tokens[id] = text;
     result.types[id] = flag(token, "special", false) ? kControl : kUserDefined;
@@ -191,10 +177,19 @@ GgufTokenizer own_tokens(const Tokenizer& tokenizer, const std::string& origin) 
           origin));
     return from_file(file, std::move(split), tokenizer.vocab_size(), origin);
   }
+  if (has_sentence_pieces(file)) {
+    SentencePieces pieces = sentence_pieces(file, tokenizer.vocab_size(), origin);
+    return {.model = "llama",
+            .tokens = std::move(pieces.tokens),
+            .types = std::move(pieces.types),
+            .scores = std::move(pieces.scores),
+            .adds_space = pieces.adds_space};
+  }
   const auto bare = without_post_processor(std::move(file), origin);
   if (const auto* bpe = dynamic_cast<const BpeTokenizer*>(bare.get()))
     return byte_level(bpe->model(), split_name(*bpe, origin));
-  refuse_tokenizer(origin, "it is more than a byte-level BPE with a split that is known there");
+  refuse_tokenizer(origin,
+                   "it is neither a byte-level BPE with a split that is known there nor of SentencePiece's kind");
 }
 
 std::string unused_token(size_t id) { return fmt::format("[PAD{}]", id); }
@@ -264,7 +259,11 @@ void add_tokenizer(GgufMetadata& metadata, const GgufTokenizer& tokenizer) {
   metadata.add("tokenizer.ggml.model", tokenizer.model);
   if (is_bpe) metadata.add("tokenizer.ggml.pre", tokenizer.split);
   metadata.add("tokenizer.ggml.tokens", tokenizer.tokens);
-  if (!is_bpe) metadata.add("tokenizer.ggml.scores", std::vector<float>(tokenizer.tokens.size()));
+  if (!is_bpe) {
+    std::vector<float> scores = tokenizer.scores;
+    scores.resize(tokenizer.tokens.size());
+    metadata.add("tokenizer.ggml.scores", scores);
+  }
   metadata.add("tokenizer.ggml.token_type", tokenizer.types);
   if (is_bpe) metadata.add("tokenizer.ggml.merges", tokenizer.merges);
   add_id("tokenizer.ggml.bos_token_id", format.begin);
@@ -273,7 +272,7 @@ void add_tokenizer(GgufMetadata& metadata, const GgufTokenizer& tokenizer) {
   add_id("tokenizer.ggml.unknown_token_id", format.unknown);
   metadata.add("tokenizer.ggml.add_bos_token", format.begin && format.prefix == std::vector{*format.begin});
   metadata.add("tokenizer.ggml.add_eos_token", false);
-  metadata.add("tokenizer.ggml.add_space_prefix", false);
+  metadata.add("tokenizer.ggml.add_space_prefix", tokenizer.adds_space);
   if (!format.chat_template.empty()) metadata.add("tokenizer.chat_template", format.chat_template);
 }
 

@@ -143,6 +143,75 @@ TEST(GgufTokenizer, SmolLMsIsTakenFromItsFile) {
   }
 }
 
+json gemma() {
+  return json::parse(read_file(test::source_folder() + "/tests/tokenizer/hugging_face/gemma.json", ExitCode::data));
+}
+
+// With a merge for every two tokens that make a third one, as SentencePiece joins them and its converters write them.
+json with_all_merges(json file) {
+  const json vocabulary = file["model"]["vocab"];
+  std::vector<std::string> made;
+  for (const json& merge : file["model"]["merges"])
+    made.push_back(merge[0].get<std::string>() + merge[1].get<std::string>());
+  json merges = json::array();
+  for (const std::string& token : made)
+    for (size_t cut = 1; cut < token.size(); ++cut)
+      if (vocabulary.contains(token.substr(0, cut)) && vocabulary.contains(token.substr(cut)))
+        merges.push_back({token.substr(0, cut), token.substr(cut)});
+  file["model"]["merges"] = merges;
+  return file;
+}
+
+TEST(GgufTokenizer, PiecesHaveScoresInTheOrderOfTheMerges) {
+  const json file = with_all_merges(gemma());
+  const json& vocabulary = file["model"]["vocab"];
+  const auto id = [&](const char* token) { return vocabulary[token].get<size_t>(); };
+  const GgufTokenizer pieces = exported(*tokenizer_from_json(file.dump(), "here"));
+  EXPECT_EQ(pieces.model, "llama");
+  EXPECT_FALSE(pieces.adds_space);
+  EXPECT_TRUE(pieces.split.empty() && pieces.merges.empty());
+  EXPECT_EQ(pieces.scores[id("he")], 0);
+  EXPECT_EQ(pieces.scores[id("\u2581t")], -1);
+  EXPECT_GT(pieces.scores[id("\u2581t")], pieces.scores[id("h")]) << "a character is no merge";
+  EXPECT_EQ(pieces.tokens[id("\u2581t")], "\u2581t");
+  EXPECT_EQ(pieces.types[id("\u2581t")], 1);
+  EXPECT_EQ(pieces.types[id("<0x0A>")], 6);
+  EXPECT_EQ(pieces.types[id("<unk>")], 2);
+  EXPECT_EQ(pieces.types[id("<s>")], 3);
+  EXPECT_EQ(pieces.types[id("\n\n")], 4) << "found in every text";
+}
+
+TEST(GgufTokenizer, PiecesWhoseMergesAreOthersThanScoresAreRefused) {
+  const auto exports = [](const json& file) { return exported(*tokenizer_from_json(file.dump(), "here")); };
+  EXPECT_ERROR(exports(gemma()), ExitCode::checkpoint, "not every two pieces that make '");
+  json file = with_all_merges(gemma());
+  json& merges = file["model"]["merges"];
+  size_t second = 1;  // of a token that two merges make
+  while (merges[second - 1][0].get<std::string>() + merges[second - 1][1].get<std::string>() !=
+         merges[second][0].get<std::string>() + merges[second][1].get<std::string>())
+    ++second;
+  std::swap(merges[second], merges.back());
+  EXPECT_ERROR(exports(file), ExitCode::checkpoint, "its merges of one piece do not follow each other");
+}
+
+TEST(GgufTokenizer, ASpaceBeforeATextIsAskedFor) {
+  json file = with_all_merges(gemma());
+  const json replace = file["normalizer"];
+  file["normalizer"] = {{"type", "Sequence"}, {"normalizers", {{{"type", "Prepend"}, {"prepend", "\u2581"}}, replace}}};
+  file["pre_tokenizer"] = nullptr;
+  EXPECT_TRUE(exported(*tokenizer_from_json(file.dump(), "here")).adds_space) << "as Llama 2's file has it";
+  file["normalizer"] = nullptr;
+  file["pre_tokenizer"] = {{"type", "Metaspace"},
+                           {"replacement", "\u2581"},
+                           {"prepend_scheme", "first"},
+                           {"split", false}};
+  test::CapturedLog log;
+  EXPECT_TRUE(exported(*tokenizer_from_json(file.dump(), "here")).adds_space);
+  EXPECT_NE(log.text().find("llama.cpp puts a space before what follows a special token"), std::string::npos);
+  file["normalizer"] = {{"type", "NFC"}};
+  expect_refused(*tokenizer_from_json(file.dump(), "here"), "it is neither a byte-level BPE");
+}
+
 // What of its file llama.cpp does not do is said, since only a text that is not composed shows it.
 TEST(GgufTokenizer, Qwen2sIsTakenFromItsFile) {
   const std::string path = test::source_folder() + "/tests/tokenizer/hugging_face/qwen2.json";

@@ -1,6 +1,6 @@
 // Our tokenizers as llama.cpp has them. Byte-level BPE is its model "gpt2", as long as it splits text as one of llama.cpp's pre-tokenizers
-// does; bytes are such a BPE without merges. Characters are its model "llama", SentencePiece's, with a piece for each character and none
-// longer.
+// does; bytes are such a BPE without merges. BPE of SentencePiece's kind is its model "llama", and so are characters, with a piece for each
+// and none longer.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,8 @@ struct GgufTokenizer {
   std::vector<std::string> tokens = {};  // by their ids
   std::vector<int32_t> types = {};       // of each token
   std::vector<std::string> merges = {};  // of BPE
+  std::vector<float> scores = {};        // of pieces; empty: none is better than another
+  bool adds_space = false;               // to pieces, before a text
   TextFormat format = {};                // begin and ends are there
   // llama.cpp always has such a token: id 2 or 11 unless another one is named. So a vocabulary without one gets it as its last token.
   bool adds_end = false;
