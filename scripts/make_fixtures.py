@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes tests/fixtures/{gpt2,llama,qwen3,default}_form.safetensors: what our model and optimizer must reproduce.
+"""Writes tests/fixtures/{gpt2,llama,qwen3,gemma3,olmo2,default}_form.safetensors: what our model and optimizer must reproduce.
 
     python scripts/make_fixtures.py            # rewrites the fixtures (the same bytes every time)
-    python scripts/make_fixtures.py --check    # compares this file's model with transformers' GPT-2, Llama and Qwen3
+    python scripts/make_fixtures.py --check    # compares this file's model with transformers' GPT-2, Llama, Qwen3, Gemma 3 and OLMo 2
 
 A fixture holds random parameters, ten batches, and for the first batch logits, loss and every gradient; then the loss of
 ten AdamW steps with clipping and schedule, and the parameters after them. Everything is computed in float64 by the plain
@@ -33,8 +33,13 @@ FORMS = {
                       tie_weights=True, label_smoothing=0.0),
     "llama_form": dict(SIZES, n_kv_head=2, vocab_multiple=1, norm="rmsnorm", mlp="swiglu", position="rope", bias=False,
                        tie_weights=False, label_smoothing=0.0),
-    "qwen3_form": dict(SIZES, n_kv_head=2, head_dim=12, qk_norm=True, vocab_multiple=1, norm="rmsnorm", mlp="swiglu",
+    "qwen3_form": dict(SIZES, n_kv_head=2, head_dim=12, qk_norm="heads", vocab_multiple=1, norm="rmsnorm", mlp="swiglu",
                        position="rope", bias=False, tie_weights=True, label_smoothing=0.0),
+    "gemma3_form": dict(SIZES, n_kv_head=1, head_dim=12, qk_norm="heads", norm_place="both", is_gemma=True, vocab_multiple=1,
+                        norm="rmsnorm", mlp="geglu", position="rope", window=5, window_pattern="SL",
+                        rope_window_theta=100.0, bias=False, tie_weights=True, label_smoothing=0.0),
+    "olmo2_form": dict(SIZES, n_kv_head=2, qk_norm="all", norm_place="output", vocab_multiple=1, norm="rmsnorm",
+                       mlp="swiglu", position="rope", bias=False, tie_weights=False, label_smoothing=0.0),
     "default_form": dict(SIZES, vocab_multiple=64, norm="rmsnorm", mlp="swiglu", position="rope", bias=False,
                          tie_weights=True, label_smoothing=0.1),
 }
@@ -55,10 +60,15 @@ def parameter_shapes(c):
         "w1": (hidden, C), "w2": (C, hidden), "w3": (hidden, C)}
     for layer in range(c["n_layer"]):
         h = f"transformer.h.{layer}."
-        shapes[h + "ln_1.weight"] = shapes[h + "ln_2.weight"] = (C,)
+        place = c.get("norm_place", "input")
+        if place != "output":
+            shapes[h + "ln_1.weight"] = shapes[h + "ln_2.weight"] = (C,)
+        if place != "input":
+            shapes[h + "attn.out_norm.weight"] = shapes[h + "mlp.out_norm.weight"] = (C,)
         shapes[h + "attn.c_attn.weight"] = (qkv, C)
         if c.get("qk_norm"):
-            shapes[h + "attn.q_norm.weight"] = shapes[h + "attn.k_norm.weight"] = (D,)
+            heads = (c["n_head"], c["n_kv_head"]) if c["qk_norm"] == "all" else (1, 1)
+            shapes[h + "attn.q_norm.weight"], shapes[h + "attn.k_norm.weight"] = (heads[0] * D,), (heads[1] * D,)
         shapes[h + "attn.c_proj.weight"] = (C, c["n_head"] * D)
         shapes |= {f"{h}mlp.{name}.weight": shape for name, shape in mlp.items()}
     shapes["transformer.ln_f.weight"] = (C,)
@@ -75,7 +85,8 @@ def random_parameters(c):
     parameters = {}
     for name, shape in parameter_shapes(c).items():
         value = torch.randn(shape, generator=generator, dtype=torch.float32) * (0.15 if len(shape) == 2 else 0.1)
-        parameters[name] = value + 1 if (".ln_" in name or "_norm." in name) and name.endswith("weight") else value
+        is_factor = (".ln_" in name or "_norm." in name) and name.endswith("weight") and not c.get("is_gemma")
+        parameters[name] = value + 1 if is_factor else value
     return parameters
 
 
@@ -83,7 +94,8 @@ def normalize(x, c, p, name):
     weight, bias = p[name + ".weight"], p.get(name + ".bias", 0.0)
     if c["norm"] == "layernorm":
         x = x - x.mean(-1, keepdim=True)
-    return x / (x.pow(2).mean(-1, keepdim=True) + c["norm_eps"]).sqrt() * weight + bias
+    factor = 1 + weight if c.get("is_gemma") else weight
+    return x / (x.pow(2).mean(-1, keepdim=True) + c["norm_eps"]).sqrt() * factor + bias
 
 
 def linear(x, p, name):
@@ -98,18 +110,23 @@ def rotate(x, theta):
     return torch.cat([turned.real, turned.imag], -1)
 
 
-def attention(x, c, p, name):
+def attention(x, c, p, name, window):
     B, T, C = x.shape
     H, Hkv, D = c["n_head"], c["n_kv_head"], head_dim(c)
     q, k, v = linear(x, p, name + ".c_attn").split([H * D, Hkv * D, Hkv * D], -1)
+    if c.get("qk_norm") == "all":
+        q, k = normalize(q, c, p, name + ".q_norm"), normalize(k, c, p, name + ".k_norm")
     q, k, v = (t.reshape(B, T, -1, D).permute(0, 2, 1, 3) for t in (q, k, v))
-    if c.get("qk_norm"):
+    if c.get("qk_norm") == "heads":
         q, k = normalize(q, c, p, name + ".q_norm"), normalize(k, c, p, name + ".k_norm")
     if c["position"] == "rope":
-        q, k = rotate(q, c["rope_theta"]), rotate(k, c["rope_theta"])
+        theta = c["rope_window_theta"] if window else c["rope_theta"]
+        q, k = rotate(q, theta), rotate(k, theta)
     k, v = (t.repeat_interleave(H // Hkv, dim=1) for t in (k, v))
     scores = torch.einsum("bhid,bhjd->bhij", q, k) / math.sqrt(D)
     scores = scores.masked_fill(torch.ones(T, T).triu(1).bool(), -math.inf)
+    if window:
+        scores = scores.masked_fill(torch.ones(T, T).tril(-window).bool(), -math.inf)
     y = torch.einsum("bhij,bhjd->bihd", scores.softmax(-1), v).reshape(B, T, H * D)
     return linear(y, p, name + ".c_proj")
 
@@ -119,17 +136,24 @@ def feed_forward(x, c, p, name):
         u = linear(x, p, name + ".c_fc")
         return linear(0.5 * u * (1 + torch.tanh(math.sqrt(2 / math.pi) * (u + 0.044715 * u**3))), p, name + ".c_proj")
     gate = linear(x, p, name + ".w1")
+    if c["mlp"] == "geglu":
+        return linear(F.gelu(gate, approximate="tanh") * linear(x, p, name + ".w3"), p, name + ".w2")
     return linear(gate * torch.sigmoid(gate) * linear(x, p, name + ".w3"), p, name + ".w2")
 
 
 def logits_of(ids, c, p):
-    x = p["transformer.wte.weight"][ids]
+    x = p["transformer.wte.weight"][ids] * (math.sqrt(c["n_embd"]) if c.get("is_gemma") else 1)
+    place = c.get("norm_place", "input")
+    before = lambda x, name: x if place == "output" else normalize(x, c, p, name)
+    after = lambda x, name: x if place == "input" else normalize(x, c, p, name)
     if c["position"] == "learned":
         x = x + p["transformer.wpe.weight"][: ids.shape[1]]
     for layer in range(c["n_layer"]):
         h = f"transformer.h.{layer}."
-        x = x + attention(normalize(x, c, p, h + "ln_1"), c, p, h + "attn")
-        x = x + feed_forward(normalize(x, c, p, h + "ln_2"), c, p, h + "mlp")
+        pattern = c.get("window_pattern", "L")
+        window = c["window"] if pattern[layer % len(pattern)] == "S" else 0
+        x = x + after(attention(before(x, h + "ln_1"), c, p, h + "attn", window), h + "attn.out_norm")
+        x = x + after(feed_forward(before(x, h + "ln_2"), c, p, h + "mlp"), h + "mlp.out_norm")
     head = p["transformer.wte.weight" if c["tie_weights"] else "lm_head.weight"]
     return normalize(x, c, p, "transformer.ln_f") @ head[: c["vocab_size"]].T
 
@@ -192,7 +216,9 @@ def check_against_transformers():
     print("transformers", transformers.__version__)
     ids = torch.randint(97, (3, 16), generator=torch.Generator().manual_seed(22))
     for form, reference, bound in (("gpt2_form", gpt2_from_transformers, 1e-13), ("llama_form", llama_from_transformers, 5e-6),
-                                   ("qwen3_form", qwen3_from_transformers, 5e-6)):
+                                   ("qwen3_form", qwen3_from_transformers, 5e-6),
+                                   ("gemma3_form", gemma3_from_transformers, 2e-5),
+                                   ("olmo2_form", olmo2_from_transformers, 5e-6)):
         c = FORMS[form]
         p = {name: value.double() for name, value in random_parameters(c).items()}
         with torch.no_grad():
@@ -221,6 +247,20 @@ def qwen3_from_transformers(transformers, c, p):
     return with_weights(transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**settings(c))), c, p)
 
 
+def gemma3_from_transformers(transformers, c, p):
+    types = {"S": "sliding_attention", "L": "full_attention"}
+    rope = {"sliding_attention": c["rope_window_theta"], "full_attention": c["rope_theta"]}
+    config = transformers.Gemma3TextConfig(
+        **settings(c), sliding_window=c["window"], query_pre_attn_scalar=head_dim(c),
+        layer_types=[types[c["window_pattern"][i % len(c["window_pattern"])]] for i in range(c["n_layer"])],
+        rope_parameters={name: {"rope_type": "default", "rope_theta": theta} for name, theta in rope.items()})
+    return with_weights(transformers.Gemma3ForCausalLM(config), c, p)
+
+
+def olmo2_from_transformers(transformers, c, p):
+    return with_weights(transformers.Olmo2ForCausalLM(transformers.Olmo2Config(**settings(c))), c, p)
+
+
 def settings(c):
     return dict(
         vocab_size=c["vocab_size"], max_position_embeddings=c["block_size"], hidden_size=c["n_embd"],
@@ -239,11 +279,15 @@ def with_weights(model, c, p):
         q, k, v = p[ours + "attn.c_attn.weight"].split([c["n_head"] * D, c["n_kv_head"] * D, c["n_kv_head"] * D])
         state |= {theirs + "self_attn.q_proj.weight": q, theirs + "self_attn.k_proj.weight": k,
                   theirs + "self_attn.v_proj.weight": v, theirs + "self_attn.o_proj.weight": p[ours + "attn.c_proj.weight"],
-                  theirs + "input_layernorm.weight": p[ours + "ln_1.weight"],
-                  theirs + "post_attention_layernorm.weight": p[ours + "ln_2.weight"],
                   theirs + "mlp.gate_proj.weight": p[ours + "mlp.w1.weight"],
                   theirs + "mlp.down_proj.weight": p[ours + "mlp.w2.weight"],
                   theirs + "mlp.up_proj.weight": p[ours + "mlp.w3.weight"]}
+        norms = {"input": {"input_layernorm": "ln_1", "post_attention_layernorm": "ln_2"},
+                 "output": {"post_attention_layernorm": "attn.out_norm", "post_feedforward_layernorm": "mlp.out_norm"},
+                 "both": {"input_layernorm": "ln_1", "post_attention_layernorm": "attn.out_norm",
+                          "pre_feedforward_layernorm": "ln_2", "post_feedforward_layernorm": "mlp.out_norm"}}
+        state |= {f"{theirs}{name}.weight": p[f"{ours}{own}.weight"]
+                  for name, own in norms[c.get("norm_place", "input")].items()}
         if c.get("qk_norm"):
             state |= {theirs + f"self_attn.{name}.weight": p[ours + f"attn.{name}.weight"] for name in ("q_norm", "k_norm")}
     model.load_state_dict(state)

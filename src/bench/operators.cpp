@@ -216,7 +216,7 @@ class Cases {
   ops::HeadNorms head_norms() const {
     if (!form_.head_norm) return {};
     return {parameters_.weight(ParameterRole::query_norm, 0), parameters_.weight(ParameterRole::key_norm, 0),
-            form_.head_norm->eps};
+            form_.head_norm->eps, form_.head_norm->has_unit_offset ? 1.0 : 0.0};
   }
 
   struct Seen {
@@ -235,8 +235,13 @@ class Cases {
 
   void add_norm() {
     const at::Tensor branch = rows(model_.n_embd);
-    const ops::Normalization norm{form_.norm.kind, form_.norm.eps, parameters_.weight(ParameterRole::mlp_norm, 0),
-                                  parameters_.bias(ParameterRole::mlp_norm, 0)};
+    const NormForm form = final_norm_form(model_);
+    const int64_t after = model_.n_layer;
+    const ops::Normalization norm{.kind = form.kind,
+                                  .eps = form.eps,
+                                  .weight = parameters_.weight(ParameterRole::final_norm, after),
+                                  .bias = parameters_.bias(ParameterRole::final_norm, after),
+                                  .offset = form.has_unit_offset ? 1.0 : 0.0};
     add("residual sum and norm", work_.norm(/*has_branch=*/true), rows(model_.n_embd),
         [norm, branch, dropout = dropout()](const ops::Operators& ops, const at::Tensor& x) {
           const auto [sum, normed] = ops.add_norm(norm, x, branch, dropout);

@@ -66,6 +66,11 @@ std::vector<RefusalRule> tensor_rules() {
        .when = [](const Config& c, const Facts&) { return divides_model(c) && c.training.optimizer.has_muon(); },
        .why = "Muon needs whole matrices, and tensor_parallel gives each process a part of them",
        .cures = {set_to(kTensor, "1"), set_to("training.optimizer", "adamw")}},
+      {.keys = {kTensor, "model.qk_norm"},
+       .when = [](const Config& c, const Facts&) { return divides_model(c) && c.model.qk_norm == QkNorm::all; },
+       .why =
+           "qk_norm all normalizes all heads of a token together, and tensor_parallel gives each process a part of them",
+       .cures = {set_to(kTensor, "1"), set_to("model.qk_norm", "heads")}},
       {.keys = {kTensor, kLoraRank},
        .when = [](const Config& c, const Facts&) { return divides_model(c) && c.training.tuning.lora.is_on(); },
        .why = "an adapter goes with a whole product, and tensor_parallel gives each process a part of it",

@@ -43,13 +43,13 @@ std::vector<IdleRule> idle_data() {
 std::vector<IdleRule> idle_model() {
   const auto has_blocks = [](const Config& c) { return c.model.attention == AttentionForm::blocks; };
   return {
-      {{"model.window_pattern", "model.last_layer_full"},
+      {{"model.window_pattern", "model.last_layer_full", "model.rope_window_theta"},
        [](const Config& c, const Facts&) { return c.model.attention_window == 0; },
        "model.attention_window is 0"},
       {{"model.attention_block", "model.attention_top_blocks"},
        [=](const Config& c, const Facts&) { return !has_blocks(c); },
        "model.attention is full"},
-      {{"model.rope_theta", "model.rope_scaling", "model.rope_pattern"},
+      {{"model.rope_theta", "model.rope_scaling", "model.rope_pattern", "model.rope_window_theta"},
        [](const Config& c, const Facts&) { return c.model.position == Position::learned; },
        "model.position is learned"},
       {{"model.rope_scaling_factor"},

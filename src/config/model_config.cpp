@@ -55,9 +55,12 @@ int64_t ModelConfig::hidden() const {
 }
 
 int64_t ModelConfig::window(int64_t layer) const {
-  const bool is_full =
-      attention_window == 0 || attention_window >= block_size || (last_layer_full && layer == n_layer - 1);
-  return !is_full && of_layer(window_pattern, layer) == 'S' ? attention_window : 0;
+  return has_window(layer) && attention_window < block_size ? attention_window : 0;
+}
+
+bool ModelConfig::has_window(int64_t layer) const {
+  const bool is_full = attention_window == 0 || (last_layer_full && layer == n_layer - 1);
+  return !is_full && of_layer(window_pattern, layer) == 'S';
 }
 
 bool ModelConfig::rotates(int64_t layer) const {
@@ -215,6 +218,15 @@ std::vector<Option> options(ModelConfig& c) {
       {.name = "norm",
        .target = choice(c.norm, {{"layernorm", Norm::layernorm}, {"rmsnorm", Norm::rmsnorm}}),
        .help = "normalization before attention and MLP"},
+      {.name = "norm_place",
+       .target = choice(c.norm_place,
+                        {{"input", NormPlace::input}, {"output", NormPlace::output}, {"both", NormPlace::both}}),
+       .help =
+           "what of attention and of the MLP is normalized: input = what goes in (pre-norm), output = what comes out, before it "
+           "is added (OLMo 2), both = each with a norm of its own (Gemma 3)"},
+      {.name = "norm_unit_offset",
+       .target = &c.norm_unit_offset,
+       .help = "the weight of a norm, head norms included, is added to 1 and begins at 0, as Gemma has it"},
       {.name = "mlp",
        .target = choice(c.mlp, {{"swiglu", Mlp::swiglu}, {"geglu", Mlp::geglu}, {"gelu", Mlp::gelu}}),
        .help = "activation of the MLP; swiglu and geglu are gated, gelu is GPT-2's (tanh approximation)"},
@@ -222,6 +234,14 @@ std::vector<Option> options(ModelConfig& c) {
        .target = choice(c.position, {{"learned", Position::learned}, {"rope", Position::rope}}),
        .help = "position encoding: learned embeddings, or rotary ones (RoPE)"},
       {.name = "rope_theta", .target = &c.rope_theta, .help = "base of RoPE's frequencies", .min = 1, .max = 1e9},
+      {.name = "rope_window_theta",
+       .target = &c.rope_window_theta,
+       .help =
+           "base of RoPE's frequencies in windowed layers, where rope_scaling does not count then, as Gemma 3 has it (10000); "
+           "0 = as in all layers",
+       .min = 0,
+       .max = 1e9,
+       .aliases = {{"rope_local_base_freq"}}},
       {.name = "rope_pattern",
        .target = &c.rope_pattern,
        .help =
@@ -294,9 +314,13 @@ std::vector<Option> options(ModelConfig& c) {
        .target = &c.qkv_bias,
        .help = "use a bias for queries, keys and values alone, as Qwen2 does; bias has it too"},
       {.name = "qk_norm",
-       .target = &c.qk_norm,
-       .help = "normalize queries and keys, each head by itself, before they are rotated, as Qwen3 does",
-       .aliases = {{"use_qk_norm"}}},
+       .target = choice(c.qk_norm, {{"none", QkNorm::none}, {"heads", QkNorm::heads}, {"all", QkNorm::all}}),
+       .help =
+           "normalize queries and keys before they are rotated: heads = each head by itself, as Qwen3 does; all = all heads of a "
+           "token together, as OLMo 2 does",
+       .aliases = {{"use_qk_norm"}},
+       .if_true = "heads",
+       .if_false = "none"},
       {.name = "dropout",
        .target = &c.dropout,
        .help = "fraction of activations set to zero during training, with init_from 0 unless set",
@@ -309,6 +333,9 @@ std::vector<Option> options(ModelConfig& c) {
        .target = &c.tie_weights,
        .help = "share one matrix between the token embedding and the output layer",
        .aliases = {{"tie_word_embeddings"}}},
+      {.name = "scaled_embedding",
+       .target = &c.scaled_embedding,
+       .help = "multiply what the first block is given by the square root of n_embd, as Gemma does"},
   };
   for (Option& row : rows) row.section = "model";
   return rows;

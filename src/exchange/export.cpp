@@ -24,6 +24,7 @@
 #include "gpt/exchange/weights.h"
 #include "gpt/layout/parameter_table.h"
 #include "gpt/tokenizer/make_tokenizer.h"
+#include "moved_scales.h"
 
 namespace gpt::exchange {
 namespace {
@@ -136,7 +137,8 @@ void require_free_folder(const std::string& folder) {
                           folder));
 }
 
-void write_hugging_face(const ExportOptions& options, const Checkpoint& checkpoint) {
+void write_hugging_face(const ExportOptions& options, const Checkpoint& own) {
+  const Checkpoint checkpoint = with_scales_moved(own);
   const std::string& folder = options.output;
   require_free_folder(folder);
   const ModelConfig& model = checkpoint.config.model;

@@ -9,9 +9,15 @@
 namespace gpt::exchange {
 
 std::span<const Family* const> families() {
-  static constexpr const Family* kAll[] = {&kLlamaFamily,   &kGpt2Family,      &kQwen2Family,  &kQwen3Family,
-                                           &kMistralFamily, &kMinistralFamily, &kSmolLM3Family};
+  static constexpr const Family* kAll[] = {&kLlamaFamily,   &kGpt2Family,      &kQwen2Family,   &kQwen3Family,
+                                           &kMistralFamily, &kMinistralFamily, &kSmolLM3Family, &kGemmaFamily,
+                                           &kGemma3Family,  &kOlmo2Family,     &kOlmo3Family};
   return kAll;
+}
+
+void set_plain_norms(ModelConfig& model) {
+  model.norm_place = NormPlace::input;
+  model.norm_unit_offset = model.scaled_embedding = false;
 }
 
 const TensorNames& names_of(const ParameterRow& row, std::span<const RoleNames> family) {

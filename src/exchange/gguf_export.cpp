@@ -23,6 +23,7 @@
 #include "gpt/exchange/weights.h"
 #include "gpt/layout/parameter_table.h"
 #include "gpt/tokenizer/make_tokenizer.h"
+#include "moved_scales.h"
 
 namespace gpt::exchange {
 namespace {
@@ -146,7 +147,8 @@ void write_or_refuse(GgufWriter& file, const GgufTensor& stored, const at::Tenso
 
 }  // namespace
 
-void write_gguf(const ExportOptions& options, const Checkpoint& checkpoint) {
+void write_gguf(const ExportOptions& options, const Checkpoint& own) {
+  const Checkpoint checkpoint = with_scales_moved(own);
   const std::string folder = require_free_file(options.output);
   const ModelConfig& model = checkpoint.config.model;
   const Family& family = llama_cpp_family_of(model, options.checkpoint);

@@ -18,11 +18,18 @@ namespace {
 // The same with what is auto, or may be said in several ways, in one of them: patterns have a letter for each layer.
 ModelConfig written_out(ModelConfig model) {
   std::string windows, rotations;
+  bool has_windows = false;
   for (int64_t layer = 0; layer < model.n_layer; ++layer) {
-    windows += model.window(layer) > 0 ? 'S' : 'L';
+    // One as long as the sequences is none, but for the base of its rotations.
+    const bool has_window = model.window(layer) > 0 || (model.has_window(layer) && model.rope_window_theta > 0);
+    has_windows = has_windows || has_window;
+    windows += has_window ? 'S' : 'L';
     rotations += model.rotates(layer) ? 'R' : 'N';
   }
-  if (model.windowed_layers() == 0) model.attention_window = 0;  // one as long as the sequences, or for no layer
+  if (!has_windows) {
+    model.attention_window = 0;
+    model.rope_window_theta = 0;
+  }
   model.window_pattern = windows, model.last_layer_full = false;
   const bool all_rotate = model.position == Position::learned || rotations.find('N') == std::string::npos;
   model.rope_pattern = all_rotate ? "R" : rotations;
@@ -65,7 +72,19 @@ std::string heads_that_do_not_divide(const ModelConfig& model) {
   return fmt::format("model.n_head {} does not divide model.n_embd {}", model.heads(), model.n_embd);
 }
 
-std::string export_limits(const ModelConfig& model) {
+ModelConfig with_scales_moved(const ModelConfig& model) {
+  for (const bool offset : {model.norm_unit_offset, !model.norm_unit_offset}) {
+    for (const bool scaled : {model.scaled_embedding, !model.scaled_embedding}) {
+      ModelConfig other = model;
+      other.norm_unit_offset = offset, other.scaled_embedding = scaled;
+      if (misfits(other).empty()) return other;
+    }
+  }
+  return model;
+}
+
+std::string export_limits(const ModelConfig& own) {
+  const ModelConfig model = with_scales_moved(own);
   if (const std::string misfit = misfits(model); !misfit.empty())
     return fmt::format(
         "gpt-export will not write this model for transformers or llama.cpp, which have no such form: {}; it will with "

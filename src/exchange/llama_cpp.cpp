@@ -60,6 +60,7 @@ at::Tensor llama_cpp_values(const LlamaCppTensor& tensor, const NamedTensors& we
       std::find_if(weights.begin(), weights.end(), [&](const auto& weight) { return weight.first == part.row; });
   const at::Tensor rows = own->second.detach().narrow(0, part.begin, part.size);
   if (part.gguf_rope_heads > 0) return in_llama_cpp_order(rows, part);
+  if (part.gguf_offset != 0) return rows + part.gguf_offset;
   if (!tensor.adds_row) return rows;
   return at::cat({rows, rows.mean(0, /*keepdim=*/true, at::kDouble).to(rows.scalar_type())});
 }

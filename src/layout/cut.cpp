@@ -107,7 +107,9 @@ std::vector<ParameterRow> cut(std::vector<ParameterRow> rows, const ModelConfig&
       case ParameterRole::attention_norm:
       case ParameterRole::query_norm:
       case ParameterRole::key_norm:
+      case ParameterRole::attention_out_norm:
       case ParameterRole::mlp_norm:
+      case ParameterRole::mlp_out_norm:
       case ParameterRole::final_norm: break;
     }
   }

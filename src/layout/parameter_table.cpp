@@ -35,7 +35,7 @@ class TableBuilder {
   void norm(const std::string& name, Role role, const NormForm& form) { norm(name, role, form, config_.n_embd); }
 
   void norm(const std::string& name, Role role, const NormForm& form, int64_t width) {
-    add(name + ".weight", {width}, role, {.constant = 1});
+    add(name + ".weight", {width}, role, {.constant = form.has_unit_offset ? 0.0 : 1.0});
     if (form.has_bias) add_bias(name, width, role);
   }
 
@@ -48,11 +48,16 @@ class TableBuilder {
       norm(name + "q_norm", Role::query_norm, *form.head_norm, config_.head_dim());
       norm(name + "k_norm", Role::key_norm, *form.head_norm, config_.head_dim());
     }
+    if (form.heads_norm) {
+      norm(name + "q_norm", Role::query_norm, *form.heads_norm, queries);
+      norm(name + "k_norm", Role::key_norm, *form.heads_norm, keys);
+    }
     linear(name + "c_proj", Role::attention_out, config_.n_embd, queries, form.attention_out_bias);
+    if (form.out_norm) norm(name + "out_norm", Role::attention_out_norm, *form.out_norm);
   }
 
   // As nanoGPT names them, and gated ones as Llama's own code does.
-  void mlp(const std::string& name, const MlpForm& form) {
+  void mlp(const std::string& name, const MlpForm& form, const std::optional<NormForm>& out_norm) {
     const int64_t C = config_.n_embd, F = form.width;
     if (is_gated(form.kind)) {
       linear(name + "w1", Role::mlp_gate, F, C, form.has_bias);
@@ -62,6 +67,7 @@ class TableBuilder {
       linear(name + "c_fc", Role::mlp_in, F, C, form.has_bias);
       linear(name + "c_proj", Role::mlp_out, C, F, form.has_bias);
     }
+    if (out_norm) norm(name + "out_norm", Role::mlp_out_norm, *out_norm);
   }
 
   int64_t layer = -1;  // the layer of the rows to come
@@ -94,7 +100,9 @@ size_t group_of(Role role) {
     case Role::attention_norm:
     case Role::query_norm:
     case Role::key_norm:
+    case Role::attention_out_norm:
     case Role::mlp_norm:
+    case Role::mlp_out_norm:
     case Role::final_norm: return 3;
     case Role::head: break;
   }
@@ -122,10 +130,10 @@ std::vector<ParameterRow> parameter_table(const ModelConfig& config) {
   for (table.layer = 0; table.layer < config.n_layer; ++table.layer) {
     const std::string h = "transformer.h." + std::to_string(table.layer) + ".";
     const BlockForm form = block_form(config, table.layer);
-    table.norm(h + "ln_1", Role::attention_norm, form.norm);
+    if (form.norm) table.norm(h + "ln_1", Role::attention_norm, *form.norm);
     table.attention(h + "attn.", form);
-    table.norm(h + "ln_2", Role::mlp_norm, form.norm);
-    table.mlp(h + "mlp.", form.mlp);
+    if (form.norm) table.norm(h + "ln_2", Role::mlp_norm, *form.norm);
+    table.mlp(h + "mlp.", form.mlp, form.out_norm);
   }
   table.norm("transformer.ln_f", Role::final_norm, final_norm_form(config));
   if (!config.tie_weights) table.embedding("lm_head.weight", Role::head, Vp, padding);

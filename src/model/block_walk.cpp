@@ -11,13 +11,6 @@
 namespace gpt::transformer {
 namespace {
 
-// The sum, with the dropout that a normalization of it would draw.
-at::Tensor joined(const ops::Normalization& norm, const Stream& stream, const Pass& pass) {
-  if (stream.dropout.probability > 0) return add_norm(norm, stream, pass).sum;
-  const InPart part(part::kNorm);
-  return stream.x + stream.branch;
-}
-
 // A block with gradient checkpointing of what comes after attention, or of all; pass.checkpointing says which.
 Stream recomputed(const Block& block, const Stream& in, const Pass& pass, bool draws) {
   const auto inner_pass = [pass](BodyRun run) {
@@ -28,15 +21,15 @@ Stream recomputed(const Block& block, const Stream& in, const Pass& pass, bool d
   if (pass.checkpointing == GradientCheckpointing::block) {
     const auto body = [&block, inner_pass](const std::vector<at::Tensor>& x, BodyRun run) {
       const Pass inner = inner_pass(run);
-      return joined(block.ln_1, block({x[0], {}}, inner), inner);
+      return joined(block({x[0], {}}, inner), block.any_norm(), inner);
     };
     return {recompute_in_backward(body, {in.x}, draws), {}};
   }
-  const auto [x, first] = add_norm(block.ln_1, in, pass);
+  const auto [x, first] = block.enter(block.ln_1, in, pass);
   const at::Tensor attended = block.attn(first, pass);
   const auto body = [&block, inner_pass](const std::vector<at::Tensor>& inputs, BodyRun run) {
     const Pass inner = inner_pass(run);
-    return joined(block.ln_2, block.after_attention(inputs[0], inputs[1], inner), inner);
+    return joined(block.after_attention(inputs[0], inputs[1], inner), block.any_norm(), inner);
   };
   return {recompute_in_backward(body, {x, attended}, draws), {}};
 }

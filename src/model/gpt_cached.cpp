@@ -19,7 +19,7 @@ namespace {
 at::Tensor embed_at(const Transformer& model, const at::Tensor& ids, const at::Tensor& positions, const Pass& pass) {
   const InPart part(part::kEmbedding);
   const at::Tensor x = pass.ops->embedding(ids, model.wte, /*positions=*/{}, /*starts=*/{}, /*dropout=*/{});
-  return model.wpe.defined() ? x + model.wpe.compute_value().index_select(0, positions) : x;
+  return model.scaled(model.wpe.defined() ? x + model.wpe.compute_value().index_select(0, positions) : x);
 }
 
 // The keys and values that one layer has seen so far, and where the next ones go.
@@ -48,7 +48,7 @@ at::Tensor attend_to(const LayerCache& cache, const Attention& attention, at::Te
 }
 
 Stream with_cache(const Block& block, const Stream& in, const Pass& pass, const LayerCache& cache) {
-  const auto [x, normed] = add_norm(block.ln_1, in, pass);
+  const auto [x, normed] = block.enter(block.ln_1, in, pass);
   at::Tensor qkv = block.attn.queries_keys_values(normed, pass);
   return block.after_attention(x, attend_to(cache, block.attn, std::move(qkv), pass), pass);
 }

@@ -84,8 +84,8 @@ class TensorParallel : public ops::WrappedOperators {
     const DropoutSpec own = of_own_rows(dropout, x);
     if (!rows_ || !at::GradMode::is_enabled()) return inner_->add_norm(norm, x, branch, own);
     const auto gradients = std::make_shared<WholeGradients>(group_);
-    const Normalization part{norm.kind, norm.eps, gradients->part_of(norm.weight), gradients->part_of(norm.bias),
-                             norm.site};
+    const Normalization part{norm.kind, norm.eps,   gradients->part_of(norm.weight), gradients->part_of(norm.bias),
+                             norm.site, norm.offset};
     TORCH_CHECK(x.requires_grad(), "tensor_parallel: what is normalized must have a gradient");
     return inner_->add_norm(part, mark_gradient(x, [gradients] { gradients->add_up(); }), branch, own);
   }
@@ -121,7 +121,8 @@ class TensorParallel : public ops::WrappedOperators {
     part.dropout.all_heads = model_.heads();
     if (!part.norms.defined() || !at::GradMode::is_enabled()) return inner_->attention(std::move(qkv), part, rotary);
     const auto gradients = std::make_shared<WholeGradients>(group_);  // each process's are those of its heads
-    part.norms = {gradients->part_of(spec.norms.query), gradients->part_of(spec.norms.key), spec.norms.eps};
+    part.norms = {gradients->part_of(spec.norms.query), gradients->part_of(spec.norms.key), spec.norms.eps,
+                  spec.norms.offset};
     return inner_->attention(mark_gradient(qkv, [gradients] { gradients->add_up(); }), part, rotary);
   }
 
@@ -248,7 +249,7 @@ ops::SharedOperators dividing_rows(const ops::SharedOperators& operators, int64_
   return parallel->dividing_rows(B, T);
 }
 
-// In each layer four halves of sums forward, two of them of products, and the same backward; and the sums of two normalizations' gradients.
+// In each layer four halves of sums forward, two of them of products, and the same backward; and the sums of its normalizations' gradients.
 // Beside them what the embedding, and what is behind the last normalization, has of these.
 TensorSums tensor_sums(const ModelConfig& model, const ModelPart& part, int64_t tokens, const StreamBytes& value,
                        GradientCheckpointing level) {
@@ -258,14 +259,14 @@ TensorSums tensor_sums(const ModelConfig& model, const ModelPart& part, int64_t 
   const double last = part.is_last_stage() ? 1 : 0, ends = last + (part.is_first_stage() ? 1 : 0),
                of_products = (level >= GradientCheckpointing::selective ? 5 : 4) * layers,
                of_stream = (level >= GradientCheckpointing::norm ? 6 : 4) * layers + 2 * ends,
-               norms = 2 * layers + last;
+               norms = static_cast<double>(norms_of_block(model)) * layers + last;
   const int64_t rows = rows_of_part(tokens, part) * part.size;
   const auto sum = [&part](double bytes) { return distributed::bytes_sent_by_sum(bytes, part.size); };
   const auto sum_of_gradients = [&](double times, int64_t values) {
     const int64_t sent = distributed::part_of(values, 0, part.size).end * part.size;
     return sum(times * static_cast<double>(sent) * sizeof(float));
   };
-  const double of_heads = model.qk_norm ? layers : 0;
+  const double of_heads = model.qk_norm == QkNorm::heads ? layers : 0;
   return {sum(static_cast<double>(rows * model.n_embd) * (of_products * value.product + of_stream * value.stream)) / 2 +
               sum_of_gradients(norms, (final_norm_form(model).has_bias ? 2 : 1) * model.n_embd) +
               sum_of_gradients(of_heads, 2 * model.head_dim()) +

@@ -64,28 +64,33 @@ struct Stream {
   ops::DropoutSpec dropout = {};  // dropout of the branch
 };
 
-inline ops::Normalized add_norm(const ops::Normalization& norm, const Stream& stream, const Pass& pass) {
-  const InPart part(part::kNorm);
-  return pass.ops->add_norm(norm, stream.x, stream.branch, stream.dropout);
-}
+ops::Normalized add_norm(const ops::Normalization& norm, const Stream& stream, const Pass& pass);
+// The sum alone. `any`: a normalization of the same columns.
+at::Tensor joined(const Stream& stream, const ops::Normalization& any, const Pass& pass);
 
 // The gated MLP applies dropout before its projection; what GPT-2 applies after it is the stream's.
 struct FeedForward {
   Mlp kind;
   ops::DropoutSpec dropout;
-  Linear gate, in, out;  // gelu has no gate
+  Linear gate, in, out;         // gelu has no gate
+  ops::Normalization out_norm;  // of what it gives, or none
 
   at::Tensor operator()(const at::Tensor& x, const Pass& pass) const {
     const ops::ProductInput of_norm = pass.input_from(GradientCheckpointing::norm),
                             of_activation = pass.input_from(GradientCheckpointing::activation);
-    if (!is_gated(kind)) return out.last(pass.ops->linear_gelu(x, in.layer, of_norm), pass, of_activation);
+    if (!is_gated(kind)) return give(pass.ops->linear_gelu(x, in.layer, of_norm), pass, of_activation);
     const auto [open, opened] = gate_and_in(x, pass, of_norm);
-    return out.last(gated(open, opened, pass), pass, of_activation);
+    return give(gated(open, opened, pass), pass, of_activation);
   }
 
   ops::DropoutSpec dropout_after() const { return is_gated(kind) ? ops::DropoutSpec() : dropout; }
 
  private:
+  // A normalization needs the values in its backward pass.
+  at::Tensor give(const at::Tensor& x, const Pass& pass, ops::ProductInput input) const {
+    return out_norm.weight.defined() ? out(x, pass, input) : out.last(x, pass, input);
+  }
+
   std::pair<at::Tensor, at::Tensor> gate_and_in(const at::Tensor& x, const Pass& pass, ops::ProductInput input) const {
     const InPart part(part::kProducts);
     return pass.ops->linear_pair(x, gate.layer, in.layer, input);
@@ -103,11 +108,12 @@ struct Attention {
   ops::AttentionSpec spec;
   size_t rotation;                 // which of the model's
   ops::DropoutSpec dropout_after;  // of what it adds to the stream
-  Linear c_attn, c_proj;
+  Linear c_attn;
+  ops::Normalization query_norm, key_norm;  // of all heads of a token together, or none
+  Linear c_proj;
+  ops::Normalization out_norm;  // of what c_proj gives, or none
 
-  at::Tensor queries_keys_values(const at::Tensor& x, const Pass& pass) const {  // (B, T, (H + 2 kv heads) D)
-    return c_attn(x, pass, pass.input_from(GradientCheckpointing::norm));
-  }
+  at::Tensor queries_keys_values(const at::Tensor& x, const Pass& pass) const;  // (B, T, (H + 2 kv heads) D)
 
   // Before the output product.
   at::Tensor operator()(const at::Tensor& x, const Pass& pass) const {
@@ -121,20 +127,20 @@ struct Attention {
 };
 
 struct Block {
-  ops::Normalization ln_1;
+  ops::Normalization ln_1;  // or none, as ln_2
   Attention attn;
   ops::Normalization ln_2;
   FeedForward mlp;
 
-  Stream operator()(const Stream& in, const Pass& pass) const {
-    const auto [x, normed] = add_norm(ln_1, in, pass);
-    return after_attention(x, attn(normed, pass), pass);
-  }
+  Stream operator()(const Stream& in, const Pass& pass) const;
+  Stream after_attention(const at::Tensor& x, const at::Tensor& attended, const Pass& pass) const;
+  // The stream, and what attention or the MLP takes of it.
+  ops::Normalized enter(const ops::Normalization& norm, const Stream& stream, const Pass& pass) const;
+  const ops::Normalization& any_norm() const { return ln_2.weight.defined() ? ln_2 : mlp.out_norm; }
 
-  Stream after_attention(const at::Tensor& x, const at::Tensor& attended, const Pass& pass) const {
-    const auto [y, normed] = add_norm(ln_2, {x, attn.c_proj(attended, pass), pass.dropout(attn.dropout_after)}, pass);
-    return {y, mlp(normed, pass), pass.dropout(mlp.dropout_after())};
-  }
+ private:
+  static at::Tensor normed(const ops::Normalization& norm, const at::Tensor& x,
+                           const Pass& pass);  // x, if there is none
 };
 
 // The blocks of a stage, and what is before and behind them where the stage has that.
@@ -142,6 +148,7 @@ struct Transformer {
   LayerSpan layers;    // of the whole model
   Parameter wte, wpe;  // (Vp, C); (block_size, C) or empty
   ops::DropoutSpec dropout;
+  double embedding_scale = 1;
   std::vector<Block> h;
   ops::Normalization ln_f;
   Parameter lm_head;    // (Vp, C); the embedding itself where they are tied
@@ -153,14 +160,14 @@ struct Transformer {
 
   at::Tensor embed(const at::Tensor& ids, const at::Tensor& starts, const Pass& pass) const {
     const InPart part(part::kEmbedding);
-    return pass.ops->embedding(ids, wte, wpe, starts, pass.dropout(dropout));  // (B, T, C)
+    return scaled(pass.ops->embedding(ids, wte, wpe, starts, pass.dropout(dropout)));  // (B, T, C)
   }
 
-  // What the head takes; or where the blocks of another stage follow, the stream. Any normalization adds up as the next one would, to the bit.
-  at::Tensor leave(const Stream& stream, const Pass& pass) const {
-    if (has_end()) return add_norm(ln_f, stream, pass).normed;
-    return stream.branch.defined() ? add_norm(h.back().ln_2, stream, pass).sum : stream.x;
-  }
+  // By the factor of embeddings, as the type of x has it.
+  at::Tensor scaled(const at::Tensor& x) const;
+
+  // What the head takes; or where the blocks of another stage follow, the stream.
+  at::Tensor leave(const Stream& stream, const Pass& pass) const;
 };
 
 }  // namespace gpt::transformer

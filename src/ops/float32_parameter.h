@@ -1,16 +1,18 @@
 // Parameters for kernels that read float32.
 #pragma once
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 
 #include "gpt/parameters/parameters.h"
 
 namespace gpt::ops {
 
-// For small ones, such as those of norms: others are copied.
-inline Parameter in_float32(const Parameter& parameter) {
-  if (!parameter.defined() || parameter.value().scalar_type() == at::kFloat) return parameter;
-  return Parameter(parameter.value().detach().to(at::kFloat));
+// With `offset` added to each value. For small ones, such as those of norms: others are copied.
+inline Parameter in_float32(const Parameter& parameter, double offset = 0) {
+  if (!parameter.defined() || (offset == 0 && parameter.value().scalar_type() == at::kFloat)) return parameter;
+  const at::Tensor values = parameter.value().detach().to(at::kFloat);
+  return Parameter(offset == 0 ? values : values + offset);
 }
 
 }  // namespace gpt::ops

@@ -35,7 +35,7 @@ bool is_held_by_nobody_else(const at::Tensor& x) {
 }
 
 HeadNorms in_float32(const HeadNorms& norms) {
-  return {ops::in_float32(norms.query), ops::in_float32(norms.key), norms.eps};
+  return {ops::in_float32(norms.query, norms.offset), ops::in_float32(norms.key, norms.offset), norms.eps};
 }
 
 Heads parts_of(const at::Tensor& all, int64_t H, int64_t KV) {

@@ -45,8 +45,9 @@ class NarrowWeightOperators : public SeparateProducts<WrappedOperators> {
 
   Normalized add_norm(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch,
                       const DropoutSpec& dropout) const override {
-    const Normalization wide{norm.kind, norm.eps, wide_.at(key(norm.weight)),
-                             norm.bias.defined() ? wide_.at(key(norm.bias)) : Parameter()};
+    Normalization wide = norm;
+    wide.weight = wide_.at(key(norm.weight));
+    if (norm.bias.defined()) wide.bias = wide_.at(key(norm.bias));
     return inner_->add_norm(wide, x, branch, dropout);
   }
 

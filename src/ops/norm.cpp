@@ -40,7 +40,7 @@ struct AppliedNorm {
 
 // The same with parameters that the kernels read.
 Normalization in_float32(const Normalization& norm) {
-  return {norm.kind, norm.eps, ops::in_float32(norm.weight), ops::in_float32(norm.bias)};
+  return {norm.kind, norm.eps, ops::in_float32(norm.weight, norm.offset), ops::in_float32(norm.bias)};
 }
 
 struct AddNorm : torch::autograd::Function<AddNorm> {
@@ -126,9 +126,9 @@ Normalized aten_add_norm(const Normalization& norm, const at::Tensor& x, const a
                          const DropoutSpec& dropout) {
   const at::Tensor sum = branch.defined() ? x + at::dropout(branch, dropout.probability, /*train=*/true) : x;
   const at::IntArrayRef shape = norm.weight.value().sizes();
-  return {sum, norm.kind == Norm::layernorm
-                   ? at::layer_norm(sum, shape, norm.weight.tracked(), norm.bias.tracked(), norm.eps)
-                   : at::rms_norm(sum, shape, norm.weight.tracked(), norm.eps)};
+  const at::Tensor weight = norm.offset == 0 ? norm.weight.tracked() : norm.weight.tracked() + norm.offset;
+  return {sum, norm.kind == Norm::layernorm ? at::layer_norm(sum, shape, weight, norm.bias.tracked(), norm.eps)
+                                            : at::rms_norm(sum, shape, weight, norm.eps)};
 }
 
 Repeat repeat_norm(const at::Tensor& normed) {

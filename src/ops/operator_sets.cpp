@@ -130,7 +130,7 @@ class AtenOperators : public SeparateProducts<Operators> {
     auto parts = qkv.view({B, T, heads, -1}).split_with_sizes({H, KV, KV}, 2);
     if (const HeadNorms& norms = spec.norms; norms.defined()) {
       const auto normed = [&](const at::Tensor& x, const Parameter& weight) {
-        return at::rms_norm(x, x.size(-1), weight.tracked().to(x.scalar_type()), norms.eps);
+        return at::rms_norm(x, x.size(-1), (weight.tracked() + norms.offset).to(x.scalar_type()), norms.eps);
       };
       parts[0] = normed(parts[0], norms.query), parts[1] = normed(parts[1], norms.key);
     }

@@ -105,7 +105,8 @@ std::string describe_sparse_attention(const ModelConfig& model) {
 
 std::string idle_attention(const ModelConfig& model) {
   if (std::string idle = idle_blocks(model); !idle.empty()) return idle;
-  if (model.attention_window == 0 || model.windowed_layers() > 0) return "";
+  const bool rotates_otherwise = model.rope_window_theta > 0;
+  if (model.attention_window == 0 || model.windowed_layers() > 0 || rotates_otherwise) return "";
   const std::string why =
       model.attention_window >= model.block_size
           ? fmt::format("the sequences have only {}", plural(model.block_size, "token"))

@@ -38,6 +38,14 @@ OperatorWork::Passes OperatorWork::norm(bool has_branch) const {
   return {{0, (has_branch ? 4 : 2) * width_ * stream_}, {0, 4 * width_ * stream_}};
 }
 
+OperatorWork::Passes OperatorWork::norms_of_block() const {
+  const Passes sum = norm(/*has_branch=*/true), alone = norm(/*has_branch=*/false);
+  const double outputs = model_.norm_place == NormPlace::input ? 0 : 2,
+               queries_and_keys = model_.qk_norm == QkNorm::all ? packed_ / width_ : 0,
+               others = outputs + queries_and_keys;
+  return {2 * sum.forward + others * alone.forward, 2 * sum.backward + others * alone.backward};
+}
+
 // Two products in the backward pass, for the gradients of their input and of the weight.
 OperatorWork::Passes OperatorWork::product(int64_t in, int64_t out) const {
   const double weight = static_cast<double>(in * out), x = tokens_ * static_cast<double>(in),

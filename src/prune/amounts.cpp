@@ -78,6 +78,8 @@ Removal removal_from(const Amounts& amounts, const ModelConfig& model) {
   removal.heads = count_of("heads", amounts.heads, {"each layer", model.heads(), "head"}, kv == 1 ? 1 : group);
   removal.layers = count_of("layers", amounts.layers, {"the model", model.n_layer, "layer"}, 1);
   require_divisible(removal.heads, model, amounts.heads);
+  if (removal.heads > 0 && model.qk_norm == QkNorm::all)
+    refuse("heads", text_of(amounts.heads), "the model normalizes all heads of a token together (model.qk_norm all)");
   return removal;
 }
 

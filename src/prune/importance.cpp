@@ -44,32 +44,38 @@ at::Tensor places_of_tokens(const at::Tensor& targets) {
 
 class ObservingOperators final : public ops::WrappedOperators {
  public:
-  ObservingOperators(ops::SharedOperators inner, Seen& seen) : WrappedOperators(std::move(inner)), seen_(seen) {}
+  ObservingOperators(ops::SharedOperators inner, Seen& seen, NormPlace norm_place)
+      : WrappedOperators(std::move(inner)), seen_(seen), norm_place_(norm_place) {}
 
-  // Each layer begins with the stream that the one before it has left.
   ops::Normalized add_norm(const ops::Normalization& norm, const at::Tensor& x, const at::Tensor& branch,
                            const ops::DropoutSpec& dropout) const override {
     ops::Normalized result = inner_->add_norm(norm, x, branch, dropout);
-    if (norm.site.role == Role::attention_norm || norm.site.role == Role::final_norm) {
-      if (norm.site.layer > 0) {
-        const at::Tensor cosines = at::cosine_similarity(seen_.stream.to(at::kFloat), result.sum.to(at::kFloat), -1),
-                         of_tokens = cosines.flatten().index_select(0, seen_.places);
-        seen_.turns[static_cast<size_t>(norm.site.layer - 1)] += (1 - of_tokens).sum(at::kDouble).item<double>();
-      }
-      seen_.stream = result.sum;
-    }
+    if (norm.site.role == Role::attention_norm || norm.site.role == Role::final_norm)
+      see_stream(norm.site.layer, result.sum);
     return result;
   }
 
   at::Tensor linear(const at::Tensor& x, const ops::LinearLayer& layer, ops::ProductInput input) const override {
     const auto index = static_cast<size_t>(layer.site.layer);
+    if (layer.site.role == Role::attention_in && norm_place_ == NormPlace::output) see_stream(layer.site.layer, x);
     if (layer.site.role == Role::mlp_out) add_absolutes(seen_.neurons[index], x, seen_.places);
     if (layer.site.role == Role::attention_out) add_absolutes(seen_.heads[index], x, seen_.places);
     return inner_->linear(x, layer, input);
   }
 
  private:
+  // Each layer begins with the stream that the one before it has left.
+  void see_stream(int64_t layer, const at::Tensor& stream) const {
+    if (layer > 0) {
+      const at::Tensor cosines = at::cosine_similarity(seen_.stream.to(at::kFloat), stream.to(at::kFloat), -1),
+                       of_tokens = cosines.flatten().index_select(0, seen_.places);
+      seen_.turns[static_cast<size_t>(layer - 1)] += (1 - of_tokens).sum(at::kDouble).item<double>();
+    }
+    seen_.stream = stream;
+  }
+
   Seen& seen_;
+  const NormPlace norm_place_;
 };
 
 // Of `parts` equally wide pieces of the columns of a product's weight (out, in): what each adds to the product's output.
@@ -111,7 +117,8 @@ Measured measure_importance(GPT& model, const Batch& sequences) {
   Seen seen(config.n_layer);
   Measured result;
   {
-    const OperatorsInScope observing(model, std::make_shared<ObservingOperators>(model.operators(), seen));
+    const OperatorsInScope observing(model,
+                                     std::make_shared<ObservingOperators>(model.operators(), seen, config.norm_place));
     result.loss = read(model, sequences, &seen);
   }
   if (!std::isfinite(result.loss))

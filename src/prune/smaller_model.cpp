@@ -57,7 +57,7 @@ ModelConfig smaller_config(ModelConfig model, const std::vector<KeptLayer>& kept
   if (model.n_kv_head || kv_heads != *model.n_head) model.n_kv_head = kv_heads;
   std::string windows, rotations;
   for (const KeptLayer& one : kept) {
-    windows += block_form(model, one.layer).window > 0 ? 'S' : 'L';
+    windows += model.has_window(one.layer) ? 'S' : 'L';
     rotations += model.rotates(one.layer) ? 'R' : 'N';
   }
   if (model.attention_window > 0) model.window_pattern = windows;

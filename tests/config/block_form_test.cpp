@@ -15,15 +15,19 @@ ModelConfig gpt2() {
 }
 
 TEST(BlockForm, OfTheFamiliesAreValues) {
-  const BlockForm of_gpt2{.norm = {Norm::layernorm, 1e-5, /*has_bias=*/true},
+  const BlockForm of_gpt2{.norm = NormForm{Norm::layernorm, 1e-5, /*has_bias=*/true},
+                          .out_norm = {},
                           .head_norm = {},
+                          .heads_norm = {},
                           .rotary = {},
                           .window = 0,
                           .attention_in_bias = true,
                           .attention_out_bias = true,
                           .mlp = {Mlp::gelu, 3072, /*has_bias=*/true}};
-  const BlockForm of_llama{.norm = {Norm::rmsnorm, 1e-6, /*has_bias=*/false},
+  const BlockForm of_llama{.norm = NormForm{Norm::rmsnorm, 1e-6, /*has_bias=*/false},
+                           .out_norm = {},
                            .head_norm = {},
+                           .heads_norm = {},
                            .rotary = RotaryForm{5e5, {}},
                            .window = 0,
                            .attention_in_bias = false,
@@ -44,11 +48,11 @@ TEST(BlockForm, MayMixThem) {
   config.bias = true;
   BlockForm form = block_form(config, 0);
   EXPECT_TRUE(form.attention_in_bias && form.attention_out_bias && form.mlp.has_bias);
-  EXPECT_FALSE(form.norm.has_bias) << "an RMSNorm has none";
+  EXPECT_FALSE(form.norm->has_bias) << "an RMSNorm has none";
   config = gpt2();
   config.bias = false, config.position = Position::rope;
   form = block_form(config, 0);
-  EXPECT_FALSE(form.norm.has_bias || form.attention_in_bias || form.attention_out_bias || form.mlp.has_bias);
+  EXPECT_FALSE(form.norm->has_bias || form.attention_in_bias || form.attention_out_bias || form.mlp.has_bias);
   EXPECT_TRUE(form.rotary == (RotaryForm{10000, {}}));
 }
 
@@ -57,17 +61,39 @@ TEST(BlockForm, MayHaveABiasOfQueriesKeysAndValuesAlone) {
   config.qkv_bias = true;
   const BlockForm form = block_form(config, 0);
   EXPECT_TRUE(form.attention_in_bias);
-  EXPECT_FALSE(form.attention_out_bias || form.mlp.has_bias || form.norm.has_bias);
+  EXPECT_FALSE(form.attention_out_bias || form.mlp.has_bias || form.norm->has_bias);
 }
 
 TEST(BlockForm, MayNormalizeQueriesAndKeys) {
   ModelConfig config;
   config.norm_eps = 1e-6;
   EXPECT_FALSE(block_form(config, 0).head_norm);
-  config.qk_norm = true;
+  config.qk_norm = QkNorm::heads;
   EXPECT_TRUE(block_form(config, 0).head_norm == (NormForm{Norm::rmsnorm, 1e-6, false}));
   config.norm = Norm::layernorm, config.bias = true;
   EXPECT_TRUE(block_form(config, 0).head_norm == (NormForm{Norm::rmsnorm, 1e-6, false})) << "whatever others are";
+}
+
+TEST(BlockForm, MayNormalizeWhatItsPartsGive) {
+  ModelConfig config;
+  const NormForm norm = final_norm_form(config);
+  config.norm_place = NormPlace::output;
+  EXPECT_TRUE(!block_form(config, 0).norm && block_form(config, 0).out_norm == norm);
+  config.norm_place = NormPlace::both, config.norm_unit_offset = true, config.qk_norm = QkNorm::all;
+  const BlockForm form = block_form(config, 0);
+  EXPECT_TRUE(form.norm == form.out_norm && form.norm->has_unit_offset);
+  EXPECT_TRUE(!form.head_norm && form.heads_norm && form.heads_norm->has_unit_offset);
+}
+
+TEST(BlockForm, RotatesByABaseOfItsOwnWhereItHasAWindow) {
+  ModelConfig config;
+  config.n_layer = 2, config.attention_window = 64, config.window_pattern = "SL", config.rope_window_theta = 100;
+  config.rope_scaling.kind = RopeScalingKind::linear;
+  EXPECT_TRUE(block_form(config, 0).rotary == (RotaryForm{100, {}})) << "and is not scaled";
+  EXPECT_TRUE(block_form(config, 1).rotary == (RotaryForm{10000, config.rope_scaling}));
+  config.block_size = 32;
+  EXPECT_EQ(block_form(config, 0).window, 0) << "sequences are no longer than it";
+  EXPECT_TRUE(block_form(config, 0).rotary == (RotaryForm{100, {}})) << "but it is the same model";
 }
 
 TEST(BlockForm, DiffersFromLayerToLayerInItsRotation) {

@@ -46,9 +46,9 @@ class Diagnose(unittest.TestCase):
         self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["c.yaml", "text.txt"])
 
     def test_every_finding_that_is_no_pass_has_a_fix(self):
-        found = checks("--config", self.good_config(), "--learning-rate", "0.5", "--mlp", "geglu", "--no-probe", check_code=0)
+        found = checks("--config", self.good_config(), "--learning-rate", "0.5", "--norm", "layernorm", "--no-probe", check_code=0)
         self.assertEqual(found["learning rate"]["status"], "warn")
-        self.assertIn("no such form: model.mlp geglu", found["export"]["detail"])
+        self.assertIn("no such form: model.norm layernorm", found["export"]["detail"])
         for check in found.values():
             self.assertEqual(check["fix"] == "", check["status"] == "pass", check)
 

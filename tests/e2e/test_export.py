@@ -32,6 +32,12 @@ FORMS = {
     "mistral": {"model.attention_window": 5, "model.window_pattern": "S", "model.last_layer_full": "false"},
     "ministral": {"model.attention_window": 5, "model.window_pattern": "SL"},
     "smollm3": {"model.rope_pattern": "RN"},
+    "gemma": {"model.mlp": "geglu"},  # whose factors weights take over
+    "gemma3_text": {"model.mlp": "geglu", "model.norm_place": "both", "model.qk_norm": "heads", "model.norm_unit_offset": "true",
+                    "model.scaled_embedding": "true", "model.attention_window": 5, "model.window_pattern": "SL",
+                    "model.rope_window_theta": 100},
+    "olmo2": {"model.norm_place": "output", "model.qk_norm": "all", "model.tie_weights": "false"},
+    "olmo3": {"model.norm_place": "output", "model.qk_norm": "all", "model.attention_window": 5, "model.window_pattern": "SL"},
 }
 
 
@@ -149,11 +155,11 @@ class Folder(Scratch):
         self.assertFalse((self.root / "none").exists())
 
     def test_a_form_that_transformers_lacks_is_refused_by_name(self):
-        run = self.root / "geglu"
-        note = programs.train(run, self.text, training__max_steps=1, model__mlp="geglu").stderr
-        self.assertIn("gpt-export will not write this model for transformers or llama.cpp, which have no such form: model.mlp geglu", note)
+        run = self.root / "layernorm"
+        note = programs.train(run, self.text, training__max_steps=1, model__norm="layernorm").stderr
+        self.assertIn("gpt-export will not write this model for transformers or llama.cpp, which have no such form: model.norm layernorm", note)
         line = programs.run("gpt-export", "--checkpoint", run, "--output", self.root / "none", check_code=4).stderr
-        self.assertIn("model.mlp geglu (Llama has swiglu)", line)
+        self.assertIn("model.norm layernorm (Llama has rmsnorm)", line)
 
     def test_a_run_begins_with_an_exported_model(self):
         exported = self.export("llama")
@@ -252,6 +258,11 @@ class Transformers(Scratch):
             "ministral": transformers.MinistralConfig(**llama, **shape, head_dim=8, sliding_window=5,
                                                       layer_types=["sliding_attention", "full_attention"]),
             "smollm3": transformers.SmolLM3Config(**llama, **shape, no_rope_layers=[0, 1], pad_token_id=None),
+            "gemma": transformers.GemmaConfig(**llama, **shape, head_dim=12),
+            "gemma 3": transformers.Gemma3TextConfig(**llama, **shape, head_dim=12, query_pre_attn_scalar=12, sliding_window=5,
+                                                     layer_types=["sliding_attention", "full_attention"]),
+            "olmo2": transformers.Olmo2Config(**llama, **shape, pad_token_id=None),
+            "olmo3": transformers.Olmo3Config(**llama, **shape, pad_token_id=None, sliding_window=5),
         }
         for name, config in configs.items():
             for shard in ("50GB", "20KB"):

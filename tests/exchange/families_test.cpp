@@ -134,7 +134,7 @@ TEST(Families, Qwen3NormalizesQueriesAndKeys) {
                           {"tie_word_embeddings", true},
                           {"use_sliding_window", false}});
   const ModelConfig model = read(file, kQwen3Family);
-  EXPECT_TRUE(model.qk_norm && model.tie_weights && !model.bias && !model.qkv_bias);
+  EXPECT_TRUE(model.qk_norm == QkNorm::heads && model.tie_weights && !model.bias && !model.qkv_bias);
   EXPECT_EQ(model.head_dim(), 8);
   EXPECT_EQ(model.rope_theta, 1e6);
   std::set<std::string> norms;
@@ -147,7 +147,7 @@ TEST(Families, Qwen3NormalizesQueriesAndKeys) {
   }
   EXPECT_EQ(norms, (std::set<std::string>{"model.layers.3.self_attn.k_norm.weight blk.3.attn_k_norm.weight",
                                           "model.layers.3.self_attn.q_norm.weight blk.3.attn_q_norm.weight"}));
-  EXPECT_TRUE(again(model, kQwen3Family).qk_norm);
+  EXPECT_TRUE(again(model, kQwen3Family).qk_norm == QkNorm::heads);
   EXPECT_EQ(export_limits(model), "");
   json without = file;
   without.erase("head_dim");
@@ -231,6 +231,180 @@ TEST(Families, SmolLM3DoesNotRotateInSomeLayers) {
   expect_refused(changed, "no_rope_layer_interval is 1000000000; no model has so many layers");
   changed["no_rope_layers"] = {1, 2, 1, 1};
   expect_refused(changed, "no_rope_layers is [1,2,1,1]; this program does not have 2 in such a model");
+}
+
+// Transformers' name and llama.cpp's of each norm of layer 3.
+std::map<std::string, std::string> norms_of_layer_3(const ModelConfig& model, const Family& family) {
+  std::map<std::string, std::string> norms;
+  for (const Counterpart& part : counterparts(model, family))
+    if (part.name.find("layers.3.") != std::string::npos && part.name.find("norm") != std::string::npos)
+      norms[part.name.substr(part.name.find("3.") + 2)] = part.gguf_name.substr(part.gguf_name.find("3.") + 2);
+  return norms;
+}
+
+// The members are those of gemma-2b's file.
+TEST(Families, GemmaScalesItsEmbeddingAndAddsOneToItsNorms) {
+  const json file = with({{"architectures", {"GemmaForCausalLM"}},
+                          {"model_type", "gemma"},
+                          {"attention_bias", false},
+                          {"bos_token_id", 2},
+                          {"eos_token_id", 1},
+                          {"head_dim", 8},
+                          {"hidden_act", "gelu"},
+                          {"hidden_activation", nullptr},
+                          {"rope_scaling", nullptr},
+                          {"rope_theta", 10000.0}});
+  const ModelConfig model = read(file, kGemmaFamily);
+  EXPECT_TRUE(model.scaled_embedding && model.norm_unit_offset && model.tie_weights && !model.bias);
+  EXPECT_TRUE(model.mlp == Mlp::geglu && model.norm_place == NormPlace::input && model.qk_norm == QkNorm::none);
+  EXPECT_EQ(model.head_dim(), 8);
+  for (const Counterpart& part : counterparts(model, kGemmaFamily)) {
+    EXPECT_EQ(part.gguf_offset, part.name.find("norm") == std::string::npos ? 0 : 1) << part.name;
+    EXPECT_EQ(part.gguf_rope_heads, 0) << "llama.cpp rotates halves here";
+  }
+  const ModelConfig written = again(model, kGemmaFamily);
+  EXPECT_TRUE(written.scaled_embedding && written.norm_unit_offset && written.mlp == Mlp::geglu);
+  EXPECT_EQ(export_limits(model), "");
+  ModelConfig untied = model;
+  untied.tie_weights = false;
+  EXPECT_EQ(export_limits(untied),
+            "gpt-export will write this model for transformers, but not for llama.cpp: its architecture gemma has "
+            "model.tie_weights true");
+  json changed = file;
+  changed.erase("head_dim");
+  EXPECT_EQ(read(changed, kGemmaFamily).head_dim(), 256) << "as in transformers";
+  changed["hidden_activation"] = "silu";
+  expect_refused(changed, "hidden_activation is \"silu\"");
+  changed = file, changed["use_bidirectional_attention"] = true;
+  expect_refused(changed, "use_bidirectional_attention is true");
+}
+
+// The members are those of gemma-3-270m's file, as version 4 of transformers wrote it.
+const json kGemma3 =
+    with({{"architectures", {"Gemma3ForCausalLM"}},
+          {"model_type", "gemma3_text"},
+          {"_sliding_window_pattern", 6},
+          {"attention_bias", false},
+          {"attn_logit_softcapping", nullptr},
+          {"bos_token_id", 2},
+          {"eos_token_id", 1},
+          {"final_logit_softcapping", nullptr},
+          {"head_dim", 8},
+          {"hidden_act", nullptr},
+          {"hidden_activation", "gelu_pytorch_tanh"},
+          {"layer_types", {"sliding_attention", "sliding_attention", "full_attention", "full_attention"}},
+          {"query_pre_attn_scalar", 8},
+          {"rope_local_base_freq", 10000.0},
+          {"rope_scaling", nullptr},
+          {"rope_theta", 1000000.0},
+          {"sliding_window", 16},
+          {"use_bidirectional_attention", false}});
+
+TEST(Families, Gemma3HasFourNormsAndWindowsWithABaseOfTheirOwn) {
+  const ModelConfig model = read(kGemma3, kGemma3Family);
+  EXPECT_TRUE(model.norm_place == NormPlace::both && model.qk_norm == QkNorm::heads && model.norm_unit_offset);
+  EXPECT_EQ(windows(model), (std::vector<int64_t>{16, 16, 0, 0}));
+  EXPECT_TRUE(block_form(model, 0).rotary == (RotaryForm{1e4, {}}));
+  EXPECT_TRUE(block_form(model, 2).rotary == (RotaryForm{1e6, {}}));
+  EXPECT_EQ(norms_of_layer_3(model, kGemma3Family),
+            (std::map<std::string, std::string>{{"input_layernorm.weight", "attn_norm.weight"},
+                                                {"post_attention_layernorm.weight", "post_attention_norm.weight"},
+                                                {"post_feedforward_layernorm.weight", "post_ffw_norm.weight"},
+                                                {"pre_feedforward_layernorm.weight", "ffn_norm.weight"},
+                                                {"self_attn.k_norm.weight", "attn_k_norm.weight"},
+                                                {"self_attn.q_norm.weight", "attn_q_norm.weight"}}));
+  const ModelConfig written = again(model, kGemma3Family);
+  EXPECT_EQ(windows(written), windows(model));
+  EXPECT_EQ(written.rope_window_theta, 1e4);
+  ModelConfig full = model;
+  full.attention_window = 0;
+  EXPECT_EQ(config_json(full, kGemma3Family, "float32", {})["sliding_window"], 64) << "which transformers needs";
+  EXPECT_EQ(windows(again(full, kGemma3Family)), (std::vector<int64_t>(4, 0)));
+  ModelConfig shorter = model;  // as a run with shorter sequences has it
+  shorter.block_size = 8;
+  const ModelConfig long_again = again(shorter, kGemma3Family);
+  EXPECT_EQ(long_again.attention_window, 16);
+  EXPECT_TRUE(block_form(long_again, 0).rotary == (RotaryForm{1e4, {}}));
+  EXPECT_TRUE(block_form(long_again, 2).rotary == (RotaryForm{1e6, {}}));
+}
+
+// As version 5 writes it, and where keys are missing.
+TEST(Families, Gemma3IsReadAsBothVersionsOfTransformersReadIt) {
+  json file = kGemma3;
+  for (const char* key : {"layer_types", "rope_theta", "rope_local_base_freq"}) file.erase(key);
+  file["num_hidden_layers"] = 7;
+  ModelConfig model = read(file, kGemma3Family);
+  EXPECT_EQ(windows(model), (std::vector<int64_t>{16, 16, 16, 16, 16, 0, 16})) << "every sixth layer is full";
+  EXPECT_EQ(model.rope_theta, 1e6);
+  EXPECT_EQ(model.rope_window_theta, 1e4);
+  file["rope_parameters"] = {{"full_attention", {{"rope_type", "linear"}, {"factor", 8.0}, {"rope_theta", 2e6}}},
+                             {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 5e3}}}};
+  model = read(file, kGemma3Family);
+  EXPECT_EQ(model.rope_theta, 2e6);
+  EXPECT_EQ(model.rope_window_theta, 5e3);
+  EXPECT_EQ(block_form(model, 5).rotary->scaling.divisor(1), 8);
+  EXPECT_EQ(block_form(model, 0).rotary->scaling.divisor(1), 1);
+  const ModelConfig written = again(model, kGemma3Family);
+  EXPECT_TRUE(written.rope_scaling == model.rope_scaling && written.rope_window_theta == model.rope_window_theta);
+  json changed = kGemma3;
+  changed["query_pre_attn_scalar"] = 168;
+  expect_refused(changed, "query_pre_attn_scalar is 168; this program scales attention by head_dim 8");
+  changed = kGemma3, changed["final_logit_softcapping"] = 30.0;
+  expect_refused(changed, "final_logit_softcapping is 30.0");
+  changed = kGemma3, changed["rope_parameters"] = {{"sliding_attention", {{"rope_type", "linear"}, {"factor", 2}}}};
+  expect_refused(changed, "rope_parameters.sliding_attention.rope_type is \"linear\"");
+}
+
+// The members are those of OLMo-2-0425-1B's file.
+TEST(Families, Olmo2NormalizesWhatComesOut) {
+  const json file = with({{"architectures", {"Olmo2ForCausalLM"}},
+                          {"model_type", "olmo2"},
+                          {"attention_bias", false},
+                          {"attention_dropout", 0.0},
+                          {"eos_token_id", 1},
+                          {"pad_token_id", 2},
+                          {"rope_scaling", nullptr},
+                          {"rope_theta", 500000},
+                          {"tie_word_embeddings", false}});
+  const ModelConfig model = read(file, kOlmo2Family);
+  EXPECT_TRUE(model.norm_place == NormPlace::output && model.qk_norm == QkNorm::all && !model.tie_weights);
+  EXPECT_EQ(norms_of_layer_3(model, kOlmo2Family),
+            (std::map<std::string, std::string>{{"post_attention_layernorm.weight", "post_attention_norm.weight"},
+                                                {"post_feedforward_layernorm.weight", "post_ffw_norm.weight"},
+                                                {"self_attn.k_norm.weight", "attn_k_norm.weight"},
+                                                {"self_attn.q_norm.weight", "attn_q_norm.weight"}}));
+  for (const Counterpart& part : counterparts(model, kOlmo2Family)) {
+    if (part.name.ends_with("q_norm.weight")) { EXPECT_EQ(part.shape, std::vector<int64_t>{16}) << "of all heads"; }
+    if (part.name.ends_with("k_norm.weight")) { EXPECT_EQ(part.shape, std::vector<int64_t>{8}); }
+  }
+  EXPECT_TRUE(again(model, kOlmo2Family).norm_place == NormPlace::output);
+  json changed = file;
+  changed.erase("rms_norm_eps");
+  EXPECT_EQ(read(changed, kOlmo2Family).norm_eps, 1e-5) << "as in transformers";
+  changed["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 2}};
+  expect_refused(changed, "rope_scaling is {");
+}
+
+// The members are those of Olmo-3-1025-7B's file, but for YaRN, which this program does not have.
+TEST(Families, Olmo3HasWindowsInThreeOfFourLayers) {
+  const json file = with({{"architectures", {"Olmo3ForCausalLM"}},
+                          {"model_type", "olmo3"},
+                          {"attention_bias", false},
+                          {"rope_theta", 500000},
+                          {"sliding_window", 16},
+                          {"tie_word_embeddings", false}});
+  const ModelConfig model = read(file, kOlmo3Family);
+  EXPECT_EQ(windows(model), (std::vector<int64_t>{16, 16, 16, 0}));
+  EXPECT_EQ(windows(again(model, kOlmo3Family)), windows(model));
+  EXPECT_EQ(export_limits(model), "");
+  ModelConfig other = model;
+  other.tie_weights = true;
+  EXPECT_EQ(export_limits(other),
+            "gpt-export will write this model for transformers, but not for llama.cpp: its architecture olmo2 has "
+            "model.tie_weights false");
+  json changed = file;
+  changed["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 8.0}};
+  expect_refused(changed, "rope_scaling.rope_type is \"yarn\"");
 }
 
 }  // namespace

@@ -72,9 +72,9 @@ TEST_F(GgufExport, MissingBiasesAreZerosAndRowsOfOddLengthAreFloat16) {
 
 TEST_F(GgufExport, WhatLlamaCppCannotHaveIsRefused) {
   Checkpoint other = checkpoint_of("llama_form", true);
-  other.config.model.mlp = Mlp::geglu;
+  other.config.model.norm = Norm::layernorm;
   EXPECT_ERROR(written(other, ExportDtype::float32), ExitCode::checkpoint,
-               "a/ckpt.pt: llama.cpp has no model of this form: model.mlp geglu (Llama has swiglu)");
+               "a/ckpt.pt: llama.cpp has no model of this form: model.norm layernorm (Llama has rmsnorm)");
   Checkpoint bare = checkpoint_of("llama_form", true);
   bare.tokenizer.clear();
   EXPECT_ERROR(written(bare, ExportDtype::float32), ExitCode::checkpoint, "llama.cpp needs a tokenizer");

@@ -137,10 +137,10 @@ TEST(HuggingFace, WhatAnExportWillRefuseIsKnownBefore) {
   EXPECT_EQ(export_limits(tiny_llama()), "");
   EXPECT_EQ(export_limits(tiny_gpt2()), "");
   ModelConfig model = tiny_llama();
-  model.mlp = Mlp::geglu;
+  model.norm = Norm::layernorm;
   EXPECT_EQ(export_limits(model).find(
                 "gpt-export will not write this model for transformers or llama.cpp, which have no "
-                "such form: model.mlp geglu (Llama has swiglu)"),
+                "such form: model.norm layernorm (Llama has rmsnorm)"),
             0);
   model = tiny_llama();
   model.n_head = 5, model.n_head_dim = 4, model.n_kv_head = 5;
@@ -286,8 +286,9 @@ TEST(HuggingFace, OtherFormsAreRefusedByName) {
     file.merge_patch(json::parse(change));
     EXPECT_ERROR(read_config_json(file.dump(), "a/config.json"), ExitCode::checkpoint, "a/config.json" + part);
   };
-  refused(kGpt2Config, R"({"model_type": "mamba"})",
-          ": model_type is \"mamba\"; this program has only llama, gpt2, qwen2, qwen3, mistral, ministral and smollm3");
+  refused(
+      kGpt2Config, R"({"model_type": "mamba"})",
+      ": model_type is \"mamba\"; this program has only llama, gpt2, qwen2, qwen3, mistral, ministral, smollm3, gemma, gemma3_text, olmo2 and olmo3");
   refused(kGpt2Config, R"({"activation_function": "relu"})",
           ": activation_function is \"relu\"; this program has only \"gelu_new\"");
   refused(kGpt2Config, R"({"scale_attn_weights": false})", ": scale_attn_weights is false");

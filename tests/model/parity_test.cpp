@@ -103,7 +103,8 @@ TEST_P(Parity, TenAdamWSteps) {
 
 INSTANTIATE_TEST_SUITE_P(Forms, Parity,
                          testing::Combine(testing::ValuesIn(kDevices),
-                                          testing::Values("gpt2_form", "llama_form", "qwen3_form", "default_form")),
+                                          testing::Values("gpt2_form", "llama_form", "qwen3_form", "gemma3_form",
+                                                          "olmo2_form", "default_form")),
                          [](const auto& test) {
                            return std::string(std::get<1>(test.param)) + "_" + std::get<0>(test.param).name;
                          });

@@ -262,7 +262,7 @@ TEST_P(TensorParallelTest, InferenceGivesTheLogitsOfOneProcess) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Forms, TensorParallelTest, test::model_forms(),
+INSTANTIATE_TEST_SUITE_P(Forms, TensorParallelTest, testing::ValuesIn(test::divisible_forms()),
                          [](const auto& info) { return info.param.name; });
 
 // Sizes of which no part is padded.

@@ -73,6 +73,9 @@ TEST(Amounts, GroupedHeadsGoByGroupsOrEquallyFromEach) {
   EXPECT_EQ(removal_from({.heads = number(3)}, model).heads, 3);
   model.n_kv_head.reset();
   EXPECT_EQ(removal_from({.heads = number(3)}, model).heads, 3);
+  model.qk_norm = QkNorm::all;
+  EXPECT_ERROR(removal_from({.heads = number(4)}, model), ExitCode::config,
+               "--heads 4: the model normalizes all heads of a token together (model.qk_norm all)");
 }
 
 }  // namespace

@@ -39,13 +39,22 @@ struct Fixture {
     config.n_kv_head = integer("n_kv_head");
     config.n_embd = integer("n_embd");
     if (metadata.contains("head_dim")) config.n_head_dim = integer("head_dim");
-    config.qk_norm = metadata.contains("qk_norm");
+    const auto word = [&](const std::string& key) { return metadata.contains(key) ? metadata.at(key) : std::string(); };
+    config.qk_norm = word("qk_norm") == "heads" ? QkNorm::heads : word("qk_norm") == "all" ? QkNorm::all : QkNorm::none;
+    config.norm_place = word("norm_place") == "both"     ? NormPlace::both
+                        : word("norm_place") == "output" ? NormPlace::output
+                                                         : NormPlace::input;
+    config.norm_unit_offset = config.scaled_embedding = metadata.contains("is_gemma");
+    if (metadata.contains("window")) {
+      config.attention_window = integer("window"), config.window_pattern = metadata.at("window_pattern");
+      config.rope_window_theta = number("rope_window_theta");
+    }
     config.n_hidden = integer("n_hidden");
     config.block_size = integer("block_size");
     config.vocab_size = integer("vocab_size");
     config.vocab_multiple = integer("vocab_multiple");
     config.norm = metadata.at("norm") == "layernorm" ? Norm::layernorm : Norm::rmsnorm;
-    config.mlp = metadata.at("mlp") == "gelu" ? Mlp::gelu : Mlp::swiglu;
+    config.mlp = metadata.at("mlp") == "gelu" ? Mlp::gelu : metadata.at("mlp") == "geglu" ? Mlp::geglu : Mlp::swiglu;
     config.position = metadata.at("position") == "learned" ? Position::learned : Position::rope;
     config.rope_theta = number("rope_theta");
     config.norm_eps = number("norm_eps");

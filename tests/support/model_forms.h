@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <ostream>
+#include <vector>
 
 #include "gpt/config/model_config.h"
 
@@ -15,7 +16,9 @@ struct ModelForm {
   Norm norm;
   Position position;
   bool has_bias, is_tied;
-  bool normalizes_heads = false;
+  QkNorm qk_norm = QkNorm::none;
+  NormPlace norm_place = NormPlace::input;
+  bool is_gemma = false;  // norms of unit offset, a scaled embedding, and windows with a base of their own
 };
 
 inline void PrintTo(const ModelForm& form, std::ostream* out) { *out << form.name; }
@@ -27,15 +30,25 @@ inline ModelConfig config_of(const ModelForm& form) {
   config.vocab_size = 101, config.dropout = 0;
   config.mlp = form.mlp, config.norm = form.norm, config.position = form.position;
   config.bias = form.has_bias, config.tie_weights = form.is_tied;
-  config.qk_norm = form.normalizes_heads;
+  config.qk_norm = form.qk_norm, config.norm_place = form.norm_place;
+  config.norm_unit_offset = config.scaled_embedding = form.is_gemma;
+  if (form.is_gemma) config.attention_window = 16, config.window_pattern = "SL", config.rope_window_theta = 100;
   return config;
 }
 
+// Those whose heads are apart from each other, so that processes may divide them.
+inline std::vector<ModelForm> divisible_forms() {
+  return {{"llama", Mlp::swiglu, Norm::rmsnorm, Position::rope, false, false},
+          {"qwen3", Mlp::swiglu, Norm::rmsnorm, Position::rope, false, true, QkNorm::heads},
+          {"gpt2", Mlp::gelu, Norm::layernorm, Position::learned, true, true},
+          {"geglu", Mlp::geglu, Norm::layernorm, Position::rope, true, true},
+          {"gemma3", Mlp::geglu, Norm::rmsnorm, Position::rope, false, true, QkNorm::heads, NormPlace::both, true}};
+}
+
 inline auto model_forms() {
-  return testing::Values(ModelForm{"llama", Mlp::swiglu, Norm::rmsnorm, Position::rope, false, false},
-                         ModelForm{"qwen3", Mlp::swiglu, Norm::rmsnorm, Position::rope, false, true, true},
-                         ModelForm{"gpt2", Mlp::gelu, Norm::layernorm, Position::learned, true, true},
-                         ModelForm{"geglu", Mlp::geglu, Norm::layernorm, Position::rope, true, true});
+  std::vector<ModelForm> all = divisible_forms();
+  all.push_back({"olmo2", Mlp::swiglu, Norm::rmsnorm, Position::rope, false, false, QkNorm::all, NormPlace::output});
+  return testing::ValuesIn(all);
 }
 
 }  // namespace gpt::test

@@ -13,7 +13,8 @@ namespace gpt {
 struct NormForm {
   Norm kind;
   double eps;
-  bool has_bias;  // beside its weight
+  bool has_bias;                 // beside its weight
+  bool has_unit_offset = false;  // its factor is 1 + weight
 
   bool operator==(const NormForm&) const = default;
 };
@@ -34,9 +35,12 @@ struct MlpForm {
 };
 
 struct BlockForm {
-  NormForm norm;  // before attention, and before the MLP
+  // Nothing: there is none.
+  std::optional<NormForm> norm;       // before attention, and before the MLP
+  std::optional<NormForm> out_norm;   // of what attention, and what the MLP, adds to the stream
+  std::optional<NormForm> head_norm;  // of each head of queries and keys, before they are rotated
   std::optional<NormForm>
-      head_norm;  // of each head of queries and keys, before they are rotated; nothing: there is none
+      heads_norm;  // of all heads of a token's queries together, and of its keys, before they are rotated
   std::optional<RotaryForm> rotary;  // of queries and keys; nothing: they are not rotated
   int64_t window;                    // positions that a query sees, its own among them; 0: all up to its own
   bool attention_in_bias;            // of queries, keys and values
@@ -48,5 +52,6 @@ struct BlockForm {
 
 BlockForm block_form(const ModelConfig& config, int64_t layer);
 NormForm final_norm_form(const ModelConfig& config);  // behind the blocks
+int64_t norms_of_block(const ModelConfig& config);    // of the stream, and of what is added to it
 
 }  // namespace gpt

@@ -10,7 +10,9 @@
 namespace gpt {
 
 enum class Norm { layernorm, rmsnorm };
-enum class Mlp { swiglu, geglu, gelu };  // gelu is the tanh form
+enum class NormPlace { input, output, both };  // of attention and of the MLP
+enum class QkNorm { none, heads, all };        // over the values of each head, or of all heads of a token
+enum class Mlp { swiglu, geglu, gelu };        // gelu is the tanh form
 enum class Position { learned, rope };
 enum class RopeScalingKind { none, linear, llama3 };
 enum class AttentionForm { full, blocks };
@@ -53,6 +55,7 @@ struct ModelConfig {
   Mlp mlp = Mlp::swiglu;
   Position position = Position::rope;
   double rope_theta = 10000.0;
+  double rope_window_theta = 0;  // of windowed layers, whose frequencies are then not scaled; 0: as all layers
   RopeScaling rope_scaling;
   std::string rope_pattern = "R";  // repeated over the layers: R rotates queries and keys, N does not
   // blocks: a query sees its own block of attention_block positions and the attention_top_blocks earlier ones that it chooses.
@@ -63,12 +66,15 @@ struct ModelConfig {
   int64_t attention_window = 0;
   std::string window_pattern = "SSSL";  // repeated over the layers: S windowed, L full
   bool last_layer_full = true;          // whatever the pattern has for it
+  NormPlace norm_place = NormPlace::input;
+  bool norm_unit_offset = false;  // the weight of a norm is how far its factor is from 1
   double norm_eps = 1e-5;
-  bool bias = false;      // in all linear layers and LayerNorm
-  bool qkv_bias = false;  // of queries, keys and values alone
-  bool qk_norm = false;   // queries and keys are normalized, each head by itself, before they are rotated
+  bool bias = false;              // in all linear layers and LayerNorm
+  bool qkv_bias = false;          // of queries, keys and values alone
+  QkNorm qk_norm = QkNorm::none;  // of queries and keys, before they are rotated
   double dropout = 0.1;
   bool tie_weights = true;
+  bool scaled_embedding = false;  // what the blocks are given is sqrt(n_embd) times the embedding
 
   int64_t heads() const;  // n_head, or what auto means
   int64_t head_dim() const { return n_head_dim.value_or(n_embd / heads()); }
@@ -79,7 +85,8 @@ struct ModelConfig {
   // Positions that a query of this layer sees; 0: all up to its own, as in a model whose sequences are no longer than the window.
   int64_t window(int64_t layer) const;
   int64_t windowed_layers() const;
-  bool rotates(int64_t layer) const;  // queries and keys of this layer
+  bool has_window(int64_t layer) const;  // by the pattern, even where sequences are no longer than it
+  bool rotates(int64_t layer) const;     // queries and keys of this layer
   // Blocks that a query chooses; 0: it sees all, as in a model whose sequences have no more of them.
   int64_t top_blocks() const;
   // Of the scores of full causal attention over a whole sequence, the share that this layer computes.

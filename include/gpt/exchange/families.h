@@ -26,6 +26,7 @@ struct Counterpart {
   std::vector<int64_t> shape;  // transformers'
   bool is_transposed = false;  // a matrix that is [in, out] in transformers
   bool is_zero = false;        // our model lacks it: zeros there
+  double gguf_offset = 0;      // what is added to the values there
   // > 0: the rows of so many heads, whose RoPE turns neighbouring columns in llama.cpp, and column i with column i + half in transformers and
   // here. So their order is another one in GGUF.
   int64_t gguf_rope_heads = 0;
@@ -65,12 +66,15 @@ struct Family {
 };
 
 extern const Family kGpt2Family, kLlamaFamily, kQwen2Family, kQwen3Family, kMistralFamily, kMinistralFamily,
-    kSmolLM3Family;
+    kSmolLM3Family, kGemmaFamily, kGemma3Family, kOlmo2Family, kOlmo3Family;
 
 // In the order in which a model is looked for among them.
 std::span<const Family* const> families();
 
-// For the files of families: what tensors are called, with {} for the layer and without ".weight" or ".bias".
+// For the files of families: norms at the input alone, whose weights are factors, and an embedding as it is.
+void set_plain_norms(ModelConfig& model);
+
+// What tensors are called, with {} for the layer and without ".weight" or ".bias".
 struct TensorNames {
   const char *transformers, *llama_cpp;
 };

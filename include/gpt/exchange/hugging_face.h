@@ -21,6 +21,10 @@ std::string misfits(const ModelConfig& model);
 // transformers asks for heads that divide the width even where they have a width of their own. Empty where they do; else why not.
 std::string heads_that_do_not_divide(const ModelConfig& model);
 
+// The form in which a family has a model of the same function: whether norms add 1 to their weights, and whether the embedding is multiplied by
+// the root of its width, weights can make up for. `model` itself where no family has it.
+ModelConfig with_scales_moved(const ModelConfig& model);
+
 // What gpt-export will refuse of a model of this form, for whoever is about to train one. Empty where it refuses nothing.
 std::string export_limits(const ModelConfig& model);
 

@@ -21,13 +21,15 @@ enum class ParameterRole {
   position_embedding,
   attention_norm,
   attention_in,  // query, key and value
-  query_norm,    // of each head
+  query_norm,    // of each head, or of all
   key_norm,
   attention_out,
+  attention_out_norm,  // of what attention adds
   mlp_norm,
   mlp_gate,
   mlp_in,
   mlp_out,
+  mlp_out_norm,
   final_norm,
   head,
 };
@@ -35,7 +37,8 @@ enum class ParameterRole {
 // Whether it is of a normalization.
 constexpr bool is_norm(ParameterRole role) {
   using enum ParameterRole;
-  return role == attention_norm || role == query_norm || role == key_norm || role == mlp_norm || role == final_norm;
+  return role == attention_norm || role == query_norm || role == key_norm || role == attention_out_norm ||
+         role == mlp_norm || role == mlp_out_norm || role == final_norm;
 }
 
 struct InitialValue {

@@ -10,6 +10,7 @@ namespace gpt::ops {
 struct HeadNorms {
   Parameter query, key;  // (D)
   double eps = 0;
+  double offset = 0;  // what a weight is added to
 
   bool defined() const { return query.defined(); }
 };

@@ -36,6 +36,7 @@ struct Normalization {
   double eps;
   Parameter weight, bias;  // (C); bias may be empty, and of an RMSNorm is
   Site site = {};
+  double offset = 0;  // what the weight is added to
 };
 
 // Adds scale * (x A^T) B^T to a product, for pieces of its outputs apart, as gpt/layout/parameter_table.h has it.

@@ -13,7 +13,8 @@ using Role = ParameterRole;
 
 void set_gpt2_blocks(ModelConfig& model) {
   model.norm = Norm::layernorm, model.mlp = Mlp::gelu, model.position = Position::learned;
-  model.qk_norm = false;
+  model.qk_norm = QkNorm::none;
+  set_plain_norms(model);
   model.attention_window = 0;
 }
 

@@ -2,6 +2,7 @@
 // other programs, and llama.cpp has the rows of queries and keys in another order.
 #include "exchange/families/llama.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "gpt/config/block_form.h"
@@ -39,7 +40,9 @@ nlohmann::ordered_json llama_json(const ModelConfig& m) {
   return file;
 }
 
-RopeScaling read_scaling(const ConfigSettings& rope) {
+}  // namespace
+
+RopeScaling read_rope_scaling(const ConfigSettings& rope) {
   RopeScaling scaling;
   const char* const type = rope.has("rope_type") ? "rope_type" : "type";  // its name in older files
   for (const auto& [name, kind] : kScalings)
@@ -54,6 +57,8 @@ RopeScaling read_scaling(const ConfigSettings& rope) {
   return scaling;
 }
 
+namespace {
+
 // Version 5 of transformers keeps it within rope_parameters, version 4 beside an optional rope_scaling. Where a file has both, rope_scaling
 // takes the place of all of rope_parameters, as in version 5.
 void read_rope(const ConfigSettings& s, double default_theta, ModelConfig& model) {
@@ -64,14 +69,15 @@ void read_rope(const ConfigSettings& s, double default_theta, ModelConfig& model
     if (rope.is_empty()) continue;
     rope.must_be("partial_rotary_factor", {1.0});
     model.rope_theta = rope.number("rope_theta", model.rope_theta);
-    model.rope_scaling = read_scaling(rope);
+    model.rope_scaling = read_rope_scaling(rope);
     return;
   }
 }
 
-nlohmann::ordered_json rope_json(const ModelConfig& m) {
-  const RopeScaling& scaling = m.rope_scaling;
-  nlohmann::ordered_json rope{{"rope_type", "default"}, {"rope_theta", m.rope_theta}};
+}  // namespace
+
+nlohmann::ordered_json rope_json(double theta, const RopeScaling& scaling) {
+  nlohmann::ordered_json rope{{"rope_type", "default"}, {"rope_theta", theta}};
   for (const auto& [name, kind] : kScalings)
     if (kind == scaling.kind) rope["rope_type"] = name;
   if (scaling.kind != RopeScalingKind::none) rope["factor"] = scaling.factor;
@@ -81,6 +87,8 @@ nlohmann::ordered_json rope_json(const ModelConfig& m) {
                  {"original_max_position_embeddings", scaling.original_length}});
   return rope;
 }
+
+namespace {
 
 ModelConfig read_llama(const ConfigSettings& s) {
   ModelConfig m = read_llama_settings(s);
@@ -94,18 +102,26 @@ ModelConfig read_llama(const ConfigSettings& s) {
 
 void set_llama_blocks(ModelConfig& model) {
   model.norm = Norm::rmsnorm, model.mlp = Mlp::swiglu, model.position = Position::rope;
-  model.qkv_bias = model.qk_norm = false;
+  model.qkv_bias = false, model.qk_norm = QkNorm::none;
   model.rope_pattern = 'R';
+  model.rope_window_theta = 0;
   model.attention_window = 0;
+  set_plain_norms(model);
 }
 
-std::vector<Counterpart> llama_counterparts_in_halves(const ModelConfig& model) {
-  std::vector<Counterpart> parts = llama_counterparts(model);
+std::vector<Counterpart> llama_counterparts_in_halves(const ModelConfig& model, std::span<const RoleNames> own) {
+  std::vector<Counterpart> parts = llama_counterparts(model, own);
   for (Counterpart& part : parts) part.gguf_rope_heads = 0;
   return parts;
 }
 
-std::vector<Counterpart> llama_counterparts(const ModelConfig& model) {
+std::vector<Counterpart> llama_counterparts(const ModelConfig& model) { return llama_counterparts(model, {}); }
+
+std::vector<Counterpart> llama_counterparts_in_halves(const ModelConfig& model) {
+  return llama_counterparts_in_halves(model, {});
+}
+
+std::vector<Counterpart> llama_counterparts(const ModelConfig& model, std::span<const RoleNames> own) {
   const int64_t queries = model.attention_width(), keys = model.kv_heads() * model.head_dim();
   std::vector<Counterpart> parts;
   const auto add = [&parts](Counterpart part, int64_t rope_heads) {
@@ -114,7 +130,8 @@ std::vector<Counterpart> llama_counterparts(const ModelConfig& model) {
   };
   for (const ParameterRow& row : parameter_table(model)) {
     if (row.role != Role::attention_in) {
-      add(counterpart(row, names_of(row, kLlamaNames), model), 0);
+      const bool is_own = std::any_of(own.begin(), own.end(), [&](const RoleNames& of) { return of.role == row.role; });
+      add(counterpart(row, names_of(row, is_own ? own : kLlamaNames), model), 0);
       continue;
     }
     add(counterpart(row, kLlamaQueries, 0, queries), model.heads());
@@ -136,14 +153,21 @@ nlohmann::ordered_json llama_settings(const ModelConfig& m) {
                                   {"rms_norm_eps", m.norm_eps},
                                   {"rope_theta",
                                    m.rope_theta},  // transformers 4, with rope_scaling; the next is version 5
-                                  {"rope_parameters", rope_json(m)},
+                                  {"rope_parameters", rope_json(m.rope_theta, m.rope_scaling)},
                                   {"attention_dropout", 0.0}};
-  if (m.rope_scaling.kind != RopeScalingKind::none) settings["rope_scaling"] = rope_json(m);
+  if (m.rope_scaling.kind != RopeScalingKind::none) settings["rope_scaling"] = settings["rope_parameters"];
   return settings;
 }
 
 ModelConfig read_llama_settings(const ConfigSettings& s, double default_theta) {
   s.must_be("hidden_act", {"silu", "swish"});
+  ModelConfig m = read_llama_sizes(s);
+  read_rope(s, default_theta, m);
+  m.tie_weights = s.flag("tie_word_embeddings", false);
+  return m;
+}
+
+ModelConfig read_llama_sizes(const ConfigSettings& s, int64_t default_positions) {
   s.must_be("partial_rotary_factor", {1.0});
   ModelConfig m;
   set_llama_blocks(m);
@@ -152,16 +176,32 @@ ModelConfig read_llama_settings(const ConfigSettings& s, double default_theta) {
   m.n_head = s.count("num_attention_heads");
   m.n_kv_head = s.count("num_key_value_heads", *m.n_head);
   m.n_hidden = s.count("intermediate_size");
-  m.block_size = s.count("max_position_embeddings", 2048);
+  m.block_size = s.count("max_position_embeddings", default_positions);
   m.norm_eps = s.number("rms_norm_eps", 1e-6);
-  read_rope(s, default_theta, m);
-  m.tie_weights = s.flag("tie_word_embeddings", false);
   if (s.has("head_dim") && s.count("head_dim") * *m.n_head != m.n_embd) m.n_head_dim = s.count("head_dim");
   return m;
 }
 
 void require_full_layers(const ConfigSettings& s, const ModelConfig& model) {
   if (s.has("layer_types")) (void)s.pattern("layer_types", model.n_layer, {{"full_attention", 'L'}});
+}
+
+nlohmann::ordered_json layer_windows_json(const ModelConfig& m) {
+  nlohmann::ordered_json windows{{"sliding_window", nullptr}};
+  if (m.attention_window > 0) windows["sliding_window"] = m.attention_window;
+  for (int64_t layer = 0; layer < m.n_layer; ++layer)
+    windows["layer_types"].push_back(m.has_window(layer) ? "sliding_attention" : "full_attention");
+  return windows;
+}
+
+int64_t read_window(const ConfigSettings& s) {
+  constexpr int64_t kOtherwise = 4096;
+  return s.is_null("sliding_window") ? 0 : s.count("sliding_window", kOtherwise);
+}
+
+void read_layer_types(const ConfigSettings& s, ModelConfig& m) {
+  if (s.has("layer_types"))
+    m.window_pattern = s.pattern("layer_types", m.n_layer, {{"sliding_attention", 'S'}, {"full_attention", 'L'}});
 }
 
 std::vector<ArchitectureKey> llama_keys(const ModelConfig& m) {
@@ -175,6 +215,12 @@ std::vector<ArchitectureKey> llama_keys(const ModelConfig& m) {
     keys.insert(keys.end(),
                 {{"rope.scaling.type", "linear"}, {"rope.scaling.factor", static_cast<float>(m.rope_scaling.factor)}});
   return keys;
+}
+
+ArchitectureKey window_pattern_key(const ModelConfig& m) {
+  std::vector<int32_t> has_window;
+  for (int64_t layer = 0; layer < m.n_layer; ++layer) has_window.push_back(m.has_window(layer) ? 1 : 0);
+  return {"attention.sliding_window_pattern", std::move(has_window)};
 }
 
 const Family kLlamaFamily = {.name = "Llama",

@@ -21,30 +21,18 @@ void set_mistral_form(ModelConfig& model) {
   model.window_pattern.assign(static_cast<size_t>(model.n_layer), 'S');
 }
 
-nlohmann::ordered_json window_json(const ModelConfig& m) {
-  return m.windowed_layers() > 0 ? nlohmann::ordered_json(m.attention_window) : nullptr;
-}
-
 nlohmann::ordered_json mistral_json(const ModelConfig& m) {
   nlohmann::ordered_json file{{"architectures", {"MistralForCausalLM"}}, {"model_type", "mistral"}};
   file.update(llama_settings(m));
-  file["sliding_window"] = window_json(m);
+  file["sliding_window"] = layer_windows_json(m)["sliding_window"];
   return file;
 }
 
 nlohmann::ordered_json ministral_json(const ModelConfig& m) {
   nlohmann::ordered_json file{{"architectures", {"MinistralForCausalLM"}}, {"model_type", "ministral"}};
   file.update(llama_settings(m));
-  file["sliding_window"] = window_json(m);
-  for (int64_t layer = 0; layer < m.n_layer; ++layer)
-    file["layer_types"].push_back(m.window(layer) > 0 ? "sliding_attention" : "full_attention");
+  file.update(layer_windows_json(m));
   return file;
-}
-
-// Without the key the window has 4,096 positions, as in transformers; null means that there is none.
-int64_t read_window(const ConfigSettings& s) {
-  constexpr int64_t kOtherwise = 4096;
-  return s.is_null("sliding_window") ? 0 : s.count("sliding_window", kOtherwise);
 }
 
 ModelConfig read_mistral(const ConfigSettings& s) {
@@ -56,18 +44,15 @@ ModelConfig read_mistral(const ConfigSettings& s) {
 
 ModelConfig read_ministral(const ConfigSettings& s) {
   ModelConfig m = read_mistral(s);
-  if (s.has("layer_types"))
-    m.window_pattern = s.pattern("layer_types", m.n_layer, {{"sliding_attention", 'S'}, {"full_attention", 'L'}});
+  read_layer_types(s, m);
   return m;
 }
 
 std::vector<ArchitectureKey> granite_keys(const ModelConfig& m) {
-  std::vector<int32_t> is_windowed;
-  for (int64_t layer = 0; layer < m.n_layer; ++layer) is_windowed.push_back(m.window(layer) > 0 ? 1 : 0);
   std::vector<ArchitectureKey> keys = llama_keys(m);
   keys.push_back({"logit_scale", 1.0f});
   keys.push_back({"attention.sliding_window", static_cast<uint32_t>(m.attention_window)});
-  keys.push_back({"attention.sliding_window_pattern", std::move(is_windowed)});
+  keys.push_back(window_pattern_key(m));
   return keys;
 }
 

@@ -7,7 +7,7 @@ namespace {
 
 void set_qwen3_form(ModelConfig& model) {
   set_llama_blocks(model);
-  model.bias = false, model.qk_norm = true;
+  model.bias = false, model.qk_norm = QkNorm::heads;
   model.rope_scaling = {};
 }
 
@@ -27,7 +27,7 @@ ModelConfig read_qwen3(const ConfigSettings& s) {
   s.must_be("attention_bias", {false});
   require_full_layers(s, m);
   if (!s.has("head_dim")) m.n_head_dim = 128;  // as transformers has it, whatever the other widths are
-  m.qk_norm = true;
+  m.qk_norm = QkNorm::heads;
   return m;
 }
 

@@ -33,17 +33,18 @@ class ActivationBytes {
   double kept(GradientCheckpointing level) const {
     switch (level) {
       case GradientCheckpointing::block: return own_rows();
-      case GradientCheckpointing::selective: return norm(/*keeps_output=*/!form_.own_operators) + attention();
+      case GradientCheckpointing::selective:
+        return norm(/*keeps_output=*/!form_.own_operators) + wide_qk() + attention();
       default: break;
     }
     const bool repeats = form_.own_operators;  // only then the two lower levels save anything
-    return 2 * norm(!repeats || level < GradientCheckpointing::norm) + attention() + branch_dropouts() +
-           mlp(!repeats || level < GradientCheckpointing::activation);
+    return in_norms(!repeats || level < GradientCheckpointing::norm) + out_norms() + wide_qk() + attention() +
+           branch_dropouts() + mlp(!repeats || level < GradientCheckpointing::activation);
   }
   // What is there besides while its backward pass runs.
   double recomputed(GradientCheckpointing level) const {
     if (level == GradientCheckpointing::block) return kept(GradientCheckpointing::none) - own_rows();
-    return level == GradientCheckpointing::selective ? norm() + branch_dropouts() + mlp() : 0;
+    return level == GradientCheckpointing::selective ? norm() + out_norms() + branch_dropouts() + mlp() : 0;
   }
   // Buffers of one block's backward pass on top of what its forward pass kept: the gradients of its widest part. What the MLP
   // kept is freed by the time attention is reached.
@@ -70,6 +71,21 @@ class ActivationBytes {
   }
 
  private:
+  // Of what attention and the MLP take. Where they take the stream itself, its sum is there once.
+  double in_norms(bool keeps_output) const {
+    return 2 * (model_.norm_place == NormPlace::output ? residual() / parts_ : norm(keeps_output));
+  }
+  // Of what they give: it is kept as the norm takes it, and what comes out is only added.
+  double out_norms() const {
+    if (model_.norm_place == NormPlace::input) return 0;
+    return 2 * s_ * C_ / parts_ * (form_.own_operators ? 1 : 2);
+  }
+  // Of all heads of queries, and of keys: as the product gives them, besides what attention keeps.
+  double wide_qk() const {
+    if (model_.qk_norm != QkNorm::all) return 0;
+    const auto columns = static_cast<double>(model_.attention_width() + model_.kv_heads() * model_.head_dim());
+    return columns * s_ * (form_.own_operators ? 1 : 2);
+  }
   // What a normalization gives is there for all rows.
   double norm(bool keeps_output = true) const {
     const double of_rows = ops::norm_kept_bytes(kept_, model_.norm, model_.n_embd, /*keeps_output=*/false);
@@ -85,7 +101,7 @@ class ActivationBytes {
     spec.dropout.probability = model_.dropout;
     spec.blocks = {model_.attention_block, model_.top_blocks()};
     return ops::attention_kept_bytes(kept_, spec, model_.head_dim(), model_.block_size, form_.fused_attention,
-                                     model_.position == Position::rope, model_.qk_norm);
+                                     model_.position == Position::rope, model_.qk_norm == QkNorm::heads);
   }
 
   // The gradient of the output and that of the packed product, which ATen puts together from three where cuDNN does not write it.

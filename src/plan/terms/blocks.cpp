@@ -66,10 +66,11 @@ void add_passes(const StepOperators& step, StepWork& sum) {
     const OperatorWork::Passes passes = of.attention(step.model.visible_share(layer));
     attention = attention + (layer < first ? passes.forward : repeated(passes, level >= block));
   }
-  // Two for each block, of which the very first has nothing to add, and the last one.
-  const OperatorWork::Passes with_branch = of.norm(/*has_branch=*/true), mlp = of.activation();
-  const Work norms = of.norm(/*has_branch=*/false).both() + with_branch.both() +
-                     2 * only_forward * with_branch.forward + (2 * others - 1) * repeated(with_branch, level >= norm);
+  // Those of each block, of which the very first has nothing to add, and the last one.
+  const OperatorWork::Passes with_branch = of.norm(/*has_branch=*/true), in_block = of.norms_of_block(),
+                             mlp = of.activation();
+  const Work norms = of.norm(/*has_branch=*/false).both() + with_branch.both() + only_forward * in_block.forward +
+                     others * repeated(in_block, level >= norm) + -1.0 * repeated(with_branch, level >= norm);
   sum.add(part::kNorm, step.micro_steps * norms);
   sum.add(part::kProducts, step.micro_steps * products(step, first, level));
   sum.add(part::kAttention, step.micro_steps * attention);

@@ -44,7 +44,7 @@ void add_its_passes(const StepOperators& step, StepWork& sum) {
       products = products + of.product(row.shape[1], row.shape[0]).forward;
   for (int64_t layer = 0; layer < teacher->n_layer; ++layer)
     attention = attention + of.attention(teacher->visible_share(layer)).forward;
-  const Work norms = of.norm(/*has_branch=*/false).forward + 2 * layers * of.norm(/*has_branch=*/true).forward;
+  const Work norms = of.norm(/*has_branch=*/false).forward + layers * of.norms_of_block().forward;
   sum.add(part::kEmbedding, step.micro_steps * of.embedding().forward);
   sum.add(part::kNorm, step.micro_steps * norms);
   sum.add(part::kProducts, step.micro_steps * products);

@@ -1,0 +1,198 @@
+// Gemma: Llama's blocks with GELU's gate, norms whose weights are added to 1, and an embedding that is multiplied by the square root of its
+// width. Gemma 3 adds norms of queries and keys and of what attention and the MLP give, and windows in most layers, whose positions are
+// rotated by a base of their own. Both programs have the weights of norms: transformers as they are here, llama.cpp with 1 added.
+#include <fmt/format.h>
+
+#include "exchange/families/llama.h"
+
+namespace gpt::exchange {
+namespace {
+
+using Role = ParameterRole;
+
+constexpr const char* kGelu = "gelu_pytorch_tanh";
+constexpr int64_t kHeadDim = 256;  // where the file does not say, as in transformers
+constexpr double kWindowTheta = 10'000;
+constexpr int64_t kPeriod = 6;  // the last of so many layers sees everything
+
+constexpr RoleNames kGemma3Names[] = {
+    {Role::attention_out_norm, {"model.layers.{}.post_attention_layernorm", "blk.{}.post_attention_norm"}},
+    {Role::mlp_norm, {"model.layers.{}.pre_feedforward_layernorm", "blk.{}.ffn_norm"}},
+    {Role::mlp_out_norm, {"model.layers.{}.post_feedforward_layernorm", "blk.{}.post_ffw_norm"}},
+};
+
+void set_gemma_form(ModelConfig& model) {
+  set_llama_blocks(model);
+  model.bias = false, model.mlp = Mlp::geglu;
+  model.norm_unit_offset = model.scaled_embedding = true;
+  model.rope_scaling = {};
+}
+
+void set_gemma3_form(ModelConfig& model) {
+  const ModelConfig own = model;
+  set_gemma_form(model);
+  model.qk_norm = QkNorm::heads, model.norm_place = NormPlace::both;
+  model.attention_window = own.attention_window;
+  model.rope_window_theta = own.rope_window_theta;
+  model.rope_scaling = own.rope_scaling;
+}
+
+std::vector<Counterpart> with_one_added(std::vector<Counterpart> parts, const ModelConfig& model) {
+  const std::vector<ParameterRow> rows = parameter_table(model);
+  for (Counterpart& part : parts)
+    for (const ParameterRow& row : rows)
+      if (row.name == part.row && is_norm(row.role)) part.gguf_offset = 1;
+  return parts;
+}
+
+std::vector<Counterpart> gemma_counterparts(const ModelConfig& model) {
+  return with_one_added(llama_counterparts_in_halves(model), model);
+}
+
+std::vector<Counterpart> gemma3_counterparts(const ModelConfig& model) {
+  return with_one_added(llama_counterparts_in_halves(model, kGemma3Names), model);
+}
+
+nlohmann::ordered_json gemma_settings(const ModelConfig& m) {
+  nlohmann::ordered_json settings = llama_settings(m);
+  settings.update({{"hidden_act", kGelu}, {"hidden_activation", kGelu}, {"attention_bias", false}});
+  return settings;
+}
+
+nlohmann::ordered_json gemma_json(const ModelConfig& m) {
+  nlohmann::ordered_json file{{"architectures", {"GemmaForCausalLM"}}, {"model_type", "gemma"}};
+  file.update(gemma_settings(m));
+  return file;
+}
+
+nlohmann::ordered_json gemma3_json(const ModelConfig& m) {
+  nlohmann::ordered_json file{{"architectures", {"Gemma3ForCausalLM"}}, {"model_type", "gemma3_text"}};
+  file.update(gemma_settings(m));
+  file.update(layer_windows_json(m));
+  if (m.attention_window == 0) file["sliding_window"] = m.block_size;  // transformers makes no mask without it
+  const bool has_own = m.rope_window_theta > 0;
+  const double of_windows = has_own ? m.rope_window_theta : m.rope_theta;
+  const RopeScaling scaling_of_windows = has_own ? RopeScaling{} : m.rope_scaling;
+  file["rope_parameters"] = {{"full_attention", rope_json(m.rope_theta, m.rope_scaling)},
+                             {"sliding_attention", rope_json(of_windows, scaling_of_windows)}};
+  file.update({{"rope_local_base_freq", of_windows},  // transformers 4
+               {"query_pre_attn_scalar", m.head_dim()},
+               {"attn_logit_softcapping", nullptr},
+               {"final_logit_softcapping", nullptr},
+               {"use_bidirectional_attention", false}});
+  return file;
+}
+
+// Older files of Gemma say "gelu" and mean the tanh form.
+ModelConfig read_gemma_settings(const ConfigSettings& s, int64_t positions) {
+  s.must_be(s.has("hidden_activation") ? "hidden_activation" : "hidden_act", {kGelu, "gelu"});
+  s.must_be("attention_bias", {false});
+  s.must_be("use_bidirectional_attention", {false});
+  ModelConfig m = read_llama_sizes(s, positions);
+  set_gemma_form(m);
+  if (!s.has("head_dim")) m.n_head_dim = kHeadDim;
+  m.tie_weights = s.flag("tie_word_embeddings", true);
+  return m;
+}
+
+ModelConfig read_gemma(const ConfigSettings& s) {
+  constexpr int64_t kPositions = 8192;
+  ModelConfig m = read_gemma_settings(s, kPositions);
+  m.rope_theta = s.number("rope_theta", m.rope_theta);
+  if (s.has("rope_scaling")) s.refuse("rope_scaling", "this program has Gemma only without it");
+  if (!s.has("rope_parameters")) return m;
+  const ConfigSettings rope = s.inside("rope_parameters");
+  rope.must_be("rope_type", {"default"});
+  m.rope_theta = rope.number("rope_theta", m.rope_theta);
+  return m;
+}
+
+// Version 5 of transformers has an object for each kind of layer, and version 4 a key for each base, with an optional rope_scaling, which both
+// take for the layers that see everything.
+void read_rotations(const ConfigSettings& s, ModelConfig& m) {
+  constexpr double kTheta = 1'000'000;
+  m.rope_theta = s.number("rope_theta", kTheta);
+  m.rope_window_theta = s.number("rope_local_base_freq", kWindowTheta);
+  if (s.has("rope_parameters")) {
+    const ConfigSettings rope = s.inside("rope_parameters");
+    if (rope.has("full_attention")) {
+      const ConfigSettings full = rope.inside("full_attention");
+      m.rope_theta = full.number("rope_theta", m.rope_theta);
+      m.rope_scaling = read_rope_scaling(full);
+    }
+    if (rope.has("sliding_attention")) {
+      const ConfigSettings windowed = rope.inside("sliding_attention");
+      windowed.must_be("rope_type", {"default"});
+      m.rope_window_theta = windowed.number("rope_theta", m.rope_window_theta);
+    }
+  }
+  if (s.has("rope_scaling")) m.rope_scaling = read_rope_scaling(s.inside("rope_scaling"));
+}
+
+ModelConfig read_gemma3(const ConfigSettings& s) {
+  constexpr int64_t kPositions = 131'072, kMostLayers = 1024;
+  s.must_be_absent("attn_logit_softcapping");
+  s.must_be_absent("final_logit_softcapping");
+  ModelConfig m = read_gemma_settings(s, kPositions);
+  if (s.count("query_pre_attn_scalar", kHeadDim) != m.head_dim())
+    s.refuse("query_pre_attn_scalar", fmt::format("this program scales attention by head_dim {}", m.head_dim()));
+  m.qk_norm = QkNorm::heads, m.norm_place = NormPlace::both;
+  m.attention_window = read_window(s), m.last_layer_full = false;
+  const int64_t period = s.count("sliding_window_pattern", kPeriod);
+  if (period > kMostLayers) s.refuse("sliding_window_pattern", "no model has so many layers");
+  m.window_pattern = fmt::format("{:S>{}}", 'L', period);
+  read_layer_types(s, m);
+  read_rotations(s, m);
+  return m;
+}
+
+std::vector<ArchitectureKey> gemma_keys(const ModelConfig& m) {
+  const auto head_dim = static_cast<uint32_t>(m.head_dim());
+  return {{"attention.layer_norm_rms_epsilon", static_cast<float>(m.norm_eps)},
+          {"attention.key_length", head_dim},
+          {"attention.value_length", head_dim},
+          {"rope.freq_base", static_cast<float>(m.rope_theta)}};
+}
+
+std::vector<ArchitectureKey> gemma3_keys(const ModelConfig& m) {
+  std::vector<ArchitectureKey> keys = gemma_keys(m);
+  // Without any window its graph is another one, which caps logits.
+  keys.push_back(
+      {"attention.sliding_window", static_cast<uint32_t>(m.attention_window > 0 ? m.attention_window : m.block_size)});
+  keys.push_back(window_pattern_key(m));
+  keys.push_back(
+      {"rope.freq_base_swa", static_cast<float>(m.rope_window_theta > 0 ? m.rope_window_theta : m.rope_theta)});
+  if (m.rope_scaling.kind == RopeScalingKind::linear)
+    keys.insert(keys.end(),
+                {{"rope.scaling.type", "linear"}, {"rope.scaling.factor", static_cast<float>(m.rope_scaling.factor)}});
+  return keys;
+}
+
+std::string tied_limit(const ModelConfig& m) {
+  return m.tie_weights ? "" : "its architecture gemma has model.tie_weights true";
+}
+
+}  // namespace
+
+const Family kGemmaFamily = {.name = "Gemma",
+                             .form = "rmsnorm of unit offset, geglu, rope, scaled embedding",
+                             .model_type = "gemma",
+                             .architecture = "gemma",
+                             .set_form = set_gemma_form,
+                             .counterparts = gemma_counterparts,
+                             .config_json = gemma_json,
+                             .read_config = read_gemma,
+                             .architecture_keys = gemma_keys,
+                             .llama_cpp_limit = tied_limit};
+
+const Family kGemma3Family = {.name = "Gemma 3",
+                              .form = "Gemma's with norms on both sides and of queries and keys, and windows",
+                              .model_type = "gemma3_text",
+                              .architecture = "gemma3",
+                              .set_form = set_gemma3_form,
+                              .counterparts = gemma3_counterparts,
+                              .config_json = gemma3_json,
+                              .read_config = read_gemma3,
+                              .architecture_keys = gemma3_keys};
+
+}  // namespace gpt::exchange

@@ -1,0 +1,120 @@
+// OLMo 2: Llama's blocks, which normalize what attention and the MLP give instead of what they take, and queries and keys over all heads
+// together. OLMo 3 adds windows in three of four layers.
+#include "exchange/families/llama.h"
+
+namespace gpt::exchange {
+namespace {
+
+using Role = ParameterRole;
+
+constexpr RoleNames kOlmoNames[] = {
+    {Role::attention_out_norm, {"model.layers.{}.post_attention_layernorm", "blk.{}.post_attention_norm"}},
+    {Role::mlp_out_norm, {"model.layers.{}.post_feedforward_layernorm", "blk.{}.post_ffw_norm"}},
+};
+constexpr const char* kWindowPattern = "SSSL";  // where the file does not say, as in transformers
+
+void set_olmo2_form(ModelConfig& model) {
+  set_llama_blocks(model);
+  model.bias = false;
+  model.norm_place = NormPlace::output, model.qk_norm = QkNorm::all;
+  model.rope_scaling = {};
+}
+
+void set_olmo3_form(ModelConfig& model) {
+  const int64_t window = model.attention_window;
+  set_olmo2_form(model);
+  model.attention_window = window;
+}
+
+std::vector<Counterpart> olmo_counterparts(const ModelConfig& model) {
+  return llama_counterparts_in_halves(model, kOlmoNames);
+}
+
+nlohmann::ordered_json olmo2_json(const ModelConfig& m) {
+  nlohmann::ordered_json file{{"architectures", {"Olmo2ForCausalLM"}}, {"model_type", "olmo2"}};
+  file.update(llama_settings(m));
+  file["attention_bias"] = false;
+  return file;
+}
+
+nlohmann::ordered_json olmo3_json(const ModelConfig& m) {
+  nlohmann::ordered_json file{{"architectures", {"Olmo3ForCausalLM"}}, {"model_type", "olmo3"}};
+  file.update(llama_settings(m));
+  file.update(layer_windows_json(m));
+  const nlohmann::ordered_json rope = rope_json(m.rope_theta, m.rope_scaling);
+  file["rope_parameters"] = {{"full_attention", rope}, {"sliding_attention", rope}};
+  file["attention_bias"] = false;
+  return file;
+}
+
+ModelConfig read_olmo_blocks(const ConfigSettings& s, ModelConfig m) {
+  constexpr double kEps = 1e-5;
+  s.must_be("attention_bias", {false});
+  if (m.rope_scaling.kind != RopeScalingKind::none) s.refuse("rope_scaling", "this program has OLMo only without it");
+  m.norm_eps = s.number("rms_norm_eps", kEps);
+  m.norm_place = NormPlace::output, m.qk_norm = QkNorm::all;
+  return m;
+}
+
+ModelConfig read_olmo2(const ConfigSettings& s) { return read_olmo_blocks(s, read_llama_settings(s)); }
+
+// Version 5 of transformers has an object for each kind of layer.
+ModelConfig read_olmo3(const ConfigSettings& s) {
+  constexpr double kTheta = 500'000;
+  s.must_be("hidden_act", {"silu", "swish"});
+  ModelConfig m = read_llama_sizes(s);
+  m.tie_weights = s.flag("tie_word_embeddings", false);
+  m.rope_theta = s.number("rope_theta", kTheta);
+  if (s.has("rope_scaling")) m.rope_scaling = read_rope_scaling(s.inside("rope_scaling"));
+  if (s.has("rope_parameters")) {
+    const ConfigSettings rope = s.inside("rope_parameters");
+    for (const char* layers : {"full_attention", "sliding_attention"}) {
+      if (!rope.has(layers)) continue;
+      const ConfigSettings own = rope.inside(layers);
+      own.must_be("rope_type", {"default"});
+      own.must_be("rope_theta", {m.rope_theta = own.number("rope_theta", m.rope_theta)});
+    }
+  }
+  m = read_olmo_blocks(s, std::move(m));
+  m.attention_window = read_window(s), m.last_layer_full = false;
+  m.window_pattern = kWindowPattern;
+  read_layer_types(s, m);
+  return m;
+}
+
+std::vector<ArchitectureKey> olmo3_keys(const ModelConfig& m) {
+  std::vector<ArchitectureKey> keys = llama_keys(m);
+  keys.push_back({"attention.sliding_window", static_cast<uint32_t>(m.attention_window)});
+  keys.push_back(window_pattern_key(m));
+  return keys;
+}
+
+std::string untied_limit(const ModelConfig& m) {
+  return m.tie_weights ? "its architecture olmo2 has model.tie_weights false" : "";
+}
+
+}  // namespace
+
+const Family kOlmo2Family = {.name = "OLMo 2",
+                             .form = "rmsnorm of outputs and of queries and keys, swiglu, rope",
+                             .model_type = "olmo2",
+                             .architecture = "olmo2",
+                             .set_form = set_olmo2_form,
+                             .counterparts = olmo_counterparts,
+                             .config_json = olmo2_json,
+                             .read_config = read_olmo2,
+                             .architecture_keys = llama_keys,
+                             .llama_cpp_limit = untied_limit};
+
+const Family kOlmo3Family = {.name = "OLMo 3",
+                             .form = "OLMo 2's with windows",
+                             .model_type = "olmo3",
+                             .architecture = "olmo2",
+                             .set_form = set_olmo3_form,
+                             .counterparts = olmo_counterparts,
+                             .config_json = olmo3_json,
+                             .read_config = read_olmo3,
+                             .architecture_keys = olmo3_keys,
+                             .llama_cpp_limit = untied_limit};
+
+}  // namespace gpt::exchange
