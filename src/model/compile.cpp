@@ -151,7 +151,8 @@ at::Tensor made_up_input(const GPT& model, int64_t T) {
 Outcome try_on(GPT& model, ops::SharedOperators operators, at::ScalarType compute_type) {
   constexpr int64_t kPositions = 64, kStride = 7;
   const int64_t T = std::min(kPositions, model.config().block_size);
-  const at::Tensor ids = at::arange(T + 1, at::TensorOptions(model.device()).dtype(at::kLong))
+  // The first is not token 0, which often pads and then is a row of zeros: norms of those multiply gradients by a thousand in each block.
+  const at::Tensor ids = at::arange(1, T + 2, at::TensorOptions(model.device()).dtype(at::kLong))
                              .mul_(kStride)
                              .remainder_(*model.config().vocab_size)
                              .unsqueeze(0);  // (1, T + 1)

@@ -1,6 +1,7 @@
 #include "gpt/model/compile.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/randint.h>
 #include <gtest/gtest.h>
@@ -67,6 +68,21 @@ TEST_P(CompileTest, KeepsTheOperatorsThatAgreeWithATen) {
   EXPECT_TRUE(at::equal(model.parameters().flat_values(), weights));
   EXPECT_TRUE(at::equal(random_state(device()), state));
   EXPECT_ANY_THROW((void)model.parameters().flat_gradients()) << "gradients were left";
+}
+
+// As transformers makes it for the token that pads.
+TEST_P(CompileTest, KeepsThemWhereAnEmbeddingIsZero) {
+  ModelConfig config = small_model();
+  config.n_layer = 18, config.norm_place = NormPlace::both, config.norm_eps = 1e-6;
+  GPT model(config, device(), 1);
+  model.train(true);
+  const at::Tensor table = model.parameters().weight(ParameterRole::token_embedding, -1).value();
+  {
+    const at::NoGradGuard no_gradients;
+    table.select(0, 0).zero_();
+  }
+  const test::CapturedLog log;
+  EXPECT_TRUE(compile_model(model, TrainingConfig{}, Precision{}));
 }
 
 TEST_P(CompileTest, FallsBackToATenWhereAnOperatorIsWrong) {
