@@ -87,6 +87,7 @@ class Log {
       if (kind == Kind::warning && forward_) forward_(std::string(message));
       return;
     }
+    if (kind == Kind::warning) tell_hearer(std::string(message));
     const std::lock_guard lock(mutex_);
     if (kind == Kind::warning && has_others_) warnings_.emplace(message);
     const std::string text = rank_ > 0 ? fmt::format("rank {}: {}", rank_, shown(kind, message)) : shown(kind, message);
@@ -142,6 +143,11 @@ class Log {
     forward_ = std::move(forward);
   }
 
+  void hear_warnings(std::function<void(const std::string& warning)> heard) {
+    const std::lock_guard lock(hearing_);
+    heard_ = std::move(heard);
+  }
+
   void keep_warning(int64_t rank, const std::string& warning) {
     const std::lock_guard lock(mutex_);
     kept_.push_back({rank, warning, std::chrono::steady_clock::now()});
@@ -163,6 +169,11 @@ class Log {
   }
 
  private:
+  void tell_hearer(const std::string& warning) {
+    const std::lock_guard lock(hearing_);
+    if (heard_) heard_(warning);
+  }
+
   // Onto standard error, in whole or not at all. A line that nobody reads is missing there.
   void print(const std::string& text, int64_t lines) {
     if (output::offer(missing_ > 0 ? missing_note() + text : text)) {
@@ -215,10 +226,10 @@ class Log {
     std::chrono::steady_clock::time_point since;
   };
 
-  std::mutex mutex_;
+  std::mutex mutex_, hearing_;
   std::atomic<int64_t> rank_ = 0;
   std::atomic<bool> has_others_ = false, is_quiet_ = false;
-  std::function<void(const std::string& warning)> forward_;
+  std::function<void(const std::string& warning)> forward_, heard_;
   std::set<std::string, std::less<>> warnings_;  // that have been given, where there are others
   std::vector<KeptWarning> kept_;
   spdlog::logger file_;
@@ -246,6 +257,9 @@ bool is_terminal() { return Log::is_terminal(); }
 void be_quiet() { instance().be_quiet(); }
 void of_rank(int64_t rank, int64_t size, std::function<void(const std::string& warning)> forward) {
   instance().of_rank(rank, size, std::move(forward));
+}
+void hear_warnings(std::function<void(const std::string& warning)> heard) {
+  instance().hear_warnings(std::move(heard));
 }
 void warn_of_rank(int64_t rank, const std::string& warning) { instance().keep_warning(rank, warning); }
 void show_warnings_of_ranks() { instance().show_kept_warnings(); }

@@ -47,8 +47,19 @@ void Pauses::look(Time now) {
 
 void Pauses::woke(Time now) {
   const std::lock_guard lock(mutex_);
-  if (looked_) total_ += std::max(Time(0), now - *looked_ - kBetweenLooks);
+  if (looked_ && !since_) total_ += std::max(Time(0), now - *looked_ - kBetweenLooks);
   looked_ = now;
+}
+
+void Pauses::begin(Time now) {
+  const std::lock_guard lock(mutex_);
+  since_ = now;
+}
+
+void Pauses::end(Time now) {
+  const std::lock_guard lock(mutex_);
+  if (since_) total_ += now - *since_;
+  since_.reset();
 }
 
 bool Pauses::is_late(Time now) const {
@@ -66,13 +77,23 @@ Pauses::Time Pauses::total() const {
   return total_;
 }
 
+Pauses::Known Pauses::known() const {
+  const std::lock_guard lock(mutex_);
+  return {total_, since_};
+}
+
 RunningClock::time_point RunningClock::now() {
   constexpr int kMostWaits = 100;
   for (int i = 0; i < kMostWaits && pauses().is_late(steady_time()); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  const Pauses::Time paused = pauses().total();  // before the time itself: a pause in between is known to the next call
-  return time_point(steady_time() - paused);
+  const auto [paused, since] =
+      pauses().known();  // before the time itself: a pause in between is known to the next call
+  return time_point((since ? *since : steady_time()) - paused);
 }
+
+RunningClock::Pause::Pause() { pauses().begin(steady_time()); }
+
+RunningClock::Pause::~Pause() { pauses().end(steady_time()); }
 
 bool RunningClock::is_watched() { return pauses().are_watched(); }
 

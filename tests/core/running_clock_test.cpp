@@ -36,5 +36,34 @@ TEST(Pauses, AWakingWithoutAStopIsNone) {
   EXPECT_EQ(pauses.total(), seconds(0));
 }
 
+TEST(Pauses, OneThatSomebodyHasTheProcessMakeCountsOnceThoughItIsStoppedMeanwhile) {
+  Pauses pauses;
+  pauses.look(seconds(10));
+  pauses.begin(seconds(20));
+  EXPECT_EQ(pauses.known().since, seconds(20));
+  pauses.look(seconds(30));
+  pauses.woke(seconds(90));
+  EXPECT_EQ(pauses.total(), seconds(0));
+  pauses.end(seconds(100));
+  EXPECT_EQ(pauses.total(), seconds(80));
+  EXPECT_FALSE(pauses.known().since);
+  pauses.end(seconds(110));
+  EXPECT_EQ(pauses.total(), seconds(80)) << "there was none";
+}
+
+TEST(RunningClock, StandsStillWhileItIsPausedAndNeverGoesBack) {
+  const auto before = RunningClock::now();
+  RunningClock::time_point during;
+  {
+    const RunningClock::Pause pause;
+    during = RunningClock::now();
+    const auto real = std::chrono::steady_clock::now();
+    while (std::chrono::steady_clock::now() - real < milliseconds(20)) EXPECT_EQ(RunningClock::now(), during);
+  }
+  const auto after = RunningClock::now();
+  EXPECT_GE(during, before);
+  EXPECT_GE(after, during);
+}
+
 }  // namespace
 }  // namespace gpt

@@ -25,6 +25,8 @@ void be_quiet();  // from here on standard error gets warnings and errors alone;
 void of_rank(int64_t rank, int64_t size, std::function<void(const std::string& warning)> forward);
 // At the first process: a warning of another one, unless this process has given the same one or gives it within a few seconds.
 void warn_of_rank(int64_t rank, const std::string& warning);
+// From here on every warning goes to `heard` too, which must not log; nullptr: no more, and none is under way once this returns.
+void hear_warnings(std::function<void(const std::string& warning)> heard);
 void show_warnings_of_ranks();  // those that have waited for long enough; called again and again
 
 // As info(); a terminal that is too narrow for the line gets `shortened` instead.

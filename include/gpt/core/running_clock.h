@@ -1,4 +1,5 @@
-// A steady clock that stands still while this process is stopped (Ctrl-Z, SIGSTOP): what a step takes is not how long somebody went away.
+// A steady clock that stands still while this process is stopped (Ctrl-Z, SIGSTOP) or waits because somebody said so: what a step takes is
+// not how long somebody went away.
 // The sleep of a machine counts in no steady clock of Linux.
 //
 // The thread that waits for signals looks several times a second. So it knows, when SIGCONT wakes the process up, since when it had been
@@ -19,13 +20,20 @@ class Pauses {
 
   void look(Time now);           // the process runs
   void woke(Time now);           // it was stopped until now, if a look is missing
+  void begin(Time now);          // somebody has it wait from now on,
+  void end(Time now);            // until now
   bool is_late(Time now) const;  // looks are missing, whatever has kept them
   bool are_watched() const;      // somebody has looked
-  Time total() const;
+  Time total() const;            // without one that goes on
+  struct Known {
+    Time total;
+    std::optional<Time> since;  // when the one that goes on has begun
+  };
+  Known known() const;
 
  private:
   mutable std::mutex mutex_;
-  std::optional<Time> looked_;
+  std::optional<Time> looked_, since_;
   Time total_{0};
 };
 
@@ -36,6 +44,15 @@ class RunningClock {
   using period = duration::period;
   using time_point = std::chrono::time_point<RunningClock>;
   static constexpr bool is_steady = true;
+
+  // While it exists the clock stands still, for all threads. There is one at a time.
+  class Pause {
+   public:
+    Pause();
+    ~Pause();
+    Pause(const Pause&) = delete;
+    Pause& operator=(const Pause&) = delete;
+  };
 
   // Waits for a moment where looks are missing: a pause that has just ended may not be known yet.
   static time_point now();
