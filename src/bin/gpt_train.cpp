@@ -1,4 +1,6 @@
 // gpt-train: trains a GPT, or goes on with one.
+#include <utility>
+
 #include "gpt/config/load.h"
 #include "gpt/core/error.h"
 #include "gpt/core/process.h"
@@ -73,7 +75,8 @@ config::CommandLine read_run_of_sweep(const std::vector<std::string>& arguments)
 
 int main_of(int argc, char** argv) {
   TrainOptions options;
-  const config::CommandLine command = read_command_line(argc, argv, options);
+  config::CommandLine command = read_command_line(argc, argv, options);
+  options.on_event = std::exchange(command.config.training.on_event, {});
   options.arguments.assign(argv + 1, argv + argc);
   if (command.handled) return 0;
   return static_cast<int>(options.sweep.empty() ? train(command, options)

@@ -375,6 +375,12 @@ std::vector<Option> cadence(TrainingConfig& c) {
            "tokens count for more",
        .min = 0.1,
        .max = 100},
+      {.name = "on_event",
+       .target = command_words(c.on_event),
+       .help =
+           "a program and its arguments that are started when the run begins, has a new best validation loss, warns, stops or ends, with "
+           "a JSON object as standard input, such as [curl, -d, \"@-\", https://ntfy.sh/my-topic]; it runs without a shell, is not waited "
+           "for, and is remembered nowhere; [] = none"},
       {.name = "max_skipped_steps",
        .target = &c.cadence.max_skipped_steps,
        .help =

@@ -37,17 +37,39 @@ std::vector<std::string> read_words(const Node& node, std::string_view between) 
   return words;
 }
 
+std::string written(std::vector<std::string>& words) {
+  std::vector<std::string> parts;
+  for (std::string& word : words) parts.push_back(yaml_scalar(&word));
+  return fmt::format("[{}]", fmt::join(parts, ", "));
+}
+
+std::vector<std::string> read_command(const Node& node) {
+  if (node.kind != Node::Kind::list) return read_words(node, kSpaces);
+  std::vector<std::string> words;
+  for (const Node& item : node.items) {
+    if (item.kind != Node::Kind::scalar)
+      throw Error(ExitCode::config,
+                  fmt::format("{}: must be a program and its arguments, like [curl, -d, \"@-\", URL], "
+                              "got a list or a map as one of them",
+                              item.where));
+    words.push_back(item.text);
+  }
+  if (!words.empty() && words.front().empty())
+    throw Error(ExitCode::config, fmt::format("{}: must begin with a program, got an empty text", node.where));
+  return words;
+}
+
 }  // namespace
 
 Structure word_list(std::vector<std::string>& words, bool may_have_spaces) {
   const std::string_view between = may_have_spaces ? kBetweenTexts : kBetweenWords;
   return {.read = [&words, between](const Node& node) { words = read_words(node, between); },
-          .write =
-              [&words] {
-                std::vector<std::string> parts;
-                for (std::string& word : words) parts.push_back(yaml_scalar(&word));
-                return fmt::format("[{}]", fmt::join(parts, ", "));
-              }};
+          .write = [&words] { return written(words); }};
+}
+
+Structure command_words(std::vector<std::string>& words) {
+  return {.read = [&words](const Node& node) { words = read_command(node); },
+          .write = [&words] { return written(words); }};
 }
 
 }  // namespace gpt::config

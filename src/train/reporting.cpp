@@ -11,6 +11,7 @@
 #include "gpt/config/load.h"
 #include "gpt/core/version.h"
 #include "gpt/report/console.h"
+#include "gpt/report/event_command.h"
 #include "gpt/report/html_report.h"
 #include "gpt/report/metrics_file.h"
 #include "gpt/report/sample_files.h"
@@ -25,7 +26,8 @@ Moment moment_of(const run::State& state) {
   return {std::chrono::duration<double>(time).count(), state.loader.tokens_seen()};
 }
 
-Listeners listeners_of(const run::Folder& folder, const ReportConfig& config, std::unique_ptr<ResultFile> result) {
+Listeners listeners_of(const run::Folder& folder, const ReportConfig& config, std::unique_ptr<ResultFile> result,
+                       const std::vector<std::string>& on_event) {
   Listeners listeners;
   listeners.add(std::make_unique<Console>(), "log lines are missing");
   listeners.add(std::make_unique<TimingTable>(), "the closing table is missing");
@@ -41,6 +43,7 @@ Listeners listeners_of(const run::Folder& folder, const ReportConfig& config, st
   }
   listeners.add(std::make_unique<ClosingCurve>(folder.metrics_path()), "the loss curve is missing");
   if (result) listeners.add(std::move(result), "the result is missing");
+  if (!on_event.empty()) listeners.add(std::make_unique<EventCommand>(on_event), "training.on_event hears nothing");
   return listeners;
 }
 

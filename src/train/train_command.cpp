@@ -28,6 +28,7 @@
 #include "gpt/plan/resolve.h"
 #include "gpt/run/beginning.h"
 #include "gpt/run/decisions.h"
+#include "gpt/report/event_command.h"
 #include "gpt/run/find_length.h"
 #include "gpt/run/finished.h"
 #include "gpt/run/longer_run.h"
@@ -118,7 +119,7 @@ ExitCode train(const config::CommandLine& command, const TrainOptions& options, 
   warn_of_late_decisions(begins.decisions, run.plan());
   if (found) write_rate_chart(folder, *found);
   folder.write_config(config, command.config_path);
-  Listeners listeners = listeners_of(folder, config.report, std::move(result));
+  Listeners listeners = listeners_of(folder, config.report, std::move(result), options.on_event);
   listeners.begin(describe_run(run, folder, std::move(changes)));
   return Trainer(run, folder, listeners, /*is_saved=*/begins.start && begins.start->is_last, begins.decisions).run();
 }
@@ -352,6 +353,7 @@ ExitCode train(const config::CommandLine& command, const TrainOptions& options) 
     use_cpu_allocator();
     return evaluate_run(asked, command.origins, options.json);
   }
+  require_event_command(options.on_event);
   DistributedConfig distributed = asked.distributed;
   distributed.processes = plan::count_processes(asked);
   if (ranks.size == 1) require_mesh(asked, distributed.processes);

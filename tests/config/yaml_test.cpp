@@ -329,5 +329,25 @@ TEST(Yaml, KeysWrittenOutBeatThePreset) {
   EXPECT_FALSE(c.model.bias);
 }
 
+TEST(Yaml, ACommandIsItsWordsAsTheyAre) {
+  using Words = std::vector<std::string>;
+  const auto command = [](const std::string& yaml) {
+    return from_yaml("training:\n  on_event: " + yaml + "\n").training.on_event;
+  };
+  const Words all = {"curl", "-d", "@-", "a, b  c", "", "https://ntfy.sh/x"};
+  EXPECT_EQ(command("[curl, -d, \"@-\", \"a, b  c\", '', https://ntfy.sh/x]"), all);
+  EXPECT_EQ(command("notify-send  'a, b'"), (Words{"notify-send", "'a,", "b'"})) << "no shell reads it";
+  EXPECT_EQ(command("[]"), Words());
+  EXPECT_EQ(command("''"), Words());
+  Config config;
+  config.training.on_event = all;
+  EXPECT_EQ(from_yaml(dump(config)).training.on_event, all);
+  EXPECT_EQ(
+      yaml_fault("training: {on_event: [sh, [-c]]}\n"),
+      "c.yaml:1:27: must be a program and its arguments, like [curl, -d, \"@-\", URL], got a list or a map as one of "
+      "them");
+  EXPECT_EQ(yaml_fault("training: {on_event: ['', x]}\n"), "c.yaml:1:22: must begin with a program, got an empty text");
+}
+
 }  // namespace
 }  // namespace gpt::config

@@ -118,6 +118,9 @@ struct TrainingConfig {
   double label_smoothing = 0.0;
   std::string resume_from = "auto";  // auto | none | a checkpoint's path
   std::string init_from;             // a checkpoint whose weights a new run begins with; empty: random ones
+  // A program and its arguments, started for what happens on the way (report/event_command.h); empty: none. gpt-train takes it out before
+  // anything else has the configuration, so that neither a checkpoint nor a report has it.
+  std::vector<std::string> on_event;
   DistillationConfig distillation;
   TuningConfig tuning;
   OptimizerConfig optimizer;

@@ -16,8 +16,9 @@ namespace gpt {
 
 Moment moment_of(const run::State& state);  // now
 
-// `result` may be null.
-Listeners listeners_of(const run::Folder& folder, const ReportConfig& config, std::unique_ptr<ResultFile> result);
+// `result` may be null. `on_event`: training.on_event.
+Listeners listeners_of(const run::Folder& folder, const ReportConfig& config, std::unique_ptr<ResultFile> result,
+                       const std::vector<std::string>& on_event = {});
 
 // `changes`: since the checkpoint, of a run that resumes.
 RunRecord describe_run(const run::Run& run, const run::Folder& folder, std::vector<std::string> changes);
