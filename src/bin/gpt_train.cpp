@@ -59,6 +59,10 @@ config::CommandLine read_command_line(int argc, const char* const* argv, TrainOp
             "machines reach, such as 0.0.0.0:8090, the page has a token",
         .if_true = kLiveAddress},
        config::switch_row(
+           "control", options.control,
+           "let the run be told what to do as it goes, by gpt-board tell: pause, continue, save, "
+           "validate, sample, stop, another learning rate or length"),
+       config::switch_row(
            "json", options.json,
            "print what came of the run, or what --eval-only or --find-lr finds, as JSON on standard output")},
       plan::choose_for_this_machine, kGuide);

@@ -25,12 +25,15 @@ namespace {
 
 constexpr const char* kBoardExamples = R"(  gpt-board models/mine
   gpt-board models --port 9000
+  gpt-board tell models/mine pause
   gpt-board models --host 0.0.0.0
   ssh -L 8090:127.0.0.1:8090 MACHINE          (on the other device, whose browser then opens http://127.0.0.1:8090/)
 )";
 
 constexpr const char* kBoardEnding =
     R"(A folder is that of a run, or holds those of runs; new ones appear as they come. Runs may be going on, done or killed: nothing is written to them. gpt-train --live does the same for its own run, and ends with it.
+
+gpt-board tell FOLDER VERB tells a run what to do, such as to pause; gpt-board tell --help lists the verbs.
 
 What is served
   /           the run, or a table of all runs whose curves can be laid over each other

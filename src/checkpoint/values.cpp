@@ -76,8 +76,9 @@ void visit_course(AnyCheckpoint& c, Visitor&& visit) {
          .most = kMost},
         c.warmup_steps);
   const bool has_course = c.course.planned > 0;
-  visit({"/schedule/planned_steps", "the updates that the schedule of a run with `max_time` is laid out for",
-         "the length of the run is not a time", has_course, 0, kMost},
+  visit({"/schedule/planned_steps",
+         "the updates that the schedule of a run with `max_time`, or that was told another length, is laid out for",
+         "the length of the run is that of its configuration", has_course, 0, kMost},
         c.course.planned);
   visit({"/schedule/total_steps", "those that it ends after, as was decided last", "0", has_course, 0, kMost},
         c.course.total);

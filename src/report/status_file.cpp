@@ -128,12 +128,12 @@ void StatusFile::end() {
 
 void StatusFile::reach(int64_t step) {
   status_.step = step;
-  if (RunningClock::now() - written_ >= kBetweenTimes) write();
+  if (std::chrono::steady_clock::now() - written_ >= kBetweenTimes) write();
 }
 
 // Training does not wait for the disk. A failed attempt counts as one.
 void StatusFile::write() {
-  written_ = RunningClock::now();
+  written_ = std::chrono::steady_clock::now();
   status_.written = seconds_since_1970();
   status_.validation = history_.last_evaluation, status_.best_validation = history_.best_evaluation;
   if (status_.state != RunStatus::State::running) status_.activity.clear(), status_.how_far.clear();

@@ -24,26 +24,40 @@ struct Kind {
   const char* what;
   double above, most;  // the values that it can have
   bool is_whole;
-  void (*take_effect)(State& state, double value);
+  void (*take_effect)(State& state, double value, int64_t schedule_steps);
   std::string (*told)(double value);
 };
 
 constexpr int64_t kMostSteps = 1'000'000'000'000;  // as training.max_steps
+
+std::string told_length(double value) {
+  return fmt::format("the run ends after step {}", with_commas(std::llround(value)));
+}
 
 constexpr std::array kKinds = {
     Kind{.what = kLearningRateFactor,
          .above = 0,
          .most = kMostLearningRateFactor,
          .is_whole = false,
-         .take_effect = [](State& state, double value) { state.learning_rate_factor = value; },
+         .take_effect = [](State& state, double value, int64_t) { state.learning_rate_factor = value; },
          .told = [](double value) { return fmt::format("the learning rate is {:.3g} times the schedule's", value); }},
     Kind{.what = kTotalSteps,
          .above = 0,
          .most = kMostSteps,
          .is_whole = true,
-         .take_effect = [](State& state, double value) { state.course.end_at(std::llround(value), state.step); },
-         .told =
-             [](double value) { return fmt::format("the run ends after step {}", with_commas(std::llround(value))); }},
+         .take_effect = [](State& state, double value,
+                           int64_t) { state.course.end_at(std::llround(value), state.step); },
+         .told = told_length},
+    Kind{.what = kSteps,
+         .above = 0,
+         .most = kMostSteps,
+         .is_whole = true,
+         .take_effect =
+             [](State& state, double value, int64_t schedule_steps) {
+               if (state.course.planned == 0) state.course.end_at(schedule_steps, state.step);  // as it was to be
+               state.course.end_at(std::llround(value), state.step);
+             },
+         .told = told_length},
 };
 
 const Kind* find_kind(std::string_view what) {
@@ -151,8 +165,15 @@ bool is_there(const std::string& path) {
   return is_there;
 }
 
+// What comes later takes the place of what the same step had before.
+void add(std::vector<Decision>& decisions, const Decision& decision) {
+  const auto same = std::find_if(decisions.begin(), decisions.end(),
+                                 [&](const Decision& other) { return is_of_same(other, decision); });
+  same == decisions.end() ? decisions.push_back(decision) : void(*same = decision);
+}
+
 std::vector<Decision> joined(std::vector<Decision> taken, const std::vector<Decision>& to_come) {
-  taken.insert(taken.end(), to_come.begin(), to_come.end());
+  for (const Decision& decision : to_come) add(taken, decision);
   return taken;
 }
 
@@ -168,7 +189,8 @@ std::vector<Decision> own_to_come(const Folder& folder, const StartingPoint& sta
   const std::string path = folder.decisions_path();
   if (!is_there(path)) return own;
   for (const auto& [decision, place] : read_lines(path, ExitCode::checkpoint)) {
-    if (find_same(start.checkpoint.decisions, decision)) continue;
+    const Decision* const same = find_same(start.checkpoint.decisions, decision);
+    if (same && (same->value == decision.value || decision.step < start.checkpoint.step)) continue;
     if (decision.step >= start.checkpoint.step) {
       own.push_back(decision);
     } else {
@@ -252,7 +274,7 @@ bool Decisions::decide(const char* what, double value) {
 bool Decisions::write(const Decision& decision) const {
   if (!ranks_->is_first()) return true;
   std::vector<Decision> all = state_.decisions;
-  all.push_back(decision);
+  add(all, decision);
   try {
     write_decisions(folder_.decisions_path(), joined(std::move(all), to_come_));
   } catch (const Error& error) {
@@ -264,8 +286,8 @@ bool Decisions::write(const Decision& decision) const {
 }
 
 void Decisions::take(const Decision& decision) {
-  kind_of(decision).take_effect(state_, decision.value);
-  state_.decisions.push_back(decision);
+  kind_of(decision).take_effect(state_, decision.value, schedule_steps_);
+  add(state_.decisions, decision);
 }
 
 bool Decisions::has_to_come(const char* what) const {
@@ -279,6 +301,12 @@ std::vector<Decision> Decisions::take_due() {
   to_come_.erase(to_come_.begin(), first_later);
   for (const Decision& decision : due) take(decision);
   return due;
+}
+
+std::string why_length_is_fixed(const Config& config) {
+  if (config.training.schedule.has_time()) return "the length of this run is its training.max_time";
+  if (!config.data.stages.empty()) return "data.stages begin at steps that are laid out for the length of this run";
+  return "";
 }
 
 }  // namespace gpt::run

@@ -93,6 +93,17 @@ void leave_lengths_out(Beginning& begins, bool is_replay) {
                 "--replay: the run that decided this had a training.max_time; give this one the same");
 }
 
+// What a run was told about its length holds until its configuration says another one.
+void leave_told_lengths_out(const Config& config, Beginning& begins, bool is_replay) {
+  const std::string fixed = why_length_is_fixed(config);
+  const bool has_another = begins.start && !has_same_length(begins.start->checkpoint, config.training.schedule);
+  if (fixed.empty() && (!has_another || is_replay)) return;
+  const auto is_told = [](const Decision& decision) { return decision.what == kSteps; };
+  if (std::erase_if(begins.decisions, is_told) > 0 && is_replay)
+    throw Error(ExitCode::config,
+                fmt::format("--replay: the run that decided this was told its length, and {}", fixed));
+}
+
 void require_time_left(const Duration& time, double spent, bool is_first) {
   constexpr double kMuch = 1.0 / 3;
   const std::string fact =
@@ -135,6 +146,7 @@ std::optional<Plan> plan_with_time(const Config& config, const TimedRun& run, co
 
 void find_length(Setup& setup, Beginning& begins, bool is_replay) {
   const Duration time = setup.config.training.schedule.max_time;
+  leave_told_lengths_out(setup.config, begins, is_replay);
   if (time.seconds == 0) return leave_lengths_out(begins, is_replay);
   begins.keeps_time = !is_replay || std::none_of(begins.decisions.begin(), begins.decisions.end(), is_length);
   if (begins.start && begins.start->checkpoint.course.planned > 0) return;

@@ -21,12 +21,12 @@ Interruption Interruptions::agree(const Interruption& mine) {
   if (answer_) {
     answer_();
     const auto* const said = said_.const_data_ptr<int64_t>();
-    agreed = {said[0], said[1] != 0, said[2] != 0, said[3] != 0, said[4]};
+    agreed = {said[0], said[1] != 0, said[2] != 0, said[3] != 0, said[4] != 0, said[5]};
   }
-  said_ = at::zeros({5}, at::kLong);
+  said_ = at::zeros({6}, at::kLong);
   auto* const says = said_.data_ptr<int64_t>();
   says[0] = mine.stop_signal, says[1] = mine.lacks_memory, says[2] = mine.saves, says[3] = mine.is_time;
-  says[4] = mine.total_steps;
+  says[4] = mine.is_asked, says[5] = mine.total_steps;
   answer_ = ranks_->begin_largest(said_);
   return agreed;
 }

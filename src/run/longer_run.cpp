@@ -14,10 +14,18 @@
 
 namespace gpt::run {
 
+bool has_same_length(const Checkpoint& checkpoint, const ScheduleConfig& schedule) {
+  const ScheduleConfig& before = checkpoint.config.training.schedule;
+  return before.epochs == schedule.epochs && before.max_steps == schedule.max_steps &&
+         before.has_time() == schedule.has_time();
+}
+
 Course course_with(const Checkpoint& checkpoint, const ScheduleConfig& schedule) {
   const double before = checkpoint.config.training.schedule.max_time.seconds, now = schedule.max_time.seconds;
-  Course course = now > 0 ? checkpoint.course : Course();
-  if (course.planned > 0 && before > 0 && before != now) course.stretch(now / before, checkpoint.step);
+  if (now == 0) return has_same_length(checkpoint, schedule) ? checkpoint.course : Course();
+  if (before == 0) return {};
+  Course course = checkpoint.course;
+  if (course.planned > 0 && before != now) course.stretch(now / before, checkpoint.step);
   return course;
 }
 
@@ -60,7 +68,7 @@ std::optional<std::string> checkpoint_before_decay(const StartingPoint& start, c
   const auto then = steps_before(checkpoint.config, checkpoint, steps_per_epoch),
              later = steps_before(now, checkpoint, steps_per_epoch);
   const double position = place_of(checkpoint.config, checkpoint, steps_per_epoch).position;
-  if (!then || !later || position <= static_cast<double>(*then)) return std::nullopt;
+  if (!then || !later || *later <= *then || position <= static_cast<double>(*then)) return std::nullopt;
   const double per_step = position / static_cast<double>(checkpoint.step);  // 1, unless it follows a course
   const std::filesystem::path folder = std::filesystem::path(start.path).parent_path();
   std::error_code ignored;

@@ -85,9 +85,9 @@ Run::Run(const Setup& setup, const Beginning& begins, const MakeRecorder& make_r
   plan_ = plan_run(training, state_.loader.batches_per_epoch(),
                    course.planned > 0 ? std::optional(course.planned) : std::nullopt);
   if (schedule_.lr_schedule == LrSchedule::wsd && !schedule_.warmup_steps) schedule_.warmup_steps = state_.warmup_steps;
-  if (schedule_.lr_schedule == LrSchedule::wsd || course.planned > 0)
+  if (schedule_.lr_schedule == LrSchedule::wsd || (course.planned > 0 && schedule_.has_time()))
     schedule_.warmup_steps = gpt::warmup_steps(schedule_, plan_.total_steps);
-  if (course.planned > 0)  // nobody knew how long it would be
+  if (course.planned > 0 && schedule_.has_time())  // nobody knew how long it would be
     schedule_.warmup_steps = std::min(*schedule_.warmup_steps, course.planned / 2);
   follow_course();
   state_.warmup_steps = schedule_.lr_schedule == LrSchedule::wsd ? schedule_.warmup_steps : std::nullopt;

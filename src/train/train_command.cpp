@@ -1,6 +1,7 @@
 #include "gpt/train/train_command.h"
 
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <exception>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "gpt/config/rules.h"
+#include "gpt/control/inbox.h"
 #include "gpt/core/child_process.h"
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
@@ -26,9 +28,9 @@
 #include "gpt/plan/before_training.h"
 #include "gpt/plan/out_of_memory.h"
 #include "gpt/plan/resolve.h"
+#include "gpt/report/event_command.h"
 #include "gpt/run/beginning.h"
 #include "gpt/run/decisions.h"
-#include "gpt/report/event_command.h"
 #include "gpt/run/find_length.h"
 #include "gpt/run/finished.h"
 #include "gpt/run/longer_run.h"
@@ -71,7 +73,9 @@ void clear_folder(const run::Setup& setup, const run::Folder& folder, const run:
 }
 
 void warn_of_late_decisions(const std::vector<Decision>& to_come, const run::Plan& plan) {
-  const auto is_length = [](const Decision& decision) { return decision.what == run::kTotalSteps; };
+  const auto is_length = [](const Decision& decision) {
+    return decision.what == run::kTotalSteps || decision.what == run::kSteps;
+  };
   if (std::any_of(to_come.begin(), to_come.end(), is_length)) return;  // the plan's is not the last
   const auto late = std::count_if(to_come.begin(), to_come.end(),
                                   [&plan](const Decision& decision) { return decision.step >= plan.total_steps; });
@@ -121,7 +125,11 @@ ExitCode train(const config::CommandLine& command, const TrainOptions& options, 
   folder.write_config(config, command.config_path);
   Listeners listeners = listeners_of(folder, config.report, std::move(result), options.on_event);
   listeners.begin(describe_run(run, folder, std::move(changes)));
-  return Trainer(run, folder, listeners, /*is_saved=*/begins.start && begins.start->is_last, begins.decisions).run();
+  std::unique_ptr<control::Inbox> inbox;
+  if (options.control) inbox = std::make_unique<control::Inbox>(folder.path(), [] { process::request_stop(SIGINT); });
+  return Trainer(run, folder, listeners, /*is_saved=*/begins.start && begins.start->is_last, begins.decisions,
+                 MemoryWatch::of_this_machine(), inbox.get())
+      .run();
 }
 
 // A run along lr_schedule: wsd that has been made longer goes on from before the decay of its learning rate.
@@ -182,7 +190,8 @@ ExitCode train_as_first(const config::CommandLine& command, const TrainOptions& 
   const Config& asked = command.config;
   const run::Folder folder(asked.output_dir, parallel::needed_state(group.mesh(), asked.distributed));
   if (options.find_lr) require_new_run(asked);
-  const LivePage page(asked.output_dir, options.live);  // early: it is a fork of this process, which is small now
+  // Early: it is a fork of this process, which is small now.
+  const LivePage page(asked.output_dir, options.live);
   const distributed::Ranks& ranks = group.ranks();
   const bool restarts = options.restart && (ranks.launcher.empty() || folder.is_still_to_restart(ranks.restart));
   run::Beginning begins = run::find_beginning(folder, asked, command.origins, restarts);
@@ -337,11 +346,14 @@ ExitCode train(const config::CommandLine& command, const TrainOptions& options) 
     throw Error(ExitCode::config, "--replay is for a run that trains: leave out --eval-only and --find-lr");
   if (!options.live.empty() && (options.eval_only || options.find_lr))
     throw Error(ExitCode::config, "--live is for a run that trains: leave out --eval-only and --find-lr");
+  if (options.control && (options.eval_only || options.find_lr))
+    throw Error(ExitCode::config, "--control is for a run that trains: leave out --eval-only and --find-lr");
   if (!options.live.empty()) (void)live_address(options.live);
   if (!options.result.empty() && (options.eval_only || options.find_lr))
     throw Error(ExitCode::config,
                 "--result is for a run that trains: what --eval-only and --find-lr find is printed, by --json as JSON");
   if (!options.result.empty()) require_result_file(options.result);
+  require_event_command(options.on_event);
   run::require_run_data(asked, command.config_path.empty() ? "gpt-train" : command.config_path);
   process::watch_signals();
   const distributed::Ranks ranks = distributed::find_ranks();
@@ -353,7 +365,6 @@ ExitCode train(const config::CommandLine& command, const TrainOptions& options) 
     use_cpu_allocator();
     return evaluate_run(asked, command.origins, options.json);
   }
-  require_event_command(options.on_event);
   DistributedConfig distributed = asked.distributed;
   distributed.processes = plan::count_processes(asked);
   if (ranks.size == 1) require_mesh(asked, distributed.processes);

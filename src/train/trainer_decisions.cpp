@@ -19,6 +19,7 @@ void Trainer::take_decisions() {
       follow_length();
       continue;
     }
+    if (decision.what == run::kSteps) follow_length();
     const std::string what = fmt::format("{} from now on, as was decided before", run::describe(decision));
     log::info(fmt::format("step {}: {}", with_commas(state_.step), what));
     listeners_.event({state_.step, what, moment()});

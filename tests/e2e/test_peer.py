@@ -22,7 +22,7 @@ import pytorch_baseline as baseline  # noqa: E402
 
 ALIGNMENT = 256  # values: at a multiple of them each parameter begins in the flat buffers
 STEPS = 4
-NOTHING = [0] * 5  # of what may end or interrupt a run: as many numbers as an Interruption of src/run/interruptions.cpp has
+NOTHING = [0] * 6  # of what may end or interrupt a run: as many numbers as an Interruption of src/run/interruptions.cpp has
 
 OPTIONS = {**programs.TINY, "model.dropout": 0, "model.vocab_multiple": 1, "training.max_steps": STEPS, "training.eval_interval": STEPS,
            "training.sample_interval": 0}

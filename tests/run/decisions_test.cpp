@@ -96,7 +96,8 @@ TEST_F(DecisionsTest, WhatIsNotOnTheDiskIsDecidedInNoProcess) {
     const auto wait = [&group] { (void)group.communicator()->is_any(false); };
     State state(config, corpus, at::kCPU, Precision{});
     state.step = 7;
-    Decisions decisions(state, folder_, {factor(7, 0.75), factor(9, 0.25)}, group.communicator());
+    Decisions decisions(state, folder_, {factor(7, 0.75), factor(9, 0.25)}, group.communicator(),
+                        /*schedule_steps=*/100);
     EXPECT_TRUE(decisions.decide(kLearningRateFactor, 0.5));
     EXPECT_EQ(state.learning_rate_factor, 0.75) << "what was decided before for this step";
     EXPECT_FALSE(std::filesystem::exists(folder_.decisions_path())) << "it is not written again";
@@ -119,6 +120,57 @@ TEST_F(DecisionsTest, WhatIsNotOnTheDiskIsDecidedInNoProcess) {
     EXPECT_EQ(state.learning_rate_factor, 0.25);
     EXPECT_EQ(state.decisions, (Several{factor(7, 0.75), factor(8, 0.5), factor(9, 0.25)}));
   });
+}
+
+// As a person decides who changes his mind while the run is paused.
+TEST_F(DecisionsTest, TheLastOneOfAStepCountsWhateverACheckpointHas) {
+  const Corpus corpus = some_corpus();
+  const Config config = tiny_config(corpus);
+  State state(config, corpus, at::kCPU, Precision{});
+  state.step = 7;
+  Decisions decisions(state, folder_, {factor(9, 0.25)}, distributed::alone(), /*schedule_steps=*/100);
+  EXPECT_TRUE(decisions.decide(kLearningRateFactor, 0.5));
+  EXPECT_TRUE(decisions.decide(kSteps, 50));
+  const Several saved = state.decisions;
+  EXPECT_TRUE(decisions.decide(kLearningRateFactor, 0.75));
+  EXPECT_EQ(state.learning_rate_factor, 0.75);
+  const Decision length{7, kSteps, 50};
+  EXPECT_EQ(state.decisions, (Several{factor(7, 0.75), length}));
+  EXPECT_EQ(read_decisions(folder_.decisions_path()), (Several{factor(7, 0.75), length, factor(9, 0.25)}));
+  const Several again = to_come(at(7, saved));
+  EXPECT_EQ(again, (Several{factor(7, 0.75), factor(9, 0.25)})) << "the checkpoint of step 7 was written before";
+  begin_decisions(folder_, saved, again);
+  EXPECT_EQ(read_decisions(folder_.decisions_path()), (Several{factor(7, 0.75), length, factor(9, 0.25)}));
+  EXPECT_FALSE(std::filesystem::exists(root_ / "decisions.old.jsonl"));
+}
+
+TEST_F(DecisionsTest, ALengthThatTheRunIsToldStretchesTheRestOfItsSchedule) {
+  const Corpus corpus = some_corpus();
+  const Config config = tiny_config(corpus);
+  State state(config, corpus, at::kCPU, Precision{});
+  state.step = 37;
+  Decisions decisions(state, folder_, {}, distributed::alone(), /*schedule_steps=*/100);
+  EXPECT_TRUE(decisions.decide(kSteps, 163));
+  EXPECT_EQ(state.course, (Course{.planned = 100, .total = 163, .since = 37, .position = 37}));
+  EXPECT_EQ(state.course.position_at(37), 37) << "the rate does not jump";
+  EXPECT_EQ(state.course.position_at(100), 68.5);
+  EXPECT_EQ(state.course.position_at(163), 100);
+  EXPECT_TRUE(decisions.decide(kSteps, 47));
+  EXPECT_EQ(state.course, (Course{.planned = 100, .total = 47, .since = 37, .position = 37}))
+      << "as if it were the first";
+  state.step = 42;
+  EXPECT_TRUE(decisions.decide(kSteps, 52));
+  EXPECT_EQ(state.course, (Course{.planned = 100, .total = 52, .since = 42, .position = 68.5}));
+}
+
+TEST(LengthOfARun, IsFixedByATimeAndByStages) {
+  Config config;
+  EXPECT_EQ(why_length_is_fixed(config), "");
+  config.training.schedule.max_time.seconds = 60;
+  EXPECT_NE(why_length_is_fixed(config).find("training.max_time"), std::string::npos);
+  config.training.schedule.max_time.seconds = 0;
+  config.data.stages.emplace_back();
+  EXPECT_NE(why_length_is_fixed(config).find("data.stages"), std::string::npos);
 }
 
 }  // namespace

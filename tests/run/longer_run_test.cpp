@@ -60,6 +60,24 @@ TEST_F(LongerRunTest, GoesOnWhereItIsUnlessTheDecayHasBegunAndBeginsLaterNow) {
   EXPECT_EQ(found(), std::nullopt);
 }
 
+// Told at step 90, when its rate was decaying already, to end after 300 updates.
+TEST_F(LongerRunTest, ALengthThatItWasToldHoldsUntilItsConfigurationSaysAnotherOne) {
+  start_.checkpoint.step = 150;
+  start_.checkpoint.course = {.planned = 100, .total = 300, .since = 90, .position = 90};
+  now_.training.schedule.max_steps = 100;
+  EXPECT_TRUE(has_same_length(start_.checkpoint, now_.training.schedule));
+  EXPECT_EQ(course_with(start_.checkpoint, now_.training.schedule), start_.checkpoint.course);
+  EXPECT_EQ(found(), std::nullopt) << "its decay goes on";
+  EXPECT_EQ(change(), std::nullopt);
+  now_.training.schedule.max_time.seconds = 60;
+  EXPECT_EQ(course_with(start_.checkpoint, now_.training.schedule), Course()) << "a time is another length";
+  now_.training.schedule.max_time.seconds = 0;
+  now_.training.schedule.max_steps = 400;
+  EXPECT_FALSE(has_same_length(start_.checkpoint, now_.training.schedule));
+  EXPECT_EQ(course_with(start_.checkpoint, now_.training.schedule), Course());
+  EXPECT_EQ(found(), stable_);
+}
+
 TEST_F(LongerRunTest, ARunWithoutSuchACheckpointGoesOnWithAJump) {
   std::filesystem::remove(stable_);
   EXPECT_EQ(found(), std::nullopt);

@@ -1,15 +1,16 @@
-// Where a run of training.max_time is on its schedule. How many updates fit into the time is found out before the first one, and corrected on
-// the way, as the machine becomes faster or slower. The schedule is laid out for the first number, and a correction changes only how far an
-// update goes along it: the learning rate never jumps, and it is at its end when the time is.
+// Where a run of training.max_time, or one that was told to be longer or shorter, is on its schedule. How many updates fit into a time is found
+// out before the first one, and corrected on the way, as the machine becomes faster or slower. The schedule is laid out for the first number,
+// and a correction changes only how far an update goes along it: the learning rate never jumps, and it is at its end when the run is.
 #pragma once
 
 #include <cstdint>
 
 namespace gpt {
 
-// A run of a length that is given in updates is at its step: it has no course.
+// A run that keeps the length in updates that it began with is at its step: it has no course.
 struct Course {
-  int64_t planned = 0;  // updates that the schedule is laid out for; 0: the length is not a time, or not known yet
+  // Updates that the schedule is laid out for; 0: the length is that of the configuration, or not known yet.
+  int64_t planned = 0;
   int64_t total = 0;    // updates at which the run ends, as was decided last
   int64_t since = 0;    // the step of that decision,
   double position = 0;  // and where the run was on the schedule then, from 0 to planned

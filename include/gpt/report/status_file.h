@@ -2,13 +2,13 @@
 // was killed leaves "running" there: whether a process still has the folder, its lock says (core/lock.h).
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
-#include "gpt/core/running_clock.h"
 #include "gpt/report/listener.h"
 #include "gpt/report/run_history.h"
 
@@ -51,7 +51,7 @@ class StatusFile : public Listener {
   std::string path_, metrics_path_;
   RunStatus status_;
   RunHistory history_;
-  RunningClock::time_point written_{};
+  std::chrono::steady_clock::time_point written_{};  // also while a pause lasts
 };
 
 }  // namespace gpt

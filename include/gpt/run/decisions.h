@@ -19,6 +19,7 @@ namespace gpt::run {
 // What can be decided; each has a row in decisions.cpp.
 inline constexpr const char* kLearningRateFactor = "learning_rate_factor";
 inline constexpr const char* kTotalSteps = "total_steps";  // of training.max_time
+inline constexpr const char* kSteps = "steps";             // of a run that was told to be longer or shorter
 
 // {"step": 100, "what": "learning_rate_factor", "value": 0.5} in each line, in the order of their steps. Throws gpt::Error(checkpoint) with
 // PATH:LINE, what is wrong there, and what is right.
@@ -40,13 +41,19 @@ std::string describe(const Decision& decision);
 // holds for the next one, which none of them has begun.
 class Decisions {
  public:
-  // `to_come`: as decisions_to_come() has them, in all processes. `ranks`: all of the run.
+  // `to_come`: as decisions_to_come() has them, in all processes. `ranks`: all of the run. `schedule_steps`: that its schedule is laid out
+  // for.
   Decisions(State& state, const Folder& folder, std::vector<Decision> to_come,
-            std::shared_ptr<distributed::Communicator> ranks)
-      : state_(state), folder_(folder), to_come_(std::move(to_come)), ranks_(std::move(ranks)) {}
+            std::shared_ptr<distributed::Communicator> ranks, int64_t schedule_steps)
+      : state_(state),
+        folder_(folder),
+        to_come_(std::move(to_come)),
+        ranks_(std::move(ranks)),
+        schedule_steps_(schedule_steps) {}
 
-  // From the next update on `what` is `value`, or what was decided for this step before. The first process writes it, and the others wait
-  // until it is on the disk. False: the disk refuses it, as a line says, and nothing has changed.
+  // From the next update on `what` is `value`, or what an earlier start decided for this step. It takes the place of what this start has decided
+  // for it. The first process writes it, and the others wait until it is on the disk. False: the disk refuses it, as a line says, and nothing
+  // has changed.
   bool decide(const char* what, double value);
 
   // Those that were decided before and are due now take effect, and are returned.
@@ -61,6 +68,10 @@ class Decisions {
   const Folder& folder_;
   std::vector<Decision> to_come_;  // in the order of their steps
   std::shared_ptr<distributed::Communicator> ranks_;
+  int64_t schedule_steps_;
 };
+
+// Why a run of this configuration cannot be told to be longer or shorter; empty: it can.
+std::string why_length_is_fixed(const Config& config);
 
 }  // namespace gpt::run

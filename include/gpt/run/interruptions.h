@@ -1,4 +1,4 @@
-// What ends or interrupts a run from outside: signals and a lack of memory. All processes must decide alike, so each says what it knows,
+// What ends or interrupts a run from outside: signals, a lack of memory and requests. All processes must decide alike, so each says what it knows,
 // and all follow what any of them has said.
 #pragma once
 
@@ -15,6 +15,7 @@ struct Interruption {
   bool lacks_memory = false;  // other programs take it
   bool saves = false;         // SIGUSR1 has asked for a checkpoint
   bool is_time = false;       // for a checkpoint that is due by the clock
+  bool is_asked = false;      // requests have come to the first process (control/inbox.h)
   int64_t total_steps = 0;    // after which the run is to end instead, by the clock of the first process; 0: as before
 
   bool stops() const { return stop_signal != 0 || lacks_memory; }
@@ -33,7 +34,7 @@ class Interruptions {
 
  private:
   std::shared_ptr<distributed::Communicator> ranks_;
-  at::Tensor said_;  // (5) int64
+  at::Tensor said_;  // (6) int64
   std::function<void()> answer_;
 };
 

@@ -10,7 +10,11 @@
 
 namespace gpt::run {
 
-// The course of a run that goes on from the checkpoint with this schedule: none without max_time, and a longer one where that is longer now.
+// Whether the configuration says the length that it said when the checkpoint was written.
+bool has_same_length(const Checkpoint& checkpoint, const ScheduleConfig& schedule);
+
+// The course of a run that goes on from the checkpoint with this schedule: with max_time, a longer one where that is longer now; without it, that
+// of the length that the run was told, until the configuration says another one.
 Course course_with(const Checkpoint& checkpoint, const ScheduleConfig& schedule);
 
 // Where the learning rate of `start` has begun to decay along lr_schedule: wsd, and with the configuration `now` the decay begins later: the

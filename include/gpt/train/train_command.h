@@ -17,6 +17,7 @@ struct TrainOptions {
   std::string result = {};                  // the file that the run's result is written to (report/result_file.h)
   std::string replay = {};                  // a file of decisions that the run takes at their steps (run/decisions.h)
   std::string live = {};                    // where a page shows the run (train/live_page.h); empty: nowhere
+  bool control = false;                     // gpt-board tell may tell the run what to do (control/inbox.h)
   std::vector<std::string> on_event = {};   // training.on_event, which nothing else sees
   std::vector<std::string> sweep = {};      // values of settings that runs have in turn (train/sweep.h)
   std::vector<std::string> arguments = {};  // of the command line, for the processes that it starts

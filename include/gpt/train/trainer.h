@@ -1,12 +1,14 @@
 // The cadence of a run: update, log, evaluate, sample, checkpoint, stop. How each of them works is defined elsewhere.
 #pragma once
 
+#include <chrono>
 #include <exception>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "gpt/control/inbox.h"
 #include "gpt/core/error.h"
 #include "gpt/core/process.h"
 #include "gpt/report/listener.h"
@@ -31,9 +33,10 @@ namespace gpt {
 class Trainer {
  public:
   // `is_saved`: ckpt.pt of the folder holds the run's state already. `decisions`: that the run has still to take. `senses`: for what other
-  // programs take.
+  // programs take. `inbox`: at the first process of a run that can be told what to do; null: it cannot.
   Trainer(run::Run& run, const run::Folder& folder, Listeners& listeners, bool is_saved,
-          std::vector<Decision> decisions = {}, MemoryWatch::Senses senses = MemoryWatch::of_this_machine());
+          std::vector<Decision> decisions = {}, MemoryWatch::Senses senses = MemoryWatch::of_this_machine(),
+          control::Inbox* inbox = nullptr);
 
   // Runs to the end, or to a signal: ok, or the signal's exit status, with everything worth saving saved.
   // Throws gpt::Error: numerics when a log line finds max_skipped_steps or more skipped updates in a row, or training.on_divergence ends
@@ -51,9 +54,22 @@ class Trainer {
   void take_decisions();  // those that are due
   // With training.max_time, by the clock of the first process.
   double seconds_spent() const;
-  void keep_to_time();          // after an update
-  void decide_length();         // as all processes have agreed
-  void follow_length();         // that was decided
+  void keep_to_time();   // after an update
+  void decide_length();  // as all processes have agreed
+  void follow_length();  // that was decided
+  // What the run is told on its way (gpt-board tell): between two updates, in all processes alike.
+  void follow_requests();
+  std::vector<control::Inbox::Asked> next_requests(std::chrono::milliseconds most);
+  void carry_out(const std::vector<control::Inbox::Asked>& requests);
+  control::Answer carried_out(const control::Request& request);
+  void wait_while_paused();
+  control::Answer pause(bool is_to_pause);
+  void keep_decided();
+  control::Answer save_as_told();
+  control::Answer validate_as_told();
+  control::Answer sample_as_told();
+  control::Answer change_rate(double factor);
+  control::Answer change_length(const control::Request& request);
   bool update();                // false: a signal came midway, and nothing has changed
   void release_memory() const;  // as training.release_memory says
   [[noreturn]] void leave_changed_data(const std::string& file);
@@ -78,11 +94,15 @@ class Trainer {
   void tell_activity(const std::string& what, const std::string& how_far = "");
   void periodic_work();  // evaluation, sample, checkpoint: what is due after this step
   void evaluate();
+  run::Evaluation measure(run::Evaluator& evaluator);  // changes nothing
   // Of training.eval_tasks, nothing where something ends the run: then the validation is repeated when it goes on.
   std::optional<std::vector<TaskRecord>> evaluate_tasks();
   void tell_tasks(const std::vector<TaskRecord>& tasks);
   void warn_of_rise(const run::Evaluation& evaluation);
   std::optional<SampleRecord> sample();  // nothing without a tokenizer
+  bool write_sample();                   // false: there is none
+  bool save_now();                       // ckpt.pt; false: the disk has refused it
+  void save_if_asked();                  // by SIGUSR1
   // Once, early in a long run: how close its speed comes to what the machine can do, while there is time to change something.
   void tell_speed();
   bool is_any(bool here) const;
@@ -113,7 +133,10 @@ class Trainer {
   run::Interruptions interruptions_{state_.division().speaks_within_updates() ? setup_.mesh.all->another()
                                                                               : setup_.mesh.all};
   run::Interruption interruption_;
-  bool saves_ = false;                   // SIGUSR1 has asked for a checkpoint
+  bool saves_ = false;     // SIGUSR1 has asked for a checkpoint
+  control::Inbox* inbox_;  // null: at another process, or nobody may tell the run anything
+  bool is_asked_ = false;  // all processes know that requests have come
+  bool is_paused_ = false;
   const double spent_before_;            // seconds of training.max_time, in earlier starts
   std::optional<run::TimeBudget> time_;  // at the first process of a run that keeps to it
   int64_t wanted_steps_ = 0,
