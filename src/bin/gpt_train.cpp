@@ -60,7 +60,7 @@ config::CommandLine read_command_line(int argc, const char* const* argv, TrainOp
         .if_true = kLiveAddress},
        config::switch_row(
            "control", options.control,
-           "let the run be told what to do as it goes, by gpt-board tell: pause, continue, save, "
+           "let the run be told what to do as it goes, by gpt-board tell and by the page of --live: pause, continue, save, "
            "validate, sample, stop, another learning rate or length"),
        config::switch_row(
            "json", options.json,

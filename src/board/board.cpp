@@ -42,7 +42,7 @@ ordered_json row_json(const RunRow& row) {
 
 }  // namespace
 
-Board::Board(std::vector<std::string> folders) : folders_(std::move(folders)) {
+Board::Board(std::vector<std::string> folders, bool controls) : folders_(std::move(folders)), controls_(controls) {
   for (const std::string& folder : folders_) watch_.add(folder);
   find_runs();
   follower_ = std::thread(&Board::follow, this);
@@ -131,6 +131,12 @@ bool Board::has(const std::string& name) {
   return find(name) != nullptr;
 }
 
+std::optional<std::string> Board::folder_of(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  FollowedRun* const run = find(name);
+  return run ? std::optional(run->folder()) : std::nullopt;
+}
+
 std::string Board::news_of(const std::string& name, ToldRun& told) {
   const std::lock_guard lock(mutex_);
   FollowedRun* const run = find(name);
@@ -141,7 +147,9 @@ std::string Board::news_of(const std::string& name, ToldRun& told) {
   ordered_json message = ordered_json::object();
   const bool is_whole = now.beginnings != told.versions.beginnings;
   if (is_whole) told.curves = SentCurves(), message["is_whole"] = true;
-  const ordered_json head = page_head(run->page(), run->history());
+  RunPage page = run->page();
+  if (page.live) page.live->may_be_told = page.live->may_be_told && controls_;
+  const ordered_json head = page_head(page, run->history());
   for (const auto& [key, value] : head.items()) {
     std::string text = text_of(value);
     if (std::string& known = told.head[key]; known != text) known = std::move(text), message[key] = value;

@@ -54,8 +54,13 @@ std::vector<config::Section> board_sections(BoardOptions& options) {
         {.name = "port", .target = &options.port, .help = "0 = any that is free", .min = 0, .max = 65535},
         {.name = "token",
          .target = &options.token,
-         .help = "what the address has to end with, as ?token=TOKEN; the variable GPT_BOARD_TOKEN hides it from the "
-                 "list of processes; without either, one is made up where other machines reach the address"}}}};
+         .help =
+             "what the address has to end with, as ?token=TOKEN; the variable GPT_BOARD_TOKEN hides it from the "
+             "list of processes; without either, one is made up where other machines reach the address, or with --control"}}},
+      {"Control",
+       {config::switch_row(
+           "control", options.control,
+           "let pages tell runs what to do, such as to pause; those that were started with --control")}}};
 }
 
 std::string random_token() {
@@ -115,12 +120,12 @@ std::optional<BoardOptions> parse_board_options(int argc, const char* const* arg
   for (const std::string& folder : arguments->words) options.folders.push_back(without_end(folder));
   is_token_given = is_token_given || given.count("token") > 0;
   check(options, is_token_given);
-  if (options.token.empty() && !http::is_loopback(options.host)) options.token = random_token();
+  if (options.token.empty() && (options.control || !http::is_loopback(options.host))) options.token = random_token();
   return options;
 }
 
 int serve_board(const BoardOptions& options) {
-  Board board(options.folders);
+  Board board(options.folders, options.control);
   Site site(board, options.token);
   http::Server server(options.host, static_cast<uint16_t>(options.port), {}, site);
   log::info("Following the runs until Ctrl-C, at");

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "gpt/config/run_files.h"
+#include "gpt/control/tell.h"
 #include "gpt/core/lock.h"
 
 namespace gpt::board {
@@ -165,6 +166,7 @@ bool FollowedRun::tell() {
   if (row.state == "running") {
     row.activity = status_ ? status_->activity + (status_->how_far.empty() ? "" : " " + status_->how_far) : "training";
     row.remaining_seconds = status_ ? status_->remaining_seconds : 0;
+    row.may_be_told = control::may_be_told(folder_);
   }
   if (step) {
     row.loss = finite<double>(step->loss), row.learning_rate = finite<double>(step->learning_rate);
@@ -209,7 +211,8 @@ RunPage FollowedRun::page() const {
                             .activity = row_.activity,
                             .remaining_seconds = row_.remaining_seconds,
                             .silent_seconds = row_.silent_seconds,
-                            .warnings = {warnings_.begin(), warnings_.end()}};
+                            .warnings = {warnings_.begin(), warnings_.end()},
+                            .may_be_told = row_.may_be_told};
   return page;
 }
 

@@ -250,11 +250,38 @@ const showNumbers = () => {
 const showTexts = (changed) => {
   if (changed.samples) showSamples();
   if (changed.events) showEvents();
-  if (changed.live) showWarnings();
+  if (changed.live) showWarnings(), showControl();
   if (changed.machine !== undefined) element("machine").textContent = run.machine;
   if (changed.configuration !== undefined) element("configuration").textContent = run.configuration;
   element("written").textContent = moment(run.written);
 };
+
+// ---- what the run is told, where the page's server lets it ----
+
+const showControl = () => {
+  const mayBeTold = run.live !== undefined && run.live.may_be_told;
+  element("control").hidden = !mayBeTold;
+  if (!mayBeTold) return;
+  const isPaused = run.live.activity === "paused", toggle = element("control").querySelector("button");
+  toggle.dataset.verb = isPaused ? "continue" : "pause";
+  toggle.textContent = isPaused ? "Continue" : "Pause";
+};
+
+const tell = async (button) => {
+  const { verb } = button.dataset, request = verb === "rate" ? { verb, value: Number(element("factor").value) } : { verb };
+  if (verb === "stop" && !confirm("Stop the run? It saves first, and the command that began it resumes it.")) return;
+  element("answer").textContent = "…";
+  button.disabled = true;
+  try {
+    const answer = await fetch(withKey(run.tell), { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(request) });
+    const text = await answer.text();
+    element("answer").textContent = answer.headers.get("Content-Type") === "application/json" ? JSON.parse(text).said : text;
+  } catch {
+    element("answer").textContent = "No answer came.";
+  }
+  button.disabled = false;
+};
+for (const button of element("control").querySelectorAll("button")) button.addEventListener("click", () => tell(button));
 
 // ---- as it happens ----
 

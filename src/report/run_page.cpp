@@ -61,7 +61,8 @@ ordered_json live_json(const RunPage::Live& live) {
           {"activity", live.activity},
           {"remaining_seconds", page_number(live.remaining_seconds)},
           {"silent_seconds", page_number(live.silent_seconds)},
-          {"warnings", live.warnings}};
+          {"warnings", live.warnings},
+          {"may_be_told", live.may_be_told}};
 }
 
 }  // namespace

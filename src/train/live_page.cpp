@@ -95,14 +95,16 @@ std::pair<std::string, std::string> live_address(const std::string& text) {
   return {host, port};
 }
 
-LivePage::LivePage(const std::string& folder, const std::string& address) {
+LivePage::LivePage(const std::string& folder, const std::string& address, bool controls) {
   if (address.empty()) return;
   const auto [host, port] = live_address(address);
   Pipe answers;
   const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
   try {
-    child_ = start_child({program_folder() / "gpt-board", "--quiet", "--host", host, "--port", port, "--", folder},
-                         {nothing, answers.write, answers.write}, {.has_own_group = true});
+    std::vector<std::string> command{program_folder() / "gpt-board", "--quiet", "--host", host, "--port", port};
+    if (controls) command.emplace_back("--control");
+    command.insert(command.end(), {"--", folder});
+    child_ = start_child(command, {nothing, answers.write, answers.write}, {.has_own_group = true});
   } catch (const Error& error) { warn_of_failure(error.what()); }
   close(nothing);
   if (child_ < 0) return;

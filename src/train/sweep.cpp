@@ -327,7 +327,7 @@ ExitCode run_sweep(const config::CommandLine& command, const TrainOptions& optio
   if (!options.live.empty()) (void)live_address(options.live);
   process::watch_signals();
   process::leave_stopping_to_children();
-  const LivePage page(command.config.output_dir, options.live);
+  const LivePage page(command.config.output_dir, options.live, options.control);
   std::vector<SweptRun> all = runs.run_all();
   if (all.back().is_stopped()) {
     log::info(fmt::format("The sweep is stopped; the same command{} goes on with it",

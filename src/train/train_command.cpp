@@ -191,7 +191,7 @@ ExitCode train_as_first(const config::CommandLine& command, const TrainOptions& 
   const run::Folder folder(asked.output_dir, parallel::needed_state(group.mesh(), asked.distributed));
   if (options.find_lr) require_new_run(asked);
   // Early: it is a fork of this process, which is small now.
-  const LivePage page(asked.output_dir, options.live);
+  const LivePage page(asked.output_dir, options.live, options.control);
   const distributed::Ranks& ranks = group.ranks();
   const bool restarts = options.restart && (ranks.launcher.empty() || folder.is_still_to_restart(ranks.restart));
   run::Beginning begins = run::find_beginning(folder, asked, command.origins, restarts);

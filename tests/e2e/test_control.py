@@ -1,6 +1,8 @@
 """gpt-train --control and gpt-board tell: a run is told what to do as it goes. What changes its numbers is one of its decisions, so that neither a
 kill nor another number of processes makes it another run, and a replay of the list repeats it to the bit. And training.on_event."""
 
+import contextlib
+import http.client
 import json
 import os
 import pathlib
@@ -16,6 +18,7 @@ import time
 import unittest
 
 import programs
+import test_board
 from checkpoints import load, same
 
 # It would go on for hours; its updates have four micro-batches, which 1, 2 and 4 processes divide.
@@ -306,6 +309,55 @@ class Control(programs.WithText):
         self.replay("random again", "random", **options)
         self.assert_same_run("random again", "random")
         print(f"\n{count} events and {kills} kills with seed {seed}: {len(said)} decisions, the last step {load(run.folder / 'ckpt.pt')['step']}")
+
+
+class Page(programs.WithText):
+    """What a page of gpt-board --control may do, and who else may not."""
+
+    def ask(self, port, path, body=None, method="POST", **headers):
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=programs.HANGS)) as connection:
+            connection.request(method, path, body=body, headers={"Content-Type": "application/json", **headers})
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+
+    def test_it_tells_the_run_and_nobody_elses_page_does(self):
+        run = Run(self, self.root / "run", {**OPTIONS, "data.text": self.text})
+        board = test_board.Board("--port", 0, "--control", run.folder)
+        self.addCleanup(board.close)
+        token = re.search(r"/\?token=([0-9a-f]{48})$", board.address)[1]  # on this machine, too
+        path, pause = f"/tell?name=run&token={token}", '{"verb": "pause"}'
+        own = {"Origin": f"http://127.0.0.1:{board.port}"}
+        refused = {401: self.ask(board.port, "/tell?name=run", pause, **own), 403: self.ask(board.port, path, pause, Origin="http://elsewhere.example"),
+                   404: self.ask(board.port, path.replace("name=run", "name=other"), pause, **own), 415: self.ask(board.port, path, pause, **{**own, "Content-Type": "text/plain"})}
+        for wanted, (code, _) in refused.items():
+            self.assertEqual(code, wanted)
+        self.assertEqual(self.ask(board.port, path, method="GET", **own)[0], 404)
+        self.assertEqual(self.ask(board.port, f"/?token={token}", pause, **own)[0], 405)
+        self.assertNotIn("told to", run.said())
+        stream = test_board.Stream(board.port, f"/events?name=run&token={token}")
+        self.addCleanup(stream.close)
+        stream.wait_for(lambda told: told.state.get("live", {}).get("may_be_told"))
+        code, said = self.ask(board.port, path, pause, **own)
+        self.assertEqual((code, json.loads(said)["done"]), (200, True))
+        stream.wait_for(lambda told: told.state["live"]["activity"] == "paused")
+        code, said = self.ask(board.port, path, '{"verb": "steps", "value": 1}', **own)
+        self.assertEqual((code, json.loads(said)["done"]), (409, False))
+        self.assertIn("did you mean 'save'?", self.ask(board.port, path, '{"verb": "sav"}', **own)[1])
+        self.assertEqual(self.ask(board.port, path, '{"verb": "' + "x" * 5000 + '"}', **own)[0], 413)
+        self.assertEqual(self.ask(board.port, path, '{"verb": "stop"}', **own)[0], 200)
+        self.assertEqual(run.process.wait(timeout=programs.HANGS), 130)
+        stream.wait_for(lambda told: not told.state["live"]["may_be_told"])
+
+    def test_without_control_it_only_shows(self):
+        run = Run(self, self.root / "shown", {**OPTIONS, "data.text": self.text})
+        board = test_board.Board("--port", 0, run.folder)
+        self.addCleanup(board.close)
+        own = {"Origin": f"http://127.0.0.1:{board.port}"}
+        self.assertEqual(self.ask(board.port, "/tell?name=shown", '{"verb": "pause"}', **own)[0], 405)
+        stream = test_board.Stream(board.port, "/events?name=shown")
+        self.addCleanup(stream.close)
+        stream.wait_for(lambda told: told.state.get("live", {}).get("state") == "running")
+        self.assertFalse(stream.state["live"]["may_be_told"])
 
 
 class OnEvent(programs.WithText):

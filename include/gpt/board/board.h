@@ -30,13 +30,15 @@ struct ToldTable {
 
 class Board {
  public:
-  // `folders`: of runs, or such that hold folders of runs; new ones appear as they come.
-  explicit Board(std::vector<std::string> folders);
+  // `folders`: of runs, or such that hold folders of runs; new ones appear as they come. `controls`: pages may tell runs what to do.
+  explicit Board(std::vector<std::string> folders, bool controls = false);
   ~Board();
 
   // The run that is all there is to show: its folder was named, and no other.
   std::optional<std::string> only_run();
   bool has(const std::string& name);
+  std::optional<std::string> folder_of(const std::string& name);
+  bool controls() const { return controls_; }
 
   // As JSON, what has changed since what was told; empty where nothing has. The first message is a whole one. A run that is gone, or that
   // nobody knows, has nothing to tell.
@@ -57,6 +59,7 @@ class Board {
   FollowedRun* find(const std::string& name);
 
   std::vector<std::string> folders_;
+  const bool controls_;
   FolderWatch watch_;
   std::mutex mutex_;
   std::condition_variable changed_;

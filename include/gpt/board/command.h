@@ -15,10 +15,11 @@ struct BoardOptions {
   std::string host = "127.0.0.1";
   int64_t port = 8090;
   std::string token = {};  // empty: none is asked for
+  bool control = false;    // pages may tell runs what to do; then there is a token
 };
 
-// Nothing when --help and the like were answered on standard output. Where other machines reach the address and no token is given, there is
-// one that nobody can guess. Throws gpt::Error(config).
+// Nothing when --help and the like were answered on standard output. Where other machines reach the address, or pages may tell runs what to
+// do, and no token is given, there is one that nobody can guess. Throws gpt::Error(config).
 std::optional<BoardOptions> parse_board_options(int argc, const char* const* argv);
 
 // Prints the address on standard output, and serves until a signal asks to stop; returns the exit status. Throws gpt::Error.

@@ -1,4 +1,5 @@
-// What gpt-board answers: a page of all runs, one of each, streams of what happens, curves, and Prometheus' text. All of it is read-only.
+// What gpt-board answers: a page of all runs, one of each, streams of what happens, curves, and Prometheus' text. All of it is read-only, unless
+// the board controls its runs: then a page of its own may tell them what to do.
 #pragma once
 
 #include <atomic>
@@ -23,6 +24,7 @@ class Site : public http::Handler {
   void require_right(const http::Request& request) const;
   void show_run(const std::string& name, bool has_others, http::Responder& responder) const;
   void stream(const http::Request& request, http::Responder& responder);
+  void tell(const http::Request& request, const std::string& name, http::Responder& responder);
 
   Board& board_;
   const std::string token_;

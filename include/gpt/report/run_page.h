@@ -21,6 +21,7 @@ struct RunPage {
     double remaining_seconds = 0;  // 0: not known
     double silent_seconds = 0;     // nothing was heard for so long, which is long; otherwise 0
     std::vector<std::string> warnings = {};
+    bool may_be_told = false;  // what to do, by this page
   };
 
   std::string name;

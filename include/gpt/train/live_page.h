@@ -15,8 +15,9 @@ std::pair<std::string, std::string> live_address(const std::string& text);
 
 class LivePage {
  public:
-  // Says where the page is, or in a warning why there is none. `address`: empty where none is wanted.
-  LivePage(const std::string& folder, const std::string& address);
+  // Says where the page is, or in a warning why there is none. `address`: empty where none is wanted. `controls`: the page may tell the run what
+  // to do.
+  LivePage(const std::string& folder, const std::string& address, bool controls);
   ~LivePage();  // ends it, once those who look have been told how the run ended; a few seconds at most
   LivePage(const LivePage&) = delete;
   LivePage& operator=(const LivePage&) = delete;
