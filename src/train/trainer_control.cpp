@@ -57,7 +57,7 @@ std::vector<control::Inbox::Asked> Trainer::next_requests(std::chrono::milliseco
 void Trainer::carry_out(const std::vector<control::Inbox::Asked>& requests) {
   for (const auto& [id, request] : requests) {
     control::Answer answer = carried_out(request);
-    log::info(fmt::format("step {}: told to {}: {}", with_commas(state_.step), words_of(request), answer.said));
+    log::info(fmt::format("step {}: told '{}': {}", with_commas(state_.step), words_of(request), answer.said));
     answer.said = fmt::format("step {}: {}", with_commas(state_.step), answer.said);
     if (inbox_) inbox_->answer(id, answer);
   }
