@@ -43,6 +43,7 @@ void merge_adapters(Checkpoint& checkpoint) {
   for (const auto& [name, tensor] : checkpoint.model)
     if (const auto found = values.find(name); found != values.end()) merged.emplace_back(name, found->second);
   checkpoint.model = std::move(merged);
+  checkpoint.base.reset(), checkpoint.from_base.clear();
   tuning = {};
 }
 

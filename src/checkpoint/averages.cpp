@@ -6,6 +6,7 @@
 
 #include "gpt/checkpoint/adapters.h"
 #include "gpt/core/error.h"
+#include "parts.h"
 
 namespace gpt {
 
@@ -20,7 +21,7 @@ void take_averages(Checkpoint& checkpoint, const std::string& path) {
 }
 
 Checkpoint load_averages(const std::string& path, Parts parts) {
-  Checkpoint checkpoint = load_checkpoint(path, Parts::all);
+  Checkpoint checkpoint = checkpoint::load_in_full(path);
   take_averages(checkpoint, path);
   if (parts == Parts::model) merge_adapters(checkpoint);
   if (parts != Parts::all) checkpoint.optimizer = {};

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -86,7 +87,40 @@ void read_config(const std::string& path, const ContainerReader& file, Config& i
   } catch (const Error& fault) { refuse_record(path, "config.yaml", fault.what()); }
 }
 
-Checkpoint read_wanted(const std::string& path, Parts parts, const StateNeeds* needs) {
+// What the weights of a checkpoint are read for.
+enum class WeightForm {
+  in_full,
+  of_run  // in the bits that its run keeps them in
+};
+
+// The weights that the file leaves to the model that it names.
+void add_base(const std::string& path, Checkpoint& checkpoint, WeightForm form) {
+  require_usable(checkpoint.config, checkpoint.tokenizer, std::nullopt, std::nullopt);
+  checkpoint.base = find_base(*checkpoint.base, path);
+  std::map<std::string, at::Tensor> own(checkpoint.model.begin(), checkpoint.model.end());
+  std::vector<ParameterRow> missing = parameter_table(checkpoint.config.model, checkpoint.config.training.tuning);
+  const std::vector<ParameterRow> rows = missing;
+  std::erase_if(missing, [&own](const ParameterRow& row) { return own.contains(row.name); });
+  RowPacker packer(form == WeightForm::of_run ? missing : std::vector<ParameterRow>());
+  const std::string& base_path = checkpoint.base->path;
+  const NamedTensors read = is_foreign_base(base_path) ? read_foreign_base(base_path, checkpoint.config.model, packer)
+                                                       : load_checkpoint(base_path, packer).model;
+  const std::map<std::string, at::Tensor> of_base(read.begin(), read.end());
+  checkpoint.model.clear();
+  for (const ParameterRow& row : rows) {
+    if (auto found = own.extract(row.name)) {
+      checkpoint.model.emplace_back(row.name, found.mapped());
+    } else if (const auto base = of_base.find(row.name); base != of_base.end()) {
+      checkpoint.model.emplace_back(*base);
+      checkpoint.from_base.insert(row.name);
+    }
+  }
+  for (auto& [name, tensor] : own) checkpoint.model.emplace_back(name, tensor);  // which are refused
+  checkpoint.frozen = std::move(packer.matrices);
+}
+
+Checkpoint read_wanted(const std::string& path, Parts parts, const StateNeeds* needs,
+                       WeightForm form = WeightForm::in_full, RowPacker* packer = nullptr) {
   const ContainerReader file(path);
   if (parts == Parts::all && (!needs || needs->verifies_all)) file.verify();
   if (file.has(kQuantizedRecord)) {
@@ -111,13 +145,20 @@ Checkpoint read_wanted(const std::string& path, Parts parts, const StateNeeds* n
     place_tensors(checkpoint, needs ? read_needed_tensors(description.at("tensors"), file, checkpoint.config.model,
                                                           *checkpoint.read_state,
                                                           checkpoint.read_weights ? &*checkpoint.read_weights : nullptr)
-                                    : read_tensors(description.at("tensors"), file, prefix));
+                                    : read_tensors(description.at("tensors"), file, prefix,
+                                                   checkpoint.config.training.tuning.lora.is_on() ? nullptr : packer));
     const auto hash = description.find("tokenizer");  // programs that wrote none trusted the record
     if (hash != description.end() && *hash != hash128(checkpoint.tokenizer))
       throw Error(ExitCode::checkpoint, "tokenizer.json is not the tokenizer of this run");
   } catch (const Json::exception& fault) {
     refuse_record(path, "checkpoint.json", fault.what());
   } catch (const Error& fault) { refuse_record(path, "checkpoint.json", fault.what()); }
+  if (!checkpoint.base) return checkpoint;
+  try {
+    add_base(path, checkpoint, form);
+  } catch (const Error& fault) {
+    throw Error(ExitCode::checkpoint, fmt::format("{} cannot be used: {}", path, fault.what()));
+  }
   return checkpoint;
 }
 
@@ -135,18 +176,45 @@ Checkpoint checked(const std::string& path, Parts parts, Checkpoint checkpoint) 
 Checkpoint read_checkpoint(const std::string& path, Parts parts) { return read_wanted(path, parts, nullptr); }
 
 Checkpoint load_checkpoint(const std::string& path, Parts parts) {
-  Checkpoint checkpoint = checked(path, parts, read_wanted(path, parts, nullptr));
+  const WeightForm form = parts == Parts::all ? WeightForm::of_run : WeightForm::in_full;
+  Checkpoint checkpoint = checked(path, parts, read_wanted(path, parts, nullptr, form));
   if (parts == Parts::model) merge_adapters(checkpoint);
   return checkpoint;
 }
 
 Checkpoint load_checkpoint(const std::string& path, const StateNeeds& needs) {
-  return checked(path, Parts::all, read_wanted(path, Parts::all, needs.ranges ? &needs : nullptr));
+  return checked(path, Parts::all, read_wanted(path, Parts::all, needs.ranges ? &needs : nullptr, WeightForm::of_run));
+}
+
+Checkpoint checkpoint::load_in_full(const std::string& path) {
+  return checked(path, Parts::all, read_wanted(path, Parts::all, nullptr));
+}
+
+// A base may name one itself, but not without end, as only a forged one could.
+Checkpoint load_checkpoint(const std::string& path, RowPacker& packer) {
+  constexpr int kMostInARow = 8;
+  thread_local int in_a_row = 0;
+  const struct Counted {
+    Counted() { ++in_a_row; }
+    ~Counted() { --in_a_row; }
+    Counted(const Counted&) = delete;
+    Counted& operator=(const Counted&) = delete;
+  } counted;
+  if (in_a_row > kMostInARow)
+    throw Error(ExitCode::checkpoint, fmt::format("more than {} models name each other as their base", kMostInARow));
+  Checkpoint read = checked(path, Parts::model, read_wanted(path, Parts::model, nullptr, WeightForm::in_full, &packer));
+  if (!read.config.training.tuning.lora.is_on()) return read;
+  merge_adapters(read);
+  for (auto& [name, tensor] : read.model) tensor = packer.take(name, tensor);
+  return read;
 }
 
 uint64_t checkpoint_bytes(const ModelConfig& model, const TrainingConfig& training) {
   const std::vector<ParameterRow> rows = parameter_table(model, training.tuning);
-  int64_t bytes = parameter_count(rows) * static_cast<int64_t>(c10::elementSize(kept_weight_type(training.precision)));
+  // Adapters name the weights that they go with, and the others are as good as all that there is.
+  const bool names_base = training.tuning.lora.is_on() && !training.init_from.empty();
+  int64_t bytes = (names_base ? trained_count(rows) : parameter_count(rows)) *
+                  static_cast<int64_t>(c10::elementSize(kept_weight_type(training.precision)));
   const StateBytes state = state_bytes(rows, flat_layout(rows), training.optimizer);
   bytes += state.device + state.host;
   return static_cast<uint64_t>(bytes);

@@ -63,7 +63,9 @@ TypedRows weights_of(const std::vector<ParameterRow>& rows, const Checkpoint& ch
     if (rows[i].is_trained) continue;
     for (const auto& [name, tensor] : checkpoint.model) {
       const at::ScalarType type = tensor.scalar_type();
-      if (name == rows[i].name && (type == at::kBFloat16 || type == at::kHalf)) result.types[i] = type;
+      const bool may_have_any =
+          rows[i].is_narrow() || type == at::kBFloat16 || type == at::kHalf || checkpoint.from_base.contains(name);
+      if (name == rows[i].name && may_have_any) result.types[i] = type;
     }
   }
   return result;

@@ -90,6 +90,11 @@ const TensorType& type_of(const at::Tensor& tensor) {
 NamedTensors tensors_of(const Checkpoint& checkpoint) {
   NamedTensors all;
   visit_tensors(checkpoint, CollectTensors{all});
+  std::erase_if(all, [&](const auto& tensor) {
+    constexpr std::string_view kModel = "model/";
+    const std::string_view name = tensor.first;
+    return name.starts_with(kModel) && checkpoint.from_base.contains(name.substr(kModel.size()));
+  });
   return all;
 }
 

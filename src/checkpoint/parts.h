@@ -40,6 +40,9 @@ std::string record_of(const std::string& tensor);  // data/NAME
 // Throws gpt::Error(numerics) where it is not, for which the file is not written. `name`: of a parameter.
 void require_finite(const std::string& path, const std::string& name, const at::Tensor& tensor);
 
+// As load_checkpoint(path), but with all weights as they were before the run packed any.
+Checkpoint load_in_full(const std::string& path);
+
 // The plain values, each of which has a row in values.cpp. JSON has no infinity, so null stands for it. place_values() is the inverse;
 // it throws gpt::Error(checkpoint) or nlohmann's exceptions if a value is missing or of another type.
 Json values_of(const Checkpoint& checkpoint);

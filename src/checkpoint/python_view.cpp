@@ -77,13 +77,15 @@ void pickle_tensor(PickleWriter& pickle, const std::string& name, const std::str
 
 void pickle_model(PickleWriter& pickle, const Checkpoint& checkpoint) {
   pickle.begin_dict();
-  for (const auto& [name, tensor] : checkpoint.model) pickle_tensor(pickle, name, "model/" + name, tensor);
+  for (const auto& [name, tensor] : checkpoint.model)
+    if (!checkpoint.from_base.contains(name)) pickle_tensor(pickle, name, "model/" + name, tensor);
   // A tied head is the embedding under a second name, as in the state dict of any PyTorch model that ties them.
   if (!checkpoint.config.model.vocab_size) return pickle.end_dict();  // no model: there is no table of its parameters
   for (const ParameterRow& row : parameter_table(checkpoint.config.model)) {
     if (row.tied_name.empty()) continue;
     for (const auto& [name, tensor] : checkpoint.model) {
-      if (name == row.name) pickle_tensor(pickle, row.tied_name, "model/" + name, tensor);
+      if (name == row.name && !checkpoint.from_base.contains(name))
+        pickle_tensor(pickle, row.tied_name, "model/" + name, tensor);
     }
   }
   pickle.end_dict();

@@ -143,13 +143,16 @@ Json read_description(std::string_view text) {
   });
 }
 
-NamedTensors read_tensors(const Json& descriptions, const ContainerReader& file, std::string_view prefix) {
+NamedTensors read_tensors(const Json& descriptions, const ContainerReader& file, std::string_view prefix,
+                          RowPacker* packer) {
   std::set<std::string> seen;
   NamedTensors tensors;
   for (const Json& description : descriptions.get_ref<const Json::array_t&>()) {
     const std::string& name = description.at("name").get_ref<const std::string&>();
     if (!seen.insert(name).second) throw Error(ExitCode::checkpoint, fmt::format("tensor '{}' is listed twice", name));
-    if (name.starts_with(prefix)) tensors.emplace_back(name, read_tensor(description, file.record(record_of(name))));
+    if (!name.starts_with(prefix)) continue;
+    const at::Tensor tensor = read_tensor(description, file.record(record_of(name)));
+    tensors.emplace_back(name, packer ? packer->take(name.substr(prefix.size()), tensor) : tensor);
   }
   return tensors;
 }

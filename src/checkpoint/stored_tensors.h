@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gpt/container/container.h"
+#include "gpt/parameters/frozen_matrix.h"
 #include "gpt/parameters/named_tensors.h"
 #include "parts.h"
 
@@ -26,8 +27,10 @@ void write_records(const std::string& path, const std::vector<TextRecord>& texts
 Json read_description(std::string_view text);
 
 // The described tensors whose name begins with `prefix`, copied out of the file, in their order. Throws as read_description() does, and
-// where a record is missing, has another size than its shape, or is named twice.
-NamedTensors read_tensors(const Json& descriptions, const ContainerReader& file, std::string_view prefix = {});
+// where a record is missing, has another size than its shape, or is named twice. `packer`: what becomes of each as soon as it is read, by its
+// name behind the prefix, or null.
+NamedTensors read_tensors(const Json& descriptions, const ContainerReader& file, std::string_view prefix = {},
+                          RowPacker* packer = nullptr);
 
 // All of them; of the optimizer's state, and of the weights where that is not null, what is needed, and zeros that take no memory.
 NamedTensors read_needed_tensors(const Json& descriptions, const ContainerReader& file, const ModelConfig& model,

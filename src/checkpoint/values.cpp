@@ -115,6 +115,11 @@ void visit_surroundings(AnyCheckpoint& c, Visitor&& visit) {
          c.recording_failed},
         c.recording_failed);
   visit({"/teacher", "the hash of the weights of `distill_from`", "there is no teacher"}, c.teacher);
+  visit(
+      {"/base",
+       "the model that adapters go with, whose weights are not in the file: its `path`, and the `hash` and the `stamp` of its files",
+       "the file has all weights"},
+      c.base);
   visit({"/data/epoch", "the place in the data: passes that are complete"}, c.data_round);
   visit({"/data/sample", "and sequences since then"}, c.data_sample);
   visit({"/data/fingerprint", "the hash of the tokens"}, c.data_fingerprint);

@@ -9,11 +9,14 @@ namespace {
 
 constexpr const char *kFused = "training.fused_adamw", *kCompile = "training.use_compile",
                      *kCheckpointing = "training.gradient_checkpointing", *kLoraRank = "training.lora_rank",
-                     *kEmaDecay = "training.ema_decay", *kEvaluate = "training.evaluate";
+                     *kLoraBase = "training.lora_base", *kEmaDecay = "training.ema_decay",
+                     *kEvaluate = "training.evaluate";
 
 bool needs_own_operators(GradientCheckpointing level) {
   return level == GradientCheckpointing::activation || level == GradientCheckpointing::norm;
 }
+
+bool has_narrow_base(const Config& config) { return config.training.tuning.lora.base != BaseType::automatic; }
 
 int64_t length_of(const ScheduleConfig& schedule) { return schedule.max_steps.value_or(kDefaultMaxSteps); }
 
@@ -115,6 +118,20 @@ std::vector<RefusalRule> tuning_rules() {
                   const Facts&) { return c.training.tuning.lora.is_on() && c.training.optimizer.has_muon(); },
        .why = "Muon makes each update of a matrix orthogonal, which the two factors of an adapter are not meant for",
        .cures = {set_to("training.optimizer", "adamw"), leave_out(kLoraRank)}},
+      {.keys = {kLoraBase, "device"},
+       .when = [](const Config& c, const Facts& facts) { return has_narrow_base(c) && facts.is_cpu == false; },
+       .why =
+           "lora_base is unpacked by a CPU, and a GPU keeps the weights that adapters go with in the type that it computes with",
+       .cures = {leave_out(kLoraBase), set_to("device", "cpu")}},
+      {.keys = {kLoraBase, "distributed.pipeline_parallel"},
+       .when = [](const Config& c, const Facts&) { return has_narrow_base(c) && c.distributed.pipeline_parallel > 1; },
+       .why = "lora_base packs the weights of a whole model, of which each stage has some",
+       .cures = {leave_out(kLoraBase), set_to("distributed.pipeline_parallel", "1")}},
+      {.keys = {kLoraBase, "training.quantized_forward"},
+       .when = [](const Config& c, const Facts&) { return has_narrow_base(c) && c.training.quantized.is_on(); },
+       .why =
+           "quantized_forward makes codes of weights that lora_base has as codes already, with scales of other groups",
+       .cures = {leave_out(kLoraBase), set_to("training.quantized_forward", "none")}},
   };
 }
 

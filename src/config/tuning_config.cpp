@@ -45,6 +45,20 @@ std::vector<Option> options(TuningConfig& c) {
        .help =
            "products that have adapters: of attention q_proj, k_proj, v_proj and o_proj, of the MLP gate_proj, up_proj and down_proj; "
            "all-linear = all of them"},
+      {.name = "lora_base",
+       .target = choice(c.lora.base, {{"auto", BaseType::automatic},
+                                      {"bfloat16", BaseType::bfloat16},
+                                      {"int8", BaseType::int8},
+                                      {"int4", BaseType::int4}}),
+       .help =
+           "what the weights that adapters go with are kept in, on a CPU; int8 and int4 = rounded, with scales for each 64 of them (QLoRA); "
+           "auto = the type that the run computes with"},
+      {.name = "lora_dropout",
+       .target = &c.lora.dropout,
+       .help = "dropout of what goes into the adapters, and into nothing else, as peft has it",
+       .min = 0,
+       .max = 0.99,
+       .tried = {"0", "0.1"}},
   };
 }
 

@@ -56,7 +56,7 @@ ordered_json adapter_json(const Checkpoint& checkpoint, const std::vector<Foreig
           {"inference_mode", true},
           {"r", lora.rank},
           {"lora_alpha", alpha},
-          {"lora_dropout", 0.0},
+          {"lora_dropout", lora.dropout},
           {"bias", "none"},
           {"fan_in_fan_out", is_transposed},
           {"target_modules", std::move(modules)},

@@ -75,6 +75,11 @@ class WeightFiles {
   }
 
   const std::string& where() const { return where_; }
+  std::vector<std::string> paths() const {
+    std::vector<std::string> paths;
+    for (const auto& file : files_) paths.push_back(file->path());
+    return paths;
+  }
   const std::map<std::string, const StoredTensor*>& tensors() const { return tensors_; }
   // A base model without its head was saved without the prefix of its names.
   const StoredTensor* find(const std::string& name) const {
@@ -186,6 +191,21 @@ void require_tied(const WeightFiles& files, const StoredTensor& head, const at::
          tensor_name(head.name));
 }
 
+// A head that is there beside the tensors that are used, as one that is tied may be; or null. What else there is, is refused.
+const StoredTensor* head_beside(const WeightFiles& files, const std::vector<const StoredTensor*>& stored,
+                                const Family& family) {
+  const StoredTensor* head = nullptr;
+  const std::set<const StoredTensor*> used(stored.begin(), stored.end());
+  for (const auto& [name, other] : files.tensors()) {
+    if (used.count(other) || is_computed(name)) continue;
+    if (name != kHead)
+      refuse(files.where(), "tensor {} has no place in {}'s form, as this program has it", tensor_name(name),
+             family.name);
+    head = other;
+  }
+  return head;
+}
+
 using TensorsByName = std::map<std::string, at::Tensor>;
 
 std::vector<TensorsByName> divided(const TensorsByName& tensors, at::ScalarType type, double most_bytes) {
@@ -287,33 +307,37 @@ std::map<std::string, at::Tensor> read_tensors(const std::string& path) {
   return tensors;
 }
 
-NamedTensors read_weights(const std::string& path, const ModelConfig& model, const Family& family) {
+NamedTensors read_weights(const std::string& path, const ModelConfig& model, const Family& family, RowPacker* packer) {
   if (holds_adapter(path)) {
     NamedTensors weights = read_weights(base_of_adapter(path), model, family);
     add_adapter(path, read_tensors(file_of_adapter(path)), model, family, weights);
+    if (packer)
+      for (auto& [name, tensor] : weights) tensor = packer->take(name, tensor);
     return weights;
   }
   const WeightFiles files(path);
   const std::vector<Counterpart> parts = counterparts(model, family);
   const std::vector<const StoredTensor*> stored = stored_parts(files, parts, model.tie_weights);
+  const StoredTensor* const head = head_beside(files, stored, family);
   NamedTensors result;
-  std::map<std::string, at::Tensor> rows;
   for (const ParameterRow& row : parameter_table(model)) {
-    result.emplace_back(row.name, at::zeros(row.shape));
-    rows[row.name] = result.back().second;
-  }
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const at::Tensor values = values_of(*stored[i], path);
-    rows.at(parts[i].row).narrow(0, parts[i].begin, parts[i].size).copy_(parts[i].is_transposed ? values.t() : values);
-  }
-  const std::set<const StoredTensor*> used(stored.begin(), stored.end());
-  for (const auto& [name, other] : files.tensors()) {
-    if (used.count(other) || is_computed(name)) continue;
-    if (name != kHead)
-      refuse(path, "tensor {} has no place in {}'s form, as this program has it", tensor_name(name), family.name);
-    require_tied(files, *other, rows.at(kEmbedding).narrow(0, 0, *model.vocab_size));
+    const at::Tensor whole = at::zeros(row.shape);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      if (parts[i].row != row.name) continue;
+      const at::Tensor values = values_of(*stored[i], path);
+      whole.narrow(0, parts[i].begin, parts[i].size).copy_(parts[i].is_transposed ? values.t() : values);
+    }
+    if (head && row.name == kEmbedding) require_tied(files, *head, whole.narrow(0, 0, *model.vocab_size));
+    result.emplace_back(row.name, packer ? packer->take(row.name, whole) : whole);
   }
   return result;
+}
+
+std::vector<std::string> weight_files(const std::string& path) {
+  if (!holds_adapter(path)) return WeightFiles(path).paths();
+  std::vector<std::string> files = weight_files(base_of_adapter(path));
+  files.push_back(file_of_adapter(path));
+  return files;
 }
 
 }  // namespace gpt::exchange

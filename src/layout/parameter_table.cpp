@@ -163,10 +163,17 @@ std::vector<size_t> flat_order(const std::vector<ParameterRow>& rows) {
   return order;
 }
 
+bool is_product_matrix(const ParameterRow& row) {
+  return row.shape.size() == 2 && row.role != Role::position_embedding && !row.adapter;
+}
+
+bool is_vocabulary(ParameterRole role) { return role == Role::token_embedding || role == Role::head; }
+
 FlatLayout flat_layout(const std::vector<ParameterRow>& rows) {
   FlatLayout layout{.offsets = std::vector<int64_t>(rows.size())};
   for (const size_t i : flat_order(rows)) {
     layout.offsets[i] = layout.size;
+    if (rows[i].is_narrow()) continue;
     layout.size = aligned_end(layout.size + rows[i].count());
     if (rows[i].is_trained) layout.trained_size = layout.size;
   }

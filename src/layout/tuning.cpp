@@ -125,7 +125,7 @@ void require_products(const LoraConfig& lora, const std::vector<ParameterRow>& r
 // Of one weight: nothing where no target is computed with it. A is drawn with the spread that peft draws it with, 1 / sqrt(3 inputs), and B
 // is zero, so that the model begins as it is.
 std::vector<ParameterRow> adapter_of(const ParameterRow& weight, const LoraConfig& lora) {
-  AdapterPart part{.scale = lora.scale()};
+  AdapterPart part{.scale = lora.scale(), .dropout = lora.dropout};
   int64_t outputs = 0;
   for (const auto& [name, role] : kProducts) {
     if (role != weight.role || !is_target(lora, name)) continue;
@@ -151,11 +151,18 @@ std::vector<ParameterRow> adapter_of(const ParameterRow& weight, const LoraConfi
   return rows;
 }
 
+// In which few bits a matrix of the model is kept, if any.
+BaseType kept_type(const ParameterRow& row, BaseType of_model) {
+  if (!is_product_matrix(row)) return BaseType::automatic;
+  return of_model == BaseType::int4 && is_vocabulary(row.role) ? BaseType::int8 : of_model;
+}
+
 void add_adapters(std::vector<ParameterRow>& rows, const LoraConfig& lora) {
   require_products(lora, rows);
   std::vector<ParameterRow> added;
   for (ParameterRow& row : rows) {
     row.is_trained = false;
+    row.kept = kept_type(row, lora.base);
     if (row.is_bias || row.shape.size() < 2) continue;
     std::ranges::move(adapter_of(row, lora), std::back_inserter(added));
   }

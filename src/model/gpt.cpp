@@ -39,9 +39,9 @@ GPT::GPT(const ModelConfig& config, at::Device device, uint64_t seed, const Para
 }
 
 GPT::GPT(const ModelConfig& config, at::Device device, const NamedTensors& values, const ParameterTypes& types,
-         const TuningConfig& tuning, const ModelPart& part)
+         const TuningConfig& tuning, const ModelPart& part, const FrozenMatrices& packed)
     : GPT(config, device, types, tuning, part) {
-  copy_from(values);
+  copy_from(values, packed);
 }
 
 GPT::~GPT() = default;

@@ -10,10 +10,10 @@
 
 namespace gpt {
 
-void GPT::copy_from(const NamedTensors& values) {
-  if (part_.stages == 1) return parameters_.copy_from(values);
+void GPT::copy_from(const NamedTensors& values, const FrozenMatrices& packed) {
+  if (part_.stages == 1) return parameters_.copy_from(values, packed);
   (void)tensors_of_rows(parameter_table(config_), values, "model");  // of the other stages too
-  parameters_.copy_from(tensors_named_by(parameters_.rows(), values));
+  parameters_.copy_from(tensors_named_by(parameters_.rows(), values), packed);
 }
 
 bool GPT::divides_rows() const { return part_.size > 1 && at::GradMode::is_enabled(); }

@@ -17,9 +17,8 @@ int64_t QuantizedTensors::bytes() const {
 }
 
 std::optional<QuantizedType> quantized_type(const ParameterRow& row, QuantizedType of_model) {
-  using Role = ParameterRole;
-  if (row.shape.size() != 2 || row.role == Role::position_embedding) return std::nullopt;
-  return row.role == Role::token_embedding || row.role == Role::head ? QuantizedType::int8 : of_model;
+  if (!is_product_matrix(row)) return std::nullopt;
+  return is_vocabulary(row.role) ? QuantizedType::int8 : of_model;
 }
 
 QuantizedTensors quantize(const ModelConfig& config, NamedTensors values, QuantizedType type) {

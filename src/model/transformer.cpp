@@ -22,6 +22,7 @@ ops::Adapter adapter_of(const Parameters& parameters, ParameterRole role, int64_
     const AdapterPart& part = *rows[i].adapter;
     (part.is_a ? adapter.a : adapter.b) = parameters[i];
     adapter.scale = part.scale, adapter.outputs = part.outputs;
+    adapter.dropout = {part.dropout, ops::adapter_dropout_site(static_cast<int64_t>(role), layer)};
   }
   return adapter;
 }

@@ -47,14 +47,21 @@ struct Linear {
   at::Tensor operator()(const at::Tensor& x, const Pass& pass,
                         ops::ProductInput input = ops::ProductInput::keep) const {
     const InPart part(part::kProducts);
-    return pass.ops->linear(x, layer, input);
+    return pass.ops->linear(x, of(pass), input);
+  }
+
+  // With the dropout of its adapter, where the pass has any.
+  ops::LinearLayer of(const Pass& pass) const {
+    ops::LinearLayer of_pass = layer;
+    of_pass.adapter.dropout = pass.dropout(layer.adapter.dropout);
+    return of_pass;
   }
 
   // As the last product of what is recomputed.
   at::Tensor last(const at::Tensor& x, const Pass& pass, ops::ProductInput input) const {
     if (pass.run == BodyRun::first) return (*this)(x, pass, input);
     const InPart part(part::kProducts);
-    return pass.ops->linear_for_backward(x, layer);
+    return pass.ops->linear_for_backward(x, of(pass));
   }
 };
 
@@ -78,7 +85,7 @@ struct FeedForward {
   at::Tensor operator()(const at::Tensor& x, const Pass& pass) const {
     const ops::ProductInput of_norm = pass.input_from(GradientCheckpointing::norm),
                             of_activation = pass.input_from(GradientCheckpointing::activation);
-    if (!is_gated(kind)) return give(pass.ops->linear_gelu(x, in.layer, of_norm), pass, of_activation);
+    if (!is_gated(kind)) return give(pass.ops->linear_gelu(x, in.of(pass), of_norm), pass, of_activation);
     const auto [open, opened] = gate_and_in(x, pass, of_norm);
     return give(gated(open, opened, pass), pass, of_activation);
   }
@@ -93,7 +100,7 @@ struct FeedForward {
 
   std::pair<at::Tensor, at::Tensor> gate_and_in(const at::Tensor& x, const Pass& pass, ops::ProductInput input) const {
     const InPart part(part::kProducts);
-    return pass.ops->linear_pair(x, gate.layer, in.layer, input);
+    return pass.ops->linear_pair(x, gate.of(pass), in.of(pass), input);
   }
 
   at::Tensor gated(const at::Tensor& open, const at::Tensor& x, const Pass& pass) const {

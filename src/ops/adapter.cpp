@@ -1,13 +1,19 @@
 #include "adapter.h"
 
 #include <ATen/ops/addmm.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/zeros.h>
 
 #include <vector>
+
+#include "dropout.h"
+#include "kernels.h"
 
 namespace gpt::ops {
 namespace {
@@ -37,10 +43,22 @@ at::Tensor value_of(const Parameter& factor, const at::Tensor& like) {
   return factor.compute_value().detach().to(like.scalar_type());
 }
 
+// Rows (M, K) through the adapter's dropout, which is the same map forward and back. A lookup drops out what lies in the rows of a table, each
+// of which is named once here.
+at::Tensor dropped(const Adapter& adapter, const at::Tensor& rows, int64_t of_sample) {
+  const Dropout dropout = dropout_of(adapter.dropout, rows, of_sample);
+  if (!dropout) return rows;
+  const at::Tensor table = rows.contiguous(), result = at::empty_like(table);
+  const at::Tensor own = at::arange(rows.size(0), rows.options().dtype(at::kLong)).view({-1, of_sample});
+  kernels_of(table)->embedding(dropout, own, table, {}, result.view({-1, of_sample, rows.size(1)}));
+  return result;
+}
+
 }  // namespace
 
-at::Tensor narrowed(const Adapter& adapter, const at::Tensor& rows, cpu::MatrixLibrary library) {
-  return product_with_bias(rows, value_of(adapter.a, rows), {}, library).mul_(adapter.scale);
+at::Tensor narrowed(const Adapter& adapter, const at::Tensor& rows, int64_t of_sample, cpu::MatrixLibrary library) {
+  return product_with_bias(dropped(adapter, rows, of_sample), value_of(adapter.a, rows), {}, library)
+      .mul_(adapter.scale);
 }
 
 void add_adapter(const Adapter& adapter, const at::Tensor& product, const at::Tensor& narrow) {
@@ -50,7 +68,12 @@ void add_adapter(const Adapter& adapter, const at::Tensor& product, const at::Te
 }
 
 at::Tensor plus_adapter(const Adapter& adapter, const at::Tensor& product, const at::Tensor& x) {
-  const at::Tensor narrow = at::linear(x, adapter.a.tracked()) * adapter.scale, b = adapter.b.tracked();
+  at::Tensor in = x;
+  if (adapter.dropout.probability > 0) {
+    const at::Tensor ones = at::ones_like(x.detach(), at::MemoryFormat::Contiguous).flatten(0, -2);
+    in = x * dropped(adapter, ones, rows_of_sample(x)).view(x.sizes());
+  }
+  const at::Tensor narrow = at::linear(in, adapter.a.tracked()) * adapter.scale, b = adapter.b.tracked();
   at::Tensor sum = product;
   for (const auto& [outputs, ranks, of_b] : pieces_of(adapter)) {
     const at::Tensor added = at::linear(narrow.narrow(-1, ranks.begin, ranks.length), rows_of(b, of_b));
@@ -66,7 +89,8 @@ at::Tensor plus_adapter(const Adapter& adapter, const at::Tensor& product, const
 }
 
 void add_adapter_gradients(const Adapter& adapter, const at::Tensor& gradient, const at::Tensor& rows,
-                           const at::Tensor& narrow, const at::Tensor& x_gradient, cpu::MatrixLibrary library) {
+                           int64_t of_sample, const at::Tensor& narrow, const at::Tensor& x_gradient,
+                           cpu::MatrixLibrary library) {
   const at::Tensor b = value_of(adapter.b, gradient), of_b = at::empty(b.sizes(), gradient.options()),
                    of_narrow = at::empty(narrow.sizes(), gradient.options());
   for (const auto& [outputs, ranks, own] : pieces_of(adapter)) {
@@ -77,8 +101,14 @@ void add_adapter_gradients(const Adapter& adapter, const at::Tensor& gradient, c
   }
   of_narrow.mul_(adapter.scale);
   adapter.b.add_to_gradient(of_b);
-  accumulate_product(adapter.a, of_narrow, rows, library);
-  if (x_gradient.defined()) add_product(x_gradient, of_narrow, value_of(adapter.a, gradient), library);
+  accumulate_product(adapter.a, of_narrow, dropped(adapter, rows, of_sample), library);
+  if (!x_gradient.defined()) return;
+  const at::Tensor a = value_of(adapter.a, gradient);
+  if (adapter.dropout.probability > 0) {
+    x_gradient.add_(dropped(adapter, product(of_narrow, a, library), of_sample));
+  } else {
+    add_product(x_gradient, of_narrow, a, library);
+  }
 }
 
 }  // namespace gpt::ops

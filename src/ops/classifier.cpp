@@ -35,7 +35,7 @@ struct Classifier {
 
   Classifier(const at::Tensor& x, const Parameter& head, const at::Tensor& targets, const ClassifierOptions& options)
       : rows(in_product_type(x.reshape({-1, x.size(-1)}))),
-        weight(in_product_type(head.compute_value())),
+        weight(in_product_type(head.product_value(rows.scalar_type()))),
         counted(counted_rows(targets.reshape({-1}))),
         targets(targets.reshape({-1}).contiguous()),
         options(options),

@@ -44,9 +44,13 @@ at::Tensor compute_in_documents(const Lookup& lookup, const at::Tensor& ids, con
   return y;
 }
 
-at::Tensor compute(const Lookup& lookup, const at::Tensor& ids) {
-  const at::Tensor table = lookup.table.compute_value().detach(),
-                   positions = lookup.positions.defined() ? lookup.positions.compute_value().detach() : at::Tensor();
+at::Tensor compute(const Lookup& lookup, at::Tensor ids) {
+  const Parameter& whole = lookup.table;
+  const bool is_narrow = whole.is_narrow();  // then the rows that are needed are the table
+  const at::Tensor table = is_narrow ? whole.frozen().rows_of(ids.flatten(), whole.compute_value().scalar_type())
+                                     : whole.compute_value().detach();
+  if (is_narrow) ids = own_rows(ids);
+  const at::Tensor positions = lookup.positions.defined() ? lookup.positions.compute_value().detach() : at::Tensor();
   if (lookup.places.defined()) return compute_in_documents(lookup, ids, table, positions);
   const at::Tensor y = at::empty({ids.size(0), ids.size(1), table.size(1)}, table.options());
   kernels_of(table)->embedding(lookup.dropout, ids, table, lookup.rows_of(positions, ids.size(1)), y);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "adapter.h"
+#include "dropout.h"
 #include "gelu_gradient.h"
 #include "gpt/ops/activation.h"
 #include "gpt/ops/eight_bit_weights.h"
@@ -47,6 +48,7 @@ struct LinearContext {
   std::optional<GeluSource> gelu =
       std::nullopt;  // where the input comes from, if the product can multiply by the slope
   std::shared_ptr<EightBitWeights> eight_bits = nullptr;  // for the products of the backward pass
+  int64_t of_sample = 1;                                  // rows of the input
 };
 
 // Any number of layers that take the same input, whose gradient adds up the products of all. What autograd keeps of a weight is at most
@@ -58,23 +60,24 @@ struct Linear : torch::autograd::Function<Linear> {
     const at::Tensor rows = in_product_type(x.reshape({-1, x.size(-1)}));  // (M, K)
     const bool needs_rows = any_trained(layers);
     LinearContext needed{layers, {}, library, needs_rows && input == ProductInput::repeat ? repeat_of(x) : Repeat()};
+    needed.of_sample = rows_of_sample(x);
     variable_list saved{needed.repeat || !needs_rows ? at::Tensor() : rows}, results;
     std::vector<int64_t> shape = x.sizes().vec();
     const EightBitFactor codes =  // for all layers
         result.counts && result.eight_bits ? result.eight_bits->round(rows) : EightBitFactor();
     variable_list narrow;  // of the layers, where they have an adapter
     for (const auto& [parameter, bias, site, adapter] : layers) {
-      const at::Tensor weight = in_product_type(parameter.compute_value()),  // (N, K)
+      const at::Tensor weight = in_product_type(parameter.product_value(rows.scalar_type())),  // (N, K)
           b = bias.defined() ? in_product_type(bias.compute_value()) : at::Tensor();
       shape.back() = weight.size(0);
       results.push_back(!result.counts ? at::zeros({}, rows.options()).expand(shape)
                         : result.eight_bits
                             ? result.eight_bits->product(codes, parameter, b).view(shape)
                             : product_with_bias(rows, weight, b, library, result.gelu, gelu_out).view(shape));
-      narrow.push_back(adapter.defined() ? narrowed(adapter, rows, library) : at::Tensor());
+      narrow.push_back(adapter.defined() ? narrowed(adapter, rows, needed.of_sample, library) : at::Tensor());
       if (adapter.defined() && result.counts)
         add_adapter(adapter, results.back().view({rows.size(0), -1}), narrow.back());
-      saved.push_back(weight.is_same(parameter.compute_value()) ? at::Tensor() : weight);
+      saved.push_back(weight.is_same(parameter.compute_value()) || parameter.is_narrow() ? at::Tensor() : weight);
       needed.sums.push_back(bias.is_trained() ? std::make_shared<RowSums>() : nullptr);
     }
     // The sums have the gradient's type, in which a scaled loss's, of float16, could overflow.
@@ -92,14 +95,17 @@ struct Linear : torch::autograd::Function<Linear> {
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
-    const auto& [layers, sums, library, repeat, gelu, eight_bits] = kept<LinearContext>(*context);
-    const auto weight_of = [&saved, &layers](size_t i) {
-      return saved[1 + i].defined() ? saved[1 + i] : layers[i].weight.compute_value();
+    const auto& [layers, sums, library, repeat, gelu, eight_bits, of_sample] = kept<LinearContext>(*context);
+    const auto weight_of = [&saved, &layers, &gradients](size_t i) {
+      return saved[1 + i].defined() ? saved[1 + i] : layers[i].weight.product_value(gradients[i].scalar_type());
     };
-    const int64_t K = weight_of(0).size(1);
-    const at::Tensor rows =  // undefined where no weight is trained
-        repeat ? repeat().reshape({-1, K}).to(weight_of(0).scalar_type()) : saved[0];
-    at::Tensor x_gradient;  // (M, K)
+    const int64_t K = layers[0].weight.value().size(1);
+    const at::ScalarType type = saved[1].defined()             ? saved[1].scalar_type()
+                                : layers[0].weight.is_narrow() ? gradients[0].scalar_type()
+                                                               : layers[0].weight.compute_value().scalar_type();
+    const at::Tensor rows =
+        repeat ? repeat().reshape({-1, K}).to(type) : saved[0];  // undefined where nothing is trained
+    at::Tensor x_gradient;                                       // (M, K)
     for (size_t i = 0; i < layers.size(); ++i) {
       const at::Tensor weight = weight_of(i);
       const at::Tensor gradient = gradients[i].reshape({-1, weight.size(0)});  // (M, N)
@@ -125,7 +131,7 @@ struct Linear : torch::autograd::Function<Linear> {
       }
       if (sums[i]) accumulate_bias(layers[i].bias, gradient, parts);
       if (const Adapter& adapter = layers[i].adapter; adapter.defined())
-        add_adapter_gradients(adapter, gradient, rows, saved[1 + layers.size() + i], x_gradient, library);
+        add_adapter_gradients(adapter, gradient, rows, of_sample, saved[1 + layers.size() + i], x_gradient, library);
     }
     variable_list result(6);
     if (x_gradient.defined()) {
@@ -183,8 +189,8 @@ variable_list few_rows(const at::Tensor& x, const at::Tensor& rows, const std::v
   for (const auto& [weight, bias, site, adapter] : layers) {
     shape.back() = weight.value().size(0);
     const at::Tensor b = bias.defined() ? bias.compute_value() : at::Tensor();
-    const at::Tensor y = row_product(rows, weight.compute_value(), b);
-    if (adapter.defined()) add_adapter(adapter, y, narrowed(adapter, rows, MatrixLibrary::aten));
+    const at::Tensor y = row_product(rows, weight.product_value(), b);
+    if (adapter.defined()) add_adapter(adapter, y, narrowed(adapter, rows, rows_of_sample(x), MatrixLibrary::aten));
     results.push_back(y.view(shape));
   }
   return results;
@@ -215,7 +221,8 @@ variable_list apply(const at::Tensor& x, const std::vector<LinearLayer>& layers,
   if (library == MatrixLibrary::aten && !at::GradMode::is_enabled() && !tunes_products(x)) {
     variable_list results;
     for (const auto& [weight, bias, site, adapter] : layers) {
-      const at::Tensor y = at::linear(x, weight.compute_value(), bias.defined() ? bias.compute_value() : at::Tensor());
+      const at::Tensor y =
+          at::linear(x, weight.product_value(x.scalar_type()), bias.defined() ? bias.compute_value() : at::Tensor());
       results.push_back(adapter.defined() ? plus_adapter(adapter, y, x) : y);
     }
     return results;

@@ -9,6 +9,7 @@
 #include <ATen/ops/kl_div.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/log_softmax.h>
+#include <ATen/ops/matmul.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/nll_loss.h>
 #include <ATen/ops/rms_norm.h>
@@ -62,6 +63,25 @@ struct LinearForBackward : torch::autograd::Function<LinearForBackward> {
   }
 };
 
+// at::linear() with a weight of few bits, which the backward pass unpacks again.
+struct LinearOfNarrow : torch::autograd::Function<LinearOfNarrow> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const LinearLayer& layer) {
+    context->saved_data["weight"] = layer.weight.to_capsule();
+    const at::Tensor bias = layer.bias.defined() ? layer.bias.compute_value().detach() : at::Tensor();
+    return at::linear(x, layer.weight.product_value(x.scalar_type()), bias.defined() ? bias.to(x.scalar_type()) : bias);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const Parameter weight = Parameter::from_capsule(context->saved_data["weight"]);
+    return {at::matmul(gradients[0], weight.product_value(gradients[0].scalar_type())), at::Tensor()};
+  }
+};
+
+at::Tensor aten_linear(const at::Tensor& x, const LinearLayer& layer) {
+  if (layer.weight.is_narrow()) return LinearOfNarrow::apply(in_product_type(x), layer);
+  return at::linear(x, layer.weight.tracked(), layer.bias.tracked());
+}
+
 // Of each row of logits (N, V) float32 from the teacher, times the square of the temperature: (N).
 at::Tensor divergence(const at::Tensor& logits, const ClassifierOptions& options) {
   const auto& [rows, head, weight, temperature] = options.teacher;
@@ -102,7 +122,10 @@ class AtenOperators : public SeparateProducts<Operators> {
  public:
   at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions,
                        const at::Tensor& starts, const DropoutSpec& dropout) const override {
-    at::Tensor x = at::embedding(table.tracked(), ids);
+    at::Tensor x = table.is_narrow() ? table.frozen()
+                                           .rows_of(ids.flatten(), table.compute_value().scalar_type())
+                                           .view({ids.size(0), ids.size(1), -1})
+                                     : at::embedding(table.tracked(), ids);
     if (positions.defined()) x = x + position_rows(positions.tracked(), starts, ids.size(1));
     return at::dropout(x, dropout.probability, /*train=*/true);
   }
@@ -114,11 +137,12 @@ class AtenOperators : public SeparateProducts<Operators> {
 
   // Always keeps its input.
   at::Tensor linear(const at::Tensor& x, const LinearLayer& layer, ProductInput /*input*/) const override {
-    const at::Tensor y = at::linear(x, layer.weight.tracked(), layer.bias.tracked());
+    const at::Tensor y = aten_linear(x, layer);
     return layer.adapter.defined() ? plus_adapter(layer.adapter, y, x) : y;
   }
 
   at::Tensor linear_for_backward(const at::Tensor& x, const LinearLayer& layer) const override {
+    if (layer.weight.is_narrow()) return linear(x, layer, ProductInput::keep);
     const auto bias = layer.bias.defined() ? std::optional(in_product_type(layer.bias.tracked())) : std::nullopt;
     const at::Tensor y = LinearForBackward::apply(in_product_type(x), in_product_type(layer.weight.tracked()), bias);
     return layer.adapter.defined() ? plus_adapter(layer.adapter, y, x) : y;

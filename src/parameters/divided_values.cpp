@@ -3,22 +3,15 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
-#include <c10/core/Storage.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "gpt/layout/alignment.h"
+#include "without_data.h"
 
 namespace gpt {
 namespace {
-
-at::Tensor without_data(int64_t count, const at::TensorOptions& options) {
-  const auto bytes = static_cast<size_t>(count) * options.dtype().itemsize();
-  const c10::Storage storage(c10::Storage::use_byte_size_t(), bytes, at::DataPtr(nullptr, options.device()),
-                             /*allocator=*/nullptr, /*resizable=*/false);
-  return at::empty({0}, options).set_(storage, 0, {count}, {1});
-}
 
 // A leaf of its own, as of a whole flat buffer.
 at::Tensor view_of(const at::Tensor& flat, int64_t begin, at::IntArrayRef shape) {

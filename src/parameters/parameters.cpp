@@ -7,6 +7,8 @@
 
 #include <algorithm>
 
+#include "without_data.h"
+
 namespace gpt {
 namespace {
 
@@ -71,6 +73,13 @@ Parameter::Parameter(at::Tensor value, at::Tensor rounded, c10::intrusive_ptr<Fl
 Parameter::Parameter(const at::Tensor& value)
     : Parameter(value, at::Tensor(), c10::make_intrusive<FlatGradients>(value.numel(), value.options()), 0) {}
 
+Parameter Parameter::narrow(at::Tensor shaped) {
+  Parameter parameter(std::move(shaped), at::Tensor(), c10::make_intrusive<FlatGradients>(0, at::TensorOptions()), 0,
+                      /*is_trained=*/false);
+  parameter.state_->is_narrow = true;
+  return parameter;
+}
+
 Parameter::Lane& Parameter::lane() const {
   const size_t lane = state_->gradients->lane();
   if (lane >= state_->lanes.size()) state_->lanes.resize(lane + 1);
@@ -96,6 +105,7 @@ Parameter Parameter::from_capsule(const c10::IValue& capsule) {
 
 at::Tensor Parameter::tracked() const {
   if (!defined()) return {};
+  if (is_narrow()) return product_value();
   return at::GradMode::is_enabled() ? Track::apply(compute_value(), *this) : compute_value();
 }
 
@@ -131,6 +141,11 @@ void Parameters::make_whole(at::Device device, const ParameterTypes& types) {
   flat_values_ = at::empty({has_copies ? trained : layout_.size}, options.dtype(types.kept()));
   if (has_copies) flat_rounded_ = at::empty({layout_.size}, options.dtype(types.compute));
   for (size_t i = 0; i < rows_.size(); ++i) {
+    if (rows_[i].is_narrow()) {
+      const at::Tensor shaped = without_data(rows_[i].count(), options.dtype(types.compute));
+      parameters_.push_back(Parameter::narrow(shaped.view(rows_[i].shape)));
+      continue;
+    }
     const bool is_trained = rows_[i].is_trained, has_copy = has_copies && is_trained;
     const at::Tensor& kept = has_copies && !is_trained ? flat_rounded_ : flat_values_;
     const auto part = [&](const at::Tensor& flat) { return stretch(flat, layout_.offsets[i], rows_[i].shape); };
@@ -162,6 +177,7 @@ void Parameters::draw(uint64_t seed, const std::vector<ParameterRow>& of_model) 
         std::find_if(rows_.begin(), rows_.end(), [&row](const ParameterRow& own) { return own.name == row.name; }) -
         rows_.begin());
     const bool is_here = i < rows_.size(), is_drawn_in_place = is_here && !divided_values_ && !rows_[i].cut &&
+                                                               !rows_[i].is_narrow() &&
                                                                parameters_[i].value().is_cpu() &&
                                                                parameters_[i].value().scalar_type() == at::kFloat;
     const at::Tensor host =
@@ -174,14 +190,23 @@ void Parameters::draw(uint64_t seed, const std::vector<ParameterRow>& of_model) 
   round_values();
 }
 
-void Parameters::copy_from(const NamedTensors& values) {
+void Parameters::copy_from(const NamedTensors& values, const FrozenMatrices& packed) {
   at::NoGradGuard no_grad;
   const std::vector<at::Tensor> tensors = tensors_of_rows(rows_, values, "model");
-  for (size_t i = 0; i < rows_.size(); ++i) set(i, part_of(rows_[i], tensors[i]));
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    if (const auto found = packed.find(rows_[i].name); rows_[i].is_narrow() && found != packed.end()) {
+      parameters_[i].set_frozen(found->second);
+    } else {
+      TORCH_CHECK(!rows_[i].is_narrow() || tensors[i].numel() == 1 || tensors[i].stride(-1) != 0, "Parameters: '",
+                  rows_[i].name, "' was packed, and zeros stand for it");
+      set(i, part_of(rows_[i], tensors[i]));
+    }
+  }
   round_values();
 }
 
 void Parameters::set(size_t row, const at::Tensor& value) {
+  if (rows_[row].is_narrow()) return parameters_[row].set_frozen(FrozenMatrix(value, rows_[row].kept));
   divided_values_ ? divided_values_->set(row, value) : (void)parameters_[row].value().detach().copy_(value);
 }
 
@@ -196,7 +221,10 @@ at::Tensor Parameters::rounded_of(FlatSpan span) const {
 
 int64_t Parameters::value_bytes() const {
   if (divided_values_) return divided_values_->bytes();
-  return static_cast<int64_t>(flat_values_.nbytes() + (flat_rounded_.defined() ? flat_rounded_.nbytes() : 0));
+  auto bytes = static_cast<int64_t>(flat_values_.nbytes() + (flat_rounded_.defined() ? flat_rounded_.nbytes() : 0));
+  for (const Parameter& parameter : parameters_)
+    if (parameter.is_narrow()) bytes += parameter.frozen().bytes();
+  return bytes;
 }
 
 void Parameters::round_values(FlatSpan span) const {
@@ -208,6 +236,9 @@ void Parameters::round_values(FlatSpan span) const {
 std::vector<at::Tensor> Parameters::kept_values() const {
   std::vector<at::Tensor> kept{flat_values_};
   if (flat_rounded_.defined()) kept.push_back(flat_rounded_.slice(0, layout_.trained_size));
+  for (const Parameter& parameter : parameters_)
+    if (parameter.is_narrow())
+      for (const at::Tensor& part : parameter.frozen().tensors()) kept.push_back(part);
   return kept;
 }
 

@@ -20,7 +20,7 @@ std::optional<InitialWeights> find_initial(const Config& config, const config::O
 
 void Beginning::release_tensors() {
   if (start) start->checkpoint = {};
-  if (initial) initial->model.clear();
+  if (initial) initial->model.clear(), initial->frozen.clear();
 }
 
 Beginning find_beginning(const Folder& folder, const Config& config, const config::Origins& origins, bool restart) {

@@ -82,6 +82,8 @@ std::string create_fresh_folder(const std::string& folder) {
   return name;
 }
 
+std::string held_base(const std::string& folder) { return folder + "/." + kBaseFile; }
+
 std::string restart_note(const std::string& folder) { return folder + "/.restart"; }
 
 bool contains(const std::vector<std::string>& names, const std::string& name) {
@@ -217,6 +219,16 @@ void Folder::set_aside(const InTheWay& in_the_way) const {
       throw Error(ExitCode::disk, fmt::format("cannot move {}/{} to {}: {}", path_, name, target, error.message()));
   }
   is_warning ? log::warn(told + target) : log::info(told + target);
+}
+
+void Folder::hold_base(const std::string& path) const {
+  std::error_code ignored;
+  if (!fs::equivalent(path, path_ + "/" + kBaseFile, ignored)) (void)link_file(path, held_base(path_));
+}
+
+void Folder::keep_held_base() const {
+  std::error_code ignored;
+  fs::rename(held_base(path_), path_ + "/" + kBaseFile, ignored);
 }
 
 bool Folder::is_still_to_restart(int64_t starts_before) const {

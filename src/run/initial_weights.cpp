@@ -130,11 +130,25 @@ bool asks_for_other_tokenizer(const Config& config, const config::Origins& origi
 }
 
 // The rows of learned positions that the run has.
-void keep_positions(NamedTensors& weights, int64_t positions) {
-  for (auto& [name, tensor] : weights) {
-    if (name == "transformer.wpe.weight" && tensor.size(0) > positions)
-      tensor = tensor.detach().narrow(0, 0, positions).clone();
+void keep_positions(InitialWeights& initial, int64_t positions) {
+  for (auto& [name, tensor] : initial.model) {
+    if (name != "transformer.wpe.weight" || tensor.size(0) <= positions) continue;
+    tensor = tensor.detach().narrow(0, 0, positions).clone();
+    initial.changed.insert(name);
   }
+}
+
+void note_changed_vocabulary(InitialWeights& initial, ModelConfig model) {
+  for (const ParameterRow& row : parameter_table(model))
+    if (is_vocabulary(row.role)) initial.changed.insert(row.name);
+}
+
+// The rows that the run keeps in few bits and that can be packed as they are read. A vocabulary may be another one in the run.
+std::vector<ParameterRow> rows_to_pack(Config config) {
+  if (!config.model.vocab_size) config.model.vocab_size = 1;  // no name follows from it
+  std::vector<ParameterRow> rows = parameter_table(config.model, config.training.tuning);
+  std::erase_if(rows, [](const ParameterRow& row) { return is_vocabulary(row.role); });
+  return rows;
 }
 
 // The weights of `initial` for the tokenizer of the corpus.
@@ -148,6 +162,7 @@ void adopt_vocabulary(InitialWeights& initial, ModelConfig model, const Corpus& 
   model.vocab_size = corpus.vocab_size;
   const auto own = tokenizer_from_json(initial.tokenizer, initial.path);
   const auto [kept, added, dropped] = match_vocabulary(initial.model, model, *own, *corpus.tokenizer);
+  note_changed_vocabulary(initial, model);
   log::info(
       fmt::format("Another tokenizer than that of {}: {} keep the rows of tokens with the same text, {} new ones "
                   "begin with the mean of all, and {} old ones are left out",
@@ -167,6 +182,7 @@ void adopt_more_tokens(InitialWeights& initial, ModelConfig& model, const Corpus
   model.vocab_size = std::max(*model.vocab_size, tokens);
   if (tokens == from && *model.vocab_size == initial.vocab_size) return;
   extend_vocabulary(initial.model, model, from, tokens);
+  note_changed_vocabulary(initial, model);
   initial.vocab_size = *model.vocab_size;
   if (tokens == from) return;
   log::info(fmt::format("The rows of {} begin with the mean of all others", plural(tokens - from, "new token")));
@@ -240,12 +256,19 @@ double take_model(Config& config, const config::Origins& origins) {
 
 InitialWeights read_initial_weights(const Config& config, const config::Origins& origins) {
   const std::string& path = config.training.init_from;
-  if (!exchange::is_hugging_face(path)) return initial_weights(load_checkpoint(path, Parts::model), config, origins);
+  RowPacker packer(rows_to_pack(config));
+  const auto base = config.training.tuning.lora.is_on() ? std::optional(describe_base(path)) : std::nullopt;
+  if (!exchange::is_hugging_face(path)) {
+    InitialWeights initial = initial_weights(load_checkpoint(path, packer), config, origins);
+    initial.base = base, initial.frozen = std::move(packer.matrices);
+    return initial;
+  }
   exchange::ForeignModel foreign = exchange::read_foreign_model(path);
   foreign.model.vocab_multiple = config.model.vocab_multiple;
-  InitialWeights initial{path, std::nullopt, exchange::read_weights(path, foreign.model, *foreign.family),
+  InitialWeights initial{path, std::nullopt, exchange::read_weights(path, foreign.model, *foreign.family, &packer),
                          std::move(foreign.tokenizer)};
-  keep_positions(initial.model, config.model.block_size);
+  initial.base = base, initial.frozen = std::move(packer.matrices);
+  keep_positions(initial, config.model.block_size);
   initial.vocab_size = *foreign.model.vocab_size;
   initial.changes_tokenizer = asks_for_other_tokenizer(config, origins, initial.tokenizer);
   initial.text_format = std::move(foreign.text_format);
@@ -258,7 +281,7 @@ InitialWeights initial_weights(Checkpoint checkpoint, const Config& config, cons
                          std::move(checkpoint.tokenizer)};
   initial.vocab_size = *checkpoint.config.model.vocab_size;
   initial.text_format = std::move(checkpoint.text_format);
-  keep_positions(initial.model, config.model.block_size);
+  keep_positions(initial, config.model.block_size);
   initial.changes_tokenizer = asks_for_other_tokenizer(config, origins, initial.tokenizer);
   return initial;
 }

@@ -10,6 +10,7 @@
 #include "gpt/checkpoint/adapters.h"
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
+#include "gpt/core/hash.h"
 #include "gpt/core/log.h"
 #include "gpt/core/seeds.h"
 #include "gpt/core/version.h"
@@ -39,6 +40,8 @@ uint64_t stream_seed(const Config& config, Stream stream) {
 
 // What dropout masks follow from. Older versions drew them from the default generators, and their checkpoints do not say so.
 constexpr const char* kMasks = "dropout masks";
+// The hash of what training.lora_base has made of the weights.
+constexpr const char* kNarrowBase = "base";
 
 ParameterTypes types_of(const TrainingConfig& training, const Precision& precision) {
   return {.compute = precision.weight_type(),
@@ -54,6 +57,24 @@ std::optional<NamedTensors> weights_of(const Beginning& begins, const std::vecto
   return std::nullopt;
 }
 
+// Of the values that parameters keep in few bits; empty where there are none.
+std::string hash_of_narrow(const Parameters& parameters) {
+  Hash128 hash;
+  bool has_any = false;
+  for (size_t i = 0; i < parameters.rows().size(); ++i) {
+    if (!parameters[i].is_narrow()) continue;
+    has_any = true;
+    for (const at::Tensor& part : parameters[i].frozen().tensors())
+      hash.update({static_cast<const char*>(part.const_data_ptr()), part.nbytes()});
+  }
+  return has_any ? hash.hex() : "";
+}
+
+// What else has been read for the model: those of its weights that are packed already.
+FrozenMatrices packed_of(const Beginning& begins) {
+  return begins.start ? begins.start->checkpoint.frozen : begins.initial ? begins.initial->frozen : FrozenMatrices();
+}
+
 // Where values are divided each process keeps its part of one parameter after the other.
 GPT make_model(const Config& config, at::Device device, const ParameterTypes& types, const Beginning& begins,
                const parallel::Division& division) {
@@ -64,7 +85,7 @@ GPT make_model(const Config& config, at::Device device, const ParameterTypes& ty
   std::vector<ParameterRow> rows = cut(of_model, config.model, division.part());
   auto values = division.values(rows, flat_layout(rows));
   if (!values)
-    return weights ? GPT(config.model, device, *weights, types, tuning, division.part())
+    return weights ? GPT(config.model, device, *weights, types, tuning, division.part(), packed_of(begins))
                    : GPT(config.model, device, seed, types, tuning, division.part());
   Parameters parameters(std::move(rows), device, types, std::move(values));
   GPT model(config.model, parameters, ops::fused_operators(), division.part(), of_model);
@@ -121,7 +142,8 @@ State::State(const Config& config, const Corpus& corpus, at::Device device, cons
       division_(division),
       device_(device),
       counts_(ops::no_updates(device)),
-      watch_(watch_for(config.training.cadence.divergence, device)) {
+      watch_(watch_for(config.training.cadence.divergence, device)),
+      frozen_(find_frozen(begins)) {
   seed_generators(dropout_seed());
   model.set_operators(
       tensor_parallel(select_operators(config.training.execution, device), division.tensor, config.model));
@@ -134,6 +156,7 @@ State::State(const Config& config, const Corpus& corpus, at::Device device, cons
   if (model.part().stages > 1) model.set_stage_link(std::make_shared<StageLink>(division.pipeline));
   model.set_document_separator(document_separator(config.data, corpus));
   model.train(true);
+  frozen_.hash = hash_of_narrow(model.parameters());
   begins.start ? restore(*begins.start) : begin();
   // LibTorch's own operators draw dropout from the generators, and processes must not draw the same for different sequences.
   if (const auto rank = static_cast<uint64_t>(division.all->rank()); rank > 0)
@@ -197,8 +220,48 @@ Checkpoint State::capture() const {
   saved.rng = random_state();
   saved.config = config_;
   saved.tokenizer = corpus_.tokenizer ? corpus_.tokenizer->to_json() : "";
+  leave_out_base(saved);
   capture_values(saved);
   return saved;
+}
+
+State::Frozen State::find_frozen(const Beginning& begins) const {
+  Frozen frozen;
+  if (!begins.start && !begins.initial) return {.is_drawn = true};
+  const std::vector<ParameterRow> rows = parameter_table(config_.model, config_.training.tuning);
+  const NamedTensors& values = begins.start ? begins.start->checkpoint.model : begins.initial->model;
+  if (begins.start) {
+    frozen.base = begins.start->checkpoint.base, frozen.from_base = begins.start->checkpoint.from_base;
+  } else if (begins.initial->base) {
+    frozen.base = begins.initial->base;
+    for (const ParameterRow& row : rows)
+      if (!row.is_trained && !begins.initial->changed.contains(row.name)) frozen.from_base.insert(row.name);
+  }
+  for (const auto& [name, value] : values) {
+    const auto row = std::ranges::find(rows, name, &ParameterRow::name);
+    if (row != rows.end() && row->is_narrow() && !frozen.from_base.contains(name))
+      frozen.in_full.emplace_back(name, value.detach());
+  }
+  return frozen;
+}
+
+void State::leave_out_base(Checkpoint& saved) const {
+  saved.base = frozen_.base;
+  std::erase_if(saved.model, [this](const auto& tensor) { return frozen_.from_base.contains(tensor.first); });
+  for (const std::string& name : frozen_.from_base) saved.parts.erase("model/" + name);
+  if (frozen_.hash.empty()) return;
+  NamedTensors in_full = frozen_.in_full;
+  if (frozen_.is_drawn) {
+    const std::vector<ParameterRow> rows = parameter_table(config_.model, config_.training.tuning);
+    Parameters drawn(parameter_table(config_.model), at::kCPU);
+    drawn.draw(stream_seed(config_, kWeights), rows);
+    in_full = drawn.values();  // the first of all rows
+    for (size_t i = in_full.size(); i-- > 0;)
+      if (!rows[i].is_narrow()) in_full.erase(in_full.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  const std::map<std::string, at::Tensor> of_name(in_full.begin(), in_full.end());
+  for (auto& [name, tensor] : saved.model)
+    if (const auto found = of_name.find(name); found != of_name.end()) tensor = found->second.detach();
 }
 
 // Those that a run remembers besides tensors: its own, and those that others keep.
@@ -219,6 +282,7 @@ void State::capture_values(Checkpoint& into) const {
   into.sample_start = corpus_.sample_start;
   into.text_format = corpus_.text_format;
   into.environment = run_environment(device_);
+  if (!frozen_.hash.empty()) into.environment[kNarrowBase] = frozen_.hash;
 }
 
 void State::load_optimizer(const OptimizerState& saved) const {
@@ -255,6 +319,11 @@ void State::restore(const StartingPoint& start) {
   const std::vector<std::string> changes = environment_changes(checkpoint, device_);
   for (const std::string& change : changes)
     log::warn(fmt::format("changed since the checkpoint: {}; the run resumes, but not bit for bit", change));
+  const auto narrow_base = checkpoint.environment.find(kNarrowBase);
+  if (narrow_base != checkpoint.environment.end() && narrow_base->second != frozen_.hash)
+    log::warn(
+        "training.lora_base: this version rounds the base otherwise than the one that the run began with; the run "
+        "resumes, but not bit for bit");
   recording_failed = recording_failed && changes.empty();
   if (recording_failed) log::info("Recording the step as CUDA graphs failed before, and is not tried again");
   if (checkpoint.chosen_products && tunes_products())
@@ -285,7 +354,7 @@ void State::load_window(const Checkpoint& checkpoint) {
 void State::go_back(const Checkpoint& checkpoint) {
   require_own_values(checkpoint);
   await_weights();
-  model.copy_from(checkpoint.model);
+  model.copy_from(checkpoint.model, checkpoint.frozen);
   if (model.parameters().divided_values()) model.layer_weights()->values_changed();
   load_optimizer(checkpoint.optimizer);
   if (scaler.enabled() && checkpoint.scaler_scale.defined())

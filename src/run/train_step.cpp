@@ -47,7 +47,8 @@ TrainStep::TrainStep(const Updated& updated, const LossInputs& inputs, const Tra
   const GPT& model = updated_.model;
   if (!updated_.counts.skipped.defined()) updated_.counts = ops::no_updates(model.device());
   for (at::Tensor* scalar : {&learning_rate_, &targets_, &share_}) *scalar = at::zeros({}, model.device());
-  if (model.config().dropout > 0) dropout_place_ = at::zeros({2}, at::TensorOptions(model.device()).dtype(at::kLong));
+  if (model.config().dropout > 0 || config.tuning.lora.dropout > 0)
+    dropout_place_ = at::zeros({2}, at::TensorOptions(model.device()).dtype(at::kLong));
   reset_memory_peak(model.device());
 }
 

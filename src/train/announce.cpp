@@ -18,6 +18,7 @@
 #include "gpt/model/compile.h"
 #include "gpt/optim/lr_schedule.h"
 #include "gpt/optim/make_optimizer.h"
+#include "gpt/parameters/frozen_matrix.h"
 #include "gpt/plan/model_checks.h"
 
 namespace gpt {
@@ -65,13 +66,25 @@ void warn_of_random_weights(const Config& config, const char* key) {
       key));
 }
 
+// ", beside weights of 134.5M parameters in int4 (90 MB)", or nothing.
+std::string described_base(BaseType type, const std::vector<ParameterRow>& rows) {
+  if (type == BaseType::automatic) return "";
+  double bytes = 0, parameters = 0;
+  for (const ParameterRow& row : rows) {
+    if (!row.is_narrow()) continue;
+    bytes += static_cast<double>(frozen_bytes(row)), parameters += static_cast<double>(row.count());
+  }
+  const char* const name = type == BaseType::bfloat16 ? "bfloat16" : type == BaseType::int8 ? "int8" : "int4";
+  return fmt::format(", beside {} in {} ({})", format_count(parameters), name, format_bytes(bytes));
+}
+
 void announce_adapters(const Config& config, const std::vector<ParameterRow>& rows) {
   const LoraConfig& lora = config.training.tuning.lora;
   if (!lora.is_on()) return;
   const auto trained = static_cast<double>(trained_count(rows)), all = static_cast<double>(parameter_count(rows));
-  log::success(fmt::format("LoRA: adapters of rank {} ({}), times {:.3g}: {} parameters are trained, {:.2g} % of {}",
+  log::success(fmt::format("LoRA: adapters of rank {} ({}), times {:.3g}: {} parameters are trained, {:.2g} % of {}{}",
                            lora.rank, fmt::join(lora.targets, ", "), lora.scale(), format_count(trained),
-                           100 * trained / all, format_count(all)));
+                           100 * trained / all, format_count(all), described_base(lora.base, rows)));
   warn_of_random_weights(config, "training.lora_rank");
 }
 

@@ -81,9 +81,13 @@ ExitCode evaluate_run(Config config, const config::Origins& origins, bool json) 
 
   if (training.cadence.evaluates == EvaluatedWeights::averages) take_averages(start.checkpoint, start.path);
 
+  const TuningConfig& tuning = start.checkpoint.config.training.tuning;
+  if (tuning.lora.is_on() && tuning.lora.base != BaseType::automatic && !choice.device.is_cpu())
+    throw Error(ExitCode::config,
+                "training.lora_base: this run keeps its base in few bits, with which a CPU computes; add --device cpu");
   // The weights alone: a run in memory has an optimizer, which may take twice as much again.
   GPT model(setup.config.model, choice.device, start.checkpoint.model, {.compute = setup.precision.weight_type()},
-            start.checkpoint.config.training.tuning);
+            tuning, {}, start.checkpoint.frozen);
   model.set_operators(select_operators(training.execution, choice.device));
   (void)compile_model(model, training, setup.precision, /*is_told=*/false);
   model.set_document_separator(document_separator(setup.config.data, corpus));

@@ -67,9 +67,15 @@ void announce_beginning(const run::Run& run, const run::Beginning& begins) {
 }
 
 // All processes have read what they begin with, and none has refused the run: from here on the folder is the new run's.
-void clear_folder(const run::Setup& setup, const run::Folder& folder, const run::InTheWay& in_the_way) {
-  (void)setup.mesh.all->is_any(false);  // waits for all
-  if (setup.mesh.all->is_first()) folder.set_aside(in_the_way);
+void clear_folder(const run::Run& run, const run::Folder& folder, const run::InTheWay& in_the_way) {
+  distributed::Communicator& all = *run.state().division().all;
+  (void)all.is_any(false);  // waits for all
+  if (!all.is_first()) return;
+  const std::optional<BaseModel>& base = run.state().base();
+  const bool has_checkpoint = base && !is_foreign_base(base->path);
+  if (has_checkpoint) folder.hold_base(base->path);
+  folder.set_aside(in_the_way);
+  if (has_checkpoint) folder.keep_held_base();
 }
 
 void warn_of_late_decisions(const std::vector<Decision>& to_come, const run::Plan& plan) {
@@ -117,7 +123,7 @@ ExitCode train(const config::CommandLine& command, const TrainOptions& options, 
   announce_beginning(run, begins);
   begins.release_tensors();
   folder.require_space(run.state().checkpoint_bytes(), config.training, begins.in_the_way);
-  clear_folder(setup, folder, begins.in_the_way);
+  clear_folder(run, folder, begins.in_the_way);
   if (begins.start) folder.rewind_metrics(run.state().step);
   run::begin_decisions(folder, run.state().decisions, begins.decisions);
   warn_of_late_decisions(begins.decisions, run.plan());
@@ -245,7 +251,7 @@ ExitCode train_as_other(const config::CommandLine& command, const TrainOptions& 
   }
   run.check_operators();
   shared.begins.release_tensors();
-  clear_folder(setup, folder, {});
+  clear_folder(run, folder, {});
   Listeners nobody;
   return Trainer(run, folder, nobody, /*is_saved=*/true, shared.begins.decisions).run();
 }

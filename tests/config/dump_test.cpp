@@ -172,6 +172,8 @@ TEST(Difference, WhatChangesTheDataOrTheShapeIsNotSafe) {
                                           "training.gradient_dtype",
                                           "training.init_from",
                                           "training.lora_alpha",
+                                          "training.lora_base",
+                                          "training.lora_dropout",
                                           "training.lora_rank",
                                           "training.lora_rank_stabilized",
                                           "training.lora_targets",

@@ -1,5 +1,6 @@
 // A model with adapters computes what the model with the sums of both computes, and its gradients follow from those of that one.
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/randint.h>
@@ -164,6 +165,90 @@ TEST_P(LoraTest, GeneratesAsTheMergedModelDoes) {
     const std::vector<int32_t> text{3, 1, 4};
     const std::vector<NextTokens> next{{0, text}};
     EXPECT_TRUE(at::allclose(model.forward_cached(next, own), whole.forward_cached(next, of_whole), 1e-4, 1e-5));
+  }
+}
+
+// What the model in few bits stands for, in float32.
+NamedTensors unpacked(const GPT& model) {
+  NamedTensors values = model.parameters().values();
+  for (size_t i = 0; i < values.size(); ++i)
+    if (model.parameters()[i].is_narrow()) values[i].second = model.parameters()[i].frozen().unpacked(at::kFloat);
+  return values;
+}
+
+// A product of the same two matrices is the same product.
+TEST_P(LoraTest, ABaseInFewBitsIsTrainedAsItsValuesAreInFloat32) {
+  using enum GradientCheckpointing;
+  if (!GetParam().device.is_cpu()) GTEST_SKIP() << "it is refused on a GPU";
+  for (const auto& [config, targets] : cases()) {
+    for (const BaseType base : {BaseType::bfloat16, BaseType::int8, BaseType::int4}) {
+      TuningConfig tuning = lora(targets);
+      const NamedTensors values = some_values(config, tuning);
+      tuning.lora.base = base;
+      GPT narrow(config, at::kCPU, values, {}, tuning);
+      GPT wide(config, at::kCPU, unpacked(narrow), {}, lora(targets));
+      EXPECT_LT(narrow.parameters().value_bytes(), wide.parameters().value_bytes());
+      for (const ops::SharedOperators& operators : {ops::fused_operators(), ops::aten_operators()}) {
+        narrow.set_operators(operators), wide.set_operators(operators);
+        for (const GradientCheckpointing level : {none, norm, block}) {
+          SCOPED_TRACE(testing::PrintToString(targets) + ", base " + std::to_string(static_cast<int>(base)) +
+                       ", level " + std::to_string(static_cast<int>(level)) +
+                       (operators == ops::fused_operators() ? "" : ", ATen's"));
+          const Result found = result(narrow, level), expected = result(wide, level);
+          EXPECT_EQ(found.loss, expected.loss);
+          ASSERT_EQ(found.gradients.size(), expected.gradients.size());
+          for (const auto& [name, gradient] : expected.gradients)
+            EXPECT_TRUE(
+                at::allclose(found.gradients.at(name), gradient, 1e-5, 1e-7 * gradient.abs().max().item<double>()))
+                << name;
+          narrow.parameters().clear_gradients(), wide.parameters().clear_gradients();
+        }
+      }
+      narrow.set_operators(ops::fused_operators()), wide.set_operators(ops::fused_operators());
+      narrow.train(false), wide.train(false);
+      const c10::InferenceMode inference;
+      EXPECT_TRUE(at::allclose(narrow.forward(ids(1)), wide.forward(ids(1)), 1e-5, 1e-6));
+      KvCache own = narrow.make_cache(1, 8, at::kFloat), of_wide = wide.make_cache(1, 8, at::kFloat);
+      const std::vector<int32_t> text{3, 1, 4};
+      const std::vector<NextTokens> next{{0, text}};
+      EXPECT_TRUE(at::allclose(narrow.forward_cached(next, own), wide.forward_cached(next, of_wide), 1e-5, 1e-6));
+    }
+  }
+}
+
+// LibTorch's operators make of the same mask what autograd makes of it.
+TEST_P(LoraTest, DropoutIsOfWhatGoesIntoAnAdapterAlone) {
+  using enum GradientCheckpointing;
+  for (const auto& [config, targets] : cases()) {
+    TuningConfig tuning = lora(targets);
+    const NamedTensors values = some_values(config, tuning);
+    GPT without(config, GetParam().device, values, {}, tuning);
+    const Result plain = result(without, none);
+    tuning.lora.dropout = 0.4;
+    GPT reference(config, GetParam().device, values, {}, tuning);
+    reference.set_operators(ops::aten_operators());
+    const Result expected = result(reference, none);
+    EXPECT_NE(expected.loss, plain.loss);
+    for (const GradientCheckpointing level : {none, norm, selective, block}) {
+      SCOPED_TRACE(testing::PrintToString(targets) + ", level " + std::to_string(static_cast<int>(level)));
+      GPT model(config, GetParam().device, values, {}, tuning);
+      const Result found = result(model, level);
+      EXPECT_NEAR(found.loss, expected.loss, 1e-5);
+      for (const auto& [name, gradient] : expected.gradients)
+        EXPECT_TRUE(at::allclose(found.gradients.at(name), gradient, 1e-4, 1e-5 * gradient.abs().max().item<double>()))
+            << name;
+      model.train(false);
+      const at::NoGradGuard no_gradients;
+      EXPECT_TRUE(model.forward(ids(1)).equal(without.forward(ids(1)))) << "there is none in evaluation";
+    }
+    // With all of B zero an adapter adds nothing, whatever its mask.
+    NamedTensors zeros = values;
+    for (auto& [name, tensor] : zeros)
+      if (name.ends_with(".lora_B")) tensor = at::zeros_like(tensor);
+    GPT with_zeros(config, GetParam().device, zeros, {}, tuning);
+    tuning.lora.dropout = 0;
+    GPT plain_zeros(config, GetParam().device, zeros, {}, tuning);
+    EXPECT_EQ(result(with_zeros, none).loss, result(plain_zeros, none).loss);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "gpt/model/gpt.h"
 #include "support/source_folder.h"
 
 namespace gpt::plan {
@@ -36,6 +37,28 @@ TEST(Terms, OfATechniqueThatIsOffAreNothing) {
       ++of_every_run;
   }
   EXPECT_EQ(of_every_run, 4) << "weights and gradients, the optimizer's state, the blocks and what lies around them";
+}
+
+// Bytes of a base are those that the model itself has of it.
+TEST(Terms, OfABaseInFewBitsAreWhatItTakes) {
+  ModelConfig model;
+  model.vocab_size = 64, model.n_layer = 2, model.n_embd = 128, model.n_head = 2;
+  TrainingConfig training;
+  training.tuning.lora.rank = 2;
+  const ActivationForm form;
+  const ModelPart whole;
+  double last = 0;
+  for (const BaseType base : {BaseType::automatic, BaseType::bfloat16, BaseType::int8, BaseType::int4}) {
+    training.tuning.lora.base = base;
+    const terms::RunPart run(model, training, form, whole);
+    terms::MemoryTerms sum;
+    for (const terms::Term& term : terms::all())
+      if (term.memory) term.memory(run, sum);
+    EXPECT_EQ(sum.use.weights,
+              static_cast<double>(GPT(model, at::kCPU, 1, {}, training.tuning).parameters().value_bytes()));
+    EXPECT_TRUE(last == 0 || sum.use.weights < last);
+    last = sum.use.weights;
+  }
 }
 
 // Float32 beside the moments, and on the device wherever those are; an update reads the weights, and reads and writes the averages.

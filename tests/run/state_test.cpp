@@ -31,6 +31,8 @@ struct ResumeCase {
   GradientDtype gradient_dtype = GradientDtype::float32;
   std::vector<std::string> freeze = {};
   int64_t lora_rank = 0;
+  BaseType lora_base = BaseType::automatic;
+  double lora_dropout = 0;
 };
 
 class ResumeTest : public testing::TestWithParam<std::tuple<DeviceCase, ResumeCase>> {
@@ -49,6 +51,7 @@ class ResumeTest : public testing::TestWithParam<std::tuple<DeviceCase, ResumeCa
 TEST_P(ResumeTest, IsBitForBitTheRunThatNeverStopped) {
   const auto& [where, what] = GetParam();
   const DeviceInfo info = describe_device(where.device);
+  if (what.lora_base != BaseType::automatic && !where.device.is_cpu()) GTEST_SKIP() << "it is refused on a GPU";
   if (what.dtype == Dtype::float16 && where.device.is_cpu()) GTEST_SKIP() << "float16 is refused on a CPU";
   const PrecisionConfig asked{what.dtype != Dtype::float32, what.dtype, what.amp_mode, what.master_weights,
                               what.gradient_dtype};
@@ -61,6 +64,7 @@ TEST_P(ResumeTest, IsBitForBitTheRunThatNeverStopped) {
   config.training.precision = asked;
   config.training.tuning.freeze = what.freeze;
   config.training.tuning.lora.rank = what.lora_rank;
+  config.training.tuning.lora.base = what.lora_base, config.training.tuning.lora.dropout = what.lora_dropout;
 
   TinyRun whole(config, corpus, where.device, precision);
   whole.train_to(kStop);
@@ -134,6 +138,18 @@ INSTANTIATE_TEST_SUITE_P(
                        .amp_mode = AmpMode::end_to_end,
                        .optimizer = {.state_dtype = StateDtype::int8},
                        .lora_rank = 4},
+            ResumeCase{.name = "adapters_of_int4",
+                       .dtype = Dtype::float32,
+                       .lora_rank = 2,
+                       .lora_base = BaseType::int4,
+                       .lora_dropout = 0.2},
+            ResumeCase{.name = "adapters_of_int8_in_16_bits",
+                       .dtype = Dtype::bfloat16,
+                       .gradient_checkpointing = kNorm,
+                       .amp_mode = AmpMode::end_to_end,
+                       .lora_rank = 2,
+                       .lora_base = BaseType::int8,
+                       .lora_dropout = 0.2},
             ResumeCase{"float16", Dtype::float16, kNone})),
     [](const auto& test) { return std::string(std::get<1>(test.param).name) + "_" + std::get<0>(test.param).name; });
 

@@ -23,13 +23,17 @@ void save_checkpoint(const std::string& path, const Checkpoint& checkpoint);
 
 // What of a checkpoint is read and verified: all of it; or its model, that is the weights, the configuration, the tokenizer and the plain
 // values, which is a third of a file with AdamW's moments. The tensors of training are then undefined, and adapters are merged with the
-// weights (gpt/checkpoint/adapters.h), unless they are asked for.
+// weights (gpt/checkpoint/adapters.h), unless they are asked for. Weights that the file leaves to another model (gpt/checkpoint/base.h) are read
+// there; of all of it they are in the bits that the run keeps them in, and otherwise in full.
 enum class Parts { all, model, model_and_adapters };
 
 // What a program may go on from: a whole file whose parts fit together. The model that it describes is checked against the
 // tensors that are there before anything is allocated for it. Throws gpt::Error(checkpoint) with the reason. Tensors are on the
 // CPU.
 Checkpoint load_checkpoint(const std::string& path, Parts parts = Parts::all);
+
+// The same with Parts::model, where rows are packed as soon as each has been read, if the packer packs them.
+Checkpoint load_checkpoint(const std::string& path, RowPacker& packer);
 
 // For one of several processes that have the optimizer's state between them, and perhaps the weights: the values whose state it needs, and
 // those that it needs themselves, of a run that has this configuration. `verifies_all`: also what it does not need.

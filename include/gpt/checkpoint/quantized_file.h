@@ -2,7 +2,7 @@
 // of checkpoints (gpt/container/container.h), so that every bit of it is covered by a hash. Its records:
 //   quantized.json   the first; the form's number, the type, and the name, dtype and shape of every tensor
 //   config.yaml      the configuration of the run     tokenizer.json   the tokenizer
-//   data/NAME        a tensor in float32, or NAME.codes, NAME.scales and NAME.offsets as gpt/products/quantized_weight.h has them
+//   data/NAME        a tensor in float32, or NAME.codes, NAME.scales and NAME.offsets as gpt/parameters/quantized_weight.h has them
 #pragma once
 
 #include <cstdint>

@@ -8,9 +8,11 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "gpt/checkpoint/base.h"
 #include "gpt/checkpoint/remembered.h"
 #include "gpt/config/config.h"
 #include "gpt/layout/parameter_table.h"
@@ -49,6 +51,11 @@ struct Checkpoint : Remembered {
   std::optional<TextFormat> text_format = {};       // where the run began with a model that has one
   std::string data_fingerprint;
   std::optional<int64_t> sample_start;  // the token that a sample without a prompt begins behind; nothing = not known
+  // The model that the adapters go with, where the file names it; and once it has been read the weights of `model` that are its own, which no
+  // file of this checkpoint has. Those that the run keeps in few bits are then packed here, and zeros without memory in `model`.
+  std::optional<BaseModel> base = {};
+  std::set<std::string, std::less<>> from_base = {};
+  FrozenMatrices frozen = {};
   // A tensor on the meta device is in parts: these, in their order, by the name of its record ("exp_avg/transformer.wte.weight").
   std::map<std::string, std::vector<TensorPart>> parts = {};
   // Where one of several processes has read it: the values whose state it has, and those that it has themselves, where these are not all.

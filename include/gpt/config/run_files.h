@@ -9,7 +9,8 @@ namespace gpt {
 constexpr const char *kMetricsFile = "metrics.jsonl", *kDecisionsFile = "decisions.jsonl",
                      *kEffectiveConfig = "effective_config.yaml", *kReportFile = "report.html", *kRunLog = "train.log",
                      *kRateChart = "learning_rate.svg", *kStatusFile = "status.json",
-                     *kSetAside = "set_aside";  // a folder, of older runs
+                     *kBaseFile = "base.pt",        // a second name of the checkpoint that the run's adapters go with
+                         *kSetAside = "set_aside";  // a folder, of older runs
 
 bool is_checkpoint_name(
     const std::string& name);  // ckpt.pt, ckpt_best.pt, a numbered one, or a copy such as ckpt_mine.pt

@@ -9,6 +9,7 @@
 
 #include "gpt/exchange/hugging_face.h"
 #include "gpt/exchange/safetensors.h"
+#include "gpt/parameters/frozen_matrix.h"
 #include "gpt/parameters/named_tensors.h"
 
 namespace gpt::exchange {
@@ -47,7 +48,10 @@ std::map<std::string, at::Tensor> read_tensors(const std::string& path);
 // The weights of a file FILE.safetensors or of a folder with model.safetensors or model.safetensors.index.json, as float32 and in the order
 // of the parameter table; padding rows of the vocabulary are zero. Throws gpt::Error(checkpoint) naming the first tensor that is missing,
 // misshapen, not finite, of another type than F32, F16 or BF16, or that the model does not have. Of a folder of peft the model's, with its
-// adapters added.
-NamedTensors read_weights(const std::string& path, const ModelConfig& model, const Family& family);
+// adapters added. `packer`, if it is not null, packs rows as soon as each is read.
+NamedTensors read_weights(const std::string& path, const ModelConfig& model, const Family& family,
+                          RowPacker* packer = nullptr);
+// The files that it reads weights from.
+std::vector<std::string> weight_files(const std::string& path);
 
 }  // namespace gpt::exchange

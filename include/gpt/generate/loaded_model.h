@@ -15,7 +15,7 @@
 #include "gpt/config/training_config.h"
 #include "gpt/generate/prompt.h"
 #include "gpt/model/gpt.h"
-#include "gpt/products/quantized_weight.h"
+#include "gpt/parameters/quantized_weight.h"
 #include "gpt/tokenizer/text_format.h"
 #include "gpt/tokenizer/tokenizer.h"
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "gpt/config/model_config.h"
+#include "gpt/config/tuning_config.h"
 #include "gpt/layout/alignment.h"
 
 namespace gpt {
@@ -60,7 +61,7 @@ struct RowCut {
 // One of two factors of what is added to a product with a frozen weight (LoRA): scale * (x A^T) B^T, for each of `outputs` apart.
 struct AdapterPart {
   bool is_a = true;  // (rank for each of `outputs`, inputs); otherwise B: (all outputs, rank)
-  double scale = 1;
+  double scale = 1, dropout = 0;
   std::vector<RowCut::Piece> outputs = {};  // which of the product's, one behind the other in B
 };
 
@@ -79,6 +80,9 @@ struct ParameterRow {
   std::optional<RowCut> cut = {};
   // Of an adapter, which has the role and layer of the weight that it goes with.
   std::optional<AdapterPart> adapter = {};
+  // Of a matrix that is not trained: other than automatic where it is kept apart from the flat buffer, in these few bits.
+  BaseType kept = BaseType::automatic;
+  bool is_narrow() const { return kept != BaseType::automatic; }
   int64_t count() const;
   const std::vector<int64_t>& whole_shape() const { return cut ? cut->whole : shape; }
   int64_t whole_count() const;
@@ -89,6 +93,11 @@ struct ParameterRow {
 // layout/tuning.h has the table of a run in which some are not.
 std::vector<ParameterRow> parameter_table(const ModelConfig& config);
 
+// A matrix that may have few bits: what activations are multiplied by, and the table of token embeddings.
+bool is_product_matrix(const ParameterRow& row);
+// It has a row for each token: the table, or a head of its own. Where others have 4 bits, these have 8.
+bool is_vocabulary(ParameterRole role);
+
 // Which row is the table that is also the head; nothing where the head is another or not among them.
 std::optional<size_t> tied_row(const std::vector<ParameterRow>& rows);
 
@@ -97,11 +106,12 @@ std::optional<size_t> tied_row(const std::vector<ParameterRow>& rows);
 int64_t first_trained_layer(const std::vector<ParameterRow>& rows);
 
 // Where each parameter lies in a flat buffer, in elements: in the order in which a backward pass completes the gradients, each
-// beginning at a multiple of kParameterAlignment; behind them those that are not trained.
+// beginning at a multiple of kParameterAlignment; behind them those that are not trained, but for those that are kept apart.
 struct FlatLayout {
-  std::vector<int64_t> offsets;  // one for each row, in the order of the table
-  int64_t size = 0;              // with the padding
-  int64_t trained_size = 0;      // of those that are trained, which is as far as gradients and the optimizer's state go
+  std::vector<int64_t>
+      offsets;               // one for each row, in the order of the table; of one that is kept apart it means nothing
+  int64_t size = 0;          // with the padding
+  int64_t trained_size = 0;  // of those that are trained, which is as far as gradients and the optimizer's state go
 };
 FlatLayout flat_layout(const std::vector<ParameterRow>& rows);
 // Indices of the rows in the order in which they lie in the buffer.

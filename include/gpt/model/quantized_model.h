@@ -14,7 +14,7 @@
 #include "gpt/layout/parameter_table.h"
 #include "gpt/model/gpt.h"
 #include "gpt/parameters/named_tensors.h"
-#include "gpt/products/quantized_weight.h"
+#include "gpt/parameters/quantized_weight.h"
 
 namespace gpt {
 

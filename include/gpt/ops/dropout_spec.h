@@ -18,6 +18,12 @@ constexpr uint32_t dropout_site(DropoutKind kind, int64_t layer) {
   return static_cast<uint32_t>(kKinds * (layer + 1) + static_cast<int64_t>(kind));
 }
 
+// The same of what goes into an adapter (training.lora_dropout), by the number of its weight's role: apart from all of those.
+constexpr uint32_t adapter_dropout_site(int64_t role, int64_t layer) {
+  constexpr int64_t kRoles = 64;
+  return (uint32_t{1} << 31) + static_cast<uint32_t>(kRoles * (layer + 1) + role);
+}
+
 // With the probability, in [0, 1), an element is set to zero; the others are scaled up. Our kernels round it to a multiple of 2^-16.
 //
 // Their mask follows from the two numbers of `place`, the site, and where the element is: its sample in the update, its position and its

@@ -44,6 +44,7 @@ struct Adapter {
   Parameter a, b;  // (rank for each piece, K); (outputs of all pieces, rank)
   double scale = 1;
   std::vector<RowCut::Piece> outputs = {};
+  DropoutSpec dropout = {};  // of x, before A
   bool defined() const { return a.defined(); }
 };
 

@@ -10,6 +10,7 @@
 // Parameters that are not trained lie behind all others, without gradients and without float32 values beside a copy of 16 bits.
 // There may be several buffers of gradients, lanes, of which one is in use at a time: partial sums that are added at the end of an update.
 // Or no buffer at all: divided gradients exist in segments, each until it is taken away, and what is kept of them are sums of some spans.
+// Matrices that are kept in few bits (frozen_matrix.h) lie in none of these buffers.
 // Values may be divided as well (divided_values.h); there is no flat buffer of them then.
 #pragma once
 
@@ -25,6 +26,7 @@
 
 #include "gpt/layout/parameter_table.h"
 #include "gpt/parameters/divided_values.h"
+#include "gpt/parameters/frozen_matrix.h"
 #include "gpt/parameters/named_tensors.h"
 #include "gpt/parameters/parameter_types.h"
 
@@ -75,6 +77,8 @@ class Parameter {
   Parameter(at::Tensor value, at::Tensor rounded, c10::intrusive_ptr<FlatGradients> gradients, int64_t offset,
             bool is_trained = true);
   explicit Parameter(const at::Tensor& value);  // with a gradient of its own
+  // One that is kept in few bits, which set_frozen() gives it. `shaped`: a tensor without data, of its shape and of the type to compute with.
+  static Parameter narrow(at::Tensor shaped);
 
   bool defined() const { return state_.defined(); }
   // Only then it has a gradient, which operators must compute.
@@ -83,6 +87,15 @@ class Parameter {
   const at::Tensor& value() const { return state_->value; }
   // What the model computes with: the 16-bit copy, or without one the value itself.
   const at::Tensor& compute_value() const { return state_->rounded.defined() ? state_->rounded : state_->value; }
+  // Whether it is kept in few bits: value() and compute_value() then have its shape and no data.
+  bool is_narrow() const { return state_->is_narrow; }
+  const FrozenMatrix& frozen() const { return state_->frozen; }
+  void set_frozen(FrozenMatrix matrix) const { state_->frozen = std::move(matrix); }
+  // compute_value(), or of what is narrow all values, in memory of their own, of the type `unpacked` of those that it is multiplied by.
+  at::Tensor product_value(at::ScalarType unpacked) const {
+    return is_narrow() ? frozen().unpacked(unpacked) : compute_value();
+  }
+  at::Tensor product_value() const { return product_value(compute_value().scalar_type()); }
   const at::Tensor& gradient() const;  // has the value's shape; meaningful where has_gradient()
   at::ScalarType gradient_type() const { return state_->gradients->type(); }
   bool has_gradient() const { return lane().has_gradient; }
@@ -108,6 +121,8 @@ class Parameter {
   };
   struct State : torch::CustomClassHolder {
     at::Tensor value, rounded;
+    bool is_narrow = false;
+    FrozenMatrix frozen;
     c10::intrusive_ptr<FlatGradients> gradients;
     int64_t offset = 0;
     std::vector<Lane> lanes = std::vector<Lane>(1);
@@ -134,8 +149,8 @@ class Parameters {
   void draw(uint64_t seed) { draw(seed, rows_); }
   // The same where these are some of a model's rows, all of which are drawn in their order.
   void draw(uint64_t seed, const std::vector<ParameterRow>& of_model);
-  void copy_from(
-      const NamedTensors& values);  // whole tensors; throws gpt::Error(checkpoint), as tensors_of_rows() does
+  // Whole tensors; throws gpt::Error(checkpoint), as tensors_of_rows() does. `packed`: those that are narrow, where they are packed already.
+  void copy_from(const NamedTensors& values, const FrozenMatrices& packed = {});
 
   const std::vector<ParameterRow>& rows() const { return rows_; }
   const FlatLayout& layout() const { return layout_; }
@@ -146,7 +161,7 @@ class Parameters {
   // Empty where the model has none.
   Parameter weight(ParameterRole role, int64_t layer) const { return find(role, layer, /*is_bias=*/false); }
   Parameter bias(ParameterRole role, int64_t layer) const { return find(role, layer, /*is_bias=*/true); }
-  NamedTensors values() const;     // most of them without data where they are divided
+  NamedTensors values() const;     // most of them without data where they are divided, and those that are narrow
   NamedTensors gradients() const;  // of those that are trained
 
   const std::shared_ptr<DividedValues>& divided_values() const { return divided_values_; }  // null: they are whole
@@ -164,7 +179,7 @@ class Parameters {
   const at::Tensor& flat_rounded() const { return flat_rounded_; }
   void round_values() const { round_values({0, layout_.trained_size}); }
   void round_values(FlatSpan span) const;
-  // What all other values follow from: those, and of the copies what is not trained.
+  // What all other values follow from: those, of the copies what is not trained, and what is narrow.
   std::vector<at::Tensor> kept_values() const;
   // (layout().trained_size). Throws c10::Error when a parameter has had no contribution since clear_gradients().
   const at::Tensor& flat_gradients() const;

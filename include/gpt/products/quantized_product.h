@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "gpt/products/quantized_weight.h"
+#include "gpt/parameters/quantized_weight.h"
 
 namespace gpt::ops {
 

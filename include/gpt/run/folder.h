@@ -92,6 +92,12 @@ class Folder {
   // The run begins: what is in its way moves into set_aside/1, or the next number, and a line says so.
   void set_aside(const InTheWay& in_the_way) const;
 
+  // The checkpoint that the run's adapters go with gets a second name in this folder, so that it stays as it is, and where it is known, when
+  // its own run goes on and replaces it. It takes no room; nothing happens where the file system has no second names, or is another one. Between
+  // the two calls an older run may be set aside, with such a file of its own.
+  void hold_base(const std::string& path) const;
+  void keep_held_base() const;
+
   // Processes that a launcher starts again have the same --restart. It counts until an older run has been set aside, which a note in the
   // folder says, and no longer. `starts_before`: how often the launcher has started them before.
   bool is_still_to_restart(int64_t starts_before) const;

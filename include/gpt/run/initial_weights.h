@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "gpt/checkpoint/state.h"
@@ -26,6 +27,10 @@ struct InitialWeights {
   int64_t vocab_size = 0;                      // of the model
   bool changes_tokenizer = false;              // the run has another one, which load_corpus_for() matches the rows with
   std::optional<TextFormat> text_format = {};  // in the ids of its tokenizer
+  std::optional<BaseModel> base = {};          // of a run that trains adapters: what its checkpoints name
+  std::set<std::string> changed =
+      {};                      // weights that are not the base's any more, because the run fits them to its data
+  FrozenMatrices frozen = {};  // what of `model` has been packed, as the run keeps it; zeros without memory stand there
 };
 
 // What of a model is known without its tensors.

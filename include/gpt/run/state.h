@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "gpt/batches/data_loader.h"
@@ -65,6 +66,9 @@ class State : public Remembered {
 
   uint64_t checkpoint_bytes() const;  // as checkpoint_file_bytes()
 
+  // What its checkpoints name instead of the weights that its adapters go with; nothing where they have all weights.
+  const std::optional<BaseModel>& base() const { return frozen_.base; }
+
   // What the dropout masks of our operators follow from, besides the update and their place. LibTorch's draw from the default
   // generators.
   uint64_t dropout_seed() const;
@@ -98,6 +102,17 @@ class State : public Remembered {
   void capture_values(Checkpoint& into) const;
   void restore_values(const Checkpoint& checkpoint);
 
+  // Of weights that adapters go with: which are the base's, and of others that are kept in few bits what they were before, for checkpoints.
+  struct Frozen {
+    std::optional<BaseModel> base = {};
+    std::set<std::string, std::less<>> from_base = {};
+    NamedTensors in_full = {};
+    bool is_drawn = false;  // there is no base, and all of them are drawn anew for each checkpoint
+    std::string hash = {};  // of what is kept in few bits; empty where nothing is
+  };
+  Frozen find_frozen(const Beginning& begins) const;
+  void leave_out_base(Checkpoint& saved) const;
+
   const Config config_;
   const Corpus& corpus_;
   const parallel::Division division_;
@@ -105,6 +120,7 @@ class State : public Remembered {
   ops::UpdateCounts counts_;
   std::optional<parallel::RoundedMoments> rounded_;
   ops::SpikeWatch watch_;
+  Frozen frozen_;
 };
 
 // What a checkpoint records of the build and the machine: resuming is bit for bit only where they are equal.

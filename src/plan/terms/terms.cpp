@@ -34,12 +34,12 @@ RunPart::RunPart(const ModelConfig& whole, const TrainingConfig& training, const
 
 // Each in the file of its name.
 Term parameters(), optimizer(), averages(), blocks(), ends(), teacher(), swapping(), quantized_forward(), checkpoints(),
-    recording(), tensor_parallel(), stages(), data_parallel();
+    recording(), tensor_parallel(), stages(), data_parallel(), adapters();
 
 const std::vector<Term>& all() {
   static const std::vector<Term> terms{parameters(),      optimizer(), averages(),          blocks(),      ends(),
                                        teacher(),         swapping(),  quantized_forward(), checkpoints(), recording(),
-                                       tensor_parallel(), stages(),    data_parallel()};
+                                       tensor_parallel(), stages(),    data_parallel(),     adapters()};
   return terms;
 }
 

@@ -1,4 +1,4 @@
-#include "gpt/products/quantized_weight.h"
+#include "gpt/parameters/quantized_weight.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
@@ -144,6 +144,53 @@ QuantizedWeight quantize_int4(const at::Tensor& weight) {
   return result;
 }
 
+template <class To>
+void write_row_of_int8(const QuantizedWeight& weight, int64_t row, To* to) {
+  const auto* const codes = weight.codes.const_data_ptr<int8_t>() + row * weight.columns;
+  const auto* const scales = weight.scales.const_data_ptr<float>() + row * weight.groups();
+  for (int64_t first = 0; first < weight.columns; first += kGroup) {
+    const float scale = scales[first / kGroup];
+    const int64_t end = std::min(weight.columns, first + kGroup);
+    for (int64_t k = first; k < end; ++k) to[k] = static_cast<To>(static_cast<float>(codes[k]) * scale);
+  }
+}
+
+// A group has sixteen values at most, each of which is computed once.
+template <class To>
+void write_row_of_int4(const QuantizedWeight& weight, int64_t row, To* to) {
+  const auto* const codes = weight.codes.const_data_ptr<uint8_t>() + row * weight.codes.size(1);
+  const auto* const scales = weight.scales.const_data_ptr<c10::BFloat16>() + row * weight.groups();
+  const auto* const offsets = weight.offsets.const_data_ptr<c10::BFloat16>() + row * weight.groups();
+  for (int64_t first = 0; first < weight.columns; first += kGroup) {
+    const Line line{scales[first / kGroup], offsets[first / kGroup]};
+    std::array<To, 16> values;
+    for (size_t code = 0; code < values.size(); ++code)
+      values[code] = static_cast<To>(line.at(static_cast<float>(code)));
+    const int64_t end = std::min(weight.columns, first + kGroup);
+    for (int64_t k = first; k + 1 < end; k += 2) {
+      const uint8_t pair = codes[k / 2];
+      to[k] = values[pair & 15], to[k + 1] = values[pair >> 4];
+    }
+    if (end % 2 == 1) to[end - 1] = values[codes[end / 2] & 15];
+  }
+}
+
+// Row number_of(i) of the weight becomes row i of `to`.
+template <class Number>
+void write_rows(const QuantizedWeight& weight, const at::Tensor& to, const Number& number_of) {
+  const int64_t columns = weight.columns;
+  const auto write = [&]<class To>(To* values) {
+    at::parallel_for(0, to.size(0), std::max<int64_t>(1, kLeastWeights / columns), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i)
+        weight.type == QuantizedType::int8 ? write_row_of_int8(weight, number_of(i), values + i * columns)
+                                           : write_row_of_int4(weight, number_of(i), values + i * columns);
+    });
+  };
+  TORCH_CHECK(to.scalar_type() == at::kFloat || to.scalar_type() == at::kBFloat16,
+              "dequantize: gives float32 or bfloat16, not ", to.scalar_type());
+  to.scalar_type() == at::kFloat ? write(to.mutable_data_ptr<float>()) : write(to.mutable_data_ptr<c10::BFloat16>());
+}
+
 }  // namespace
 
 std::string_view name_of(QuantizedType type) { return type == QuantizedType::int8 ? "int8" : "int4"; }
@@ -160,23 +207,20 @@ QuantizedWeight quantize(const at::Tensor& weight, QuantizedType type) {
   return type == QuantizedType::int8 ? quantize_int8(values) : quantize_int4(values);
 }
 
-at::Tensor dequantize(const QuantizedWeight& weight) {
-  if (weight.type == QuantizedType::int8) {
-    const at::Tensor scales = weight.scales.repeat_interleave(kGroup, 1).narrow(1, 0, weight.columns);
-    return weight.codes.to(at::kFloat).mul_(scales);
-  }
-  at::Tensor result = at::empty({weight.rows, weight.columns}, at::kFloat);
-  const auto* codes = weight.codes.const_data_ptr<uint8_t>();
-  const auto* scales = weight.scales.const_data_ptr<c10::BFloat16>();
-  const auto* offsets = weight.offsets.const_data_ptr<c10::BFloat16>();
-  auto* to = result.mutable_data_ptr<float>();
-  for (int64_t row = 0; row < weight.rows; ++row) {
-    for (int64_t k = 0; k < weight.columns; ++k) {
-      const int code = codes[row * weight.codes.size(1) + k / 2] >> (k % 2 == 0 ? 0 : 4) & 15;
-      const int64_t group = row * weight.groups() + k / kGroup;
-      *to++ = Line{scales[group], offsets[group]}.at(static_cast<float>(code));
-    }
-  }
+at::Tensor dequantize(const QuantizedWeight& weight, at::ScalarType type) {
+  const at::Tensor result = at::empty({weight.rows, weight.columns}, type);
+  write_rows(weight, result, [](int64_t i) { return i; });
+  return result;
+}
+
+at::Tensor dequantize_rows(const QuantizedWeight& weight, const at::Tensor& ids, at::ScalarType type) {
+  TORCH_CHECK(ids.dim() == 1 && ids.scalar_type() == at::kLong && ids.is_cpu(),
+              "dequantize_rows: needs int64 ids on a CPU, got ", ids.sizes(), " ", ids.scalar_type());
+  const at::Tensor numbers = ids.contiguous(), result = at::empty({ids.numel(), weight.columns}, type);
+  const auto* const row = numbers.const_data_ptr<int64_t>();
+  for (int64_t i = 0; i < numbers.numel(); ++i)
+    TORCH_CHECK(row[i] >= 0 && row[i] < weight.rows, "dequantize_rows: row ", row[i], " of ", weight.rows);
+  write_rows(weight, result, [row](int64_t i) { return row[i]; });
   return result;
 }
 

@@ -34,7 +34,9 @@ struct QuantizedWeight {
 // `weight` (rows, columns), of any type that holds floats, on the CPU and finite. The same for every number of threads.
 QuantizedWeight quantize(const at::Tensor& weight, QuantizedType type);
 
-// (rows, columns) float32: what the codes stand for.
-at::Tensor dequantize(const QuantizedWeight& weight);
+// (rows, columns) of `type`, float32 or bfloat16: what the codes stand for.
+at::Tensor dequantize(const QuantizedWeight& weight, at::ScalarType type = at::kFloat);
+// The same of the rows `ids` (N) int64: (N, columns). Throws c10::Error for one that it does not have.
+at::Tensor dequantize_rows(const QuantizedWeight& weight, const at::Tensor& ids, at::ScalarType type = at::kFloat);
 
 }  // namespace gpt
