@@ -31,8 +31,10 @@ std::string_view AdamW::name(const OptimizerConfig& config) {
 
 AdamW::AdamW(const Parameters& parameters, const OptimizerConfig& config, const std::vector<FlatSpan>& spans)
     : parameters_(parameters), config_(config) {
-  TORCH_CHECK(config.fused_adamw || parameters[0].value().scalar_type() == at::kFloat,
-              "AdamW: only the kernel updates values of 16 bits alone");
+  for (size_t i = 0; i < parameters.rows().size(); ++i)
+    TORCH_CHECK(config.fused_adamw || !parameters.rows()[i].is_trained ||
+                    parameters[i].value().scalar_type() == at::kFloat,
+                "AdamW: only the kernel updates values of 16 bits alone");
   const auto options = at::TensorOptions(parameters.device());
   moments_ = new_state(state_ranges(parameters.rows(), parameters.layout(), config), spans, parameters.device());
   decays_ = at::zeros({parameters.layout().trained_size / kParameterAlignment}, options.dtype(at::kByte));
