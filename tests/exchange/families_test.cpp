@@ -316,6 +316,12 @@ TEST(Families, Gemma3HasFourNormsAndWindowsWithABaseOfTheirOwn) {
   const ModelConfig written = again(model, kGemma3Family);
   EXPECT_EQ(windows(written), windows(model));
   EXPECT_EQ(written.rope_window_theta, 1e4);
+  EXPECT_EQ(export_limits(model), "");
+  ModelConfig scaled = model;
+  scaled.rope_scaling.kind = RopeScalingKind::llama3;
+  EXPECT_EQ(export_limits(scaled),
+            "gpt-export will write this model for transformers, but not for llama.cpp: its architecture gemma3 has "
+            "model.rope_scaling none and linear, and here it is llama3");
   ModelConfig full = model;
   full.attention_window = 0;
   EXPECT_EQ(config_json(full, kGemma3Family, "float32", {})["sliding_window"], 64) << "which transformers needs";

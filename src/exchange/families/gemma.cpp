@@ -37,20 +37,8 @@ void set_gemma3_form(ModelConfig& model) {
   model.rope_scaling = own.rope_scaling;
 }
 
-std::vector<Counterpart> with_one_added(std::vector<Counterpart> parts, const ModelConfig& model) {
-  const std::vector<ParameterRow> rows = parameter_table(model);
-  for (Counterpart& part : parts)
-    for (const ParameterRow& row : rows)
-      if (row.name == part.row && is_norm(row.role)) part.gguf_offset = 1;
-  return parts;
-}
-
-std::vector<Counterpart> gemma_counterparts(const ModelConfig& model) {
-  return with_one_added(llama_counterparts_in_halves(model), model);
-}
-
 std::vector<Counterpart> gemma3_counterparts(const ModelConfig& model) {
-  return with_one_added(llama_counterparts_in_halves(model, kGemma3Names), model);
+  return llama_counterparts_in_halves(model, kGemma3Names);
 }
 
 nlohmann::ordered_json gemma_settings(const ModelConfig& m) {
@@ -172,6 +160,12 @@ std::string tied_limit(const ModelConfig& m) {
   return m.tie_weights ? "" : "its architecture gemma has model.tie_weights true";
 }
 
+std::string gemma3_limit(const ModelConfig& m) {
+  return m.rope_scaling.kind == RopeScalingKind::llama3
+             ? "its architecture gemma3 has model.rope_scaling none and linear, and here it is llama3"
+             : "";
+}
+
 }  // namespace
 
 const Family kGemmaFamily = {.name = "Gemma",
@@ -179,7 +173,7 @@ const Family kGemmaFamily = {.name = "Gemma",
                              .model_type = "gemma",
                              .architecture = "gemma",
                              .set_form = set_gemma_form,
-                             .counterparts = gemma_counterparts,
+                             .counterparts = llama_counterparts_in_halves,
                              .config_json = gemma_json,
                              .read_config = read_gemma,
                              .architecture_keys = gemma_keys,
@@ -193,6 +187,7 @@ const Family kGemma3Family = {.name = "Gemma 3",
                               .counterparts = gemma3_counterparts,
                               .config_json = gemma3_json,
                               .read_config = read_gemma3,
-                              .architecture_keys = gemma3_keys};
+                              .architecture_keys = gemma3_keys,
+                              .llama_cpp_limit = gemma3_limit};
 
 }  // namespace gpt::exchange

@@ -124,14 +124,15 @@ std::vector<Counterpart> llama_counterparts_in_halves(const ModelConfig& model) 
 std::vector<Counterpart> llama_counterparts(const ModelConfig& model, std::span<const RoleNames> own) {
   const int64_t queries = model.attention_width(), keys = model.kv_heads() * model.head_dim();
   std::vector<Counterpart> parts;
-  const auto add = [&parts](Counterpart part, int64_t rope_heads) {
+  const auto add = [&](Counterpart part, int64_t rope_heads, bool is_of_norm = false) {
     part.gguf_rope_heads = rope_heads;
+    if (is_of_norm && model.norm_unit_offset) part.gguf_offset = 1;  // llama.cpp has factors
     parts.push_back(std::move(part));
   };
   for (const ParameterRow& row : parameter_table(model)) {
     if (row.role != Role::attention_in) {
       const bool is_own = std::any_of(own.begin(), own.end(), [&](const RoleNames& of) { return of.role == row.role; });
-      add(counterpart(row, names_of(row, is_own ? own : kLlamaNames), model), 0);
+      add(counterpart(row, names_of(row, is_own ? own : kLlamaNames), model), 0, is_norm(row.role));
       continue;
     }
     add(counterpart(row, kLlamaQueries, 0, queries), model.heads());
