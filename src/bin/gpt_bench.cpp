@@ -2,4 +2,4 @@
 #include "gpt/bench/commands.h"
 #include "gpt/core/process.h"
 
-int main(int argc, char** argv) { return gpt::process::run(argc, argv, gpt::bench::run_command); }
+int main(int argc, char** argv) { gpt::process::run(argc, argv, gpt::bench::run_command); }

@@ -18,4 +18,4 @@ int board_main(int argc, char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return gpt::process::run(argc, argv, board_main); }
+int main(int argc, char** argv) { gpt::process::run(argc, argv, board_main); }

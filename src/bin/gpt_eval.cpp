@@ -16,4 +16,4 @@ int eval_main(int argc, char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return gpt::process::run(argc, argv, eval_main); }
+int main(int argc, char** argv) { gpt::process::run(argc, argv, eval_main); }

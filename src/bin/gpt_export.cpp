@@ -14,4 +14,4 @@ int export_main(int argc, char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return gpt::process::run(argc, argv, export_main); }
+int main(int argc, char** argv) { gpt::process::run(argc, argv, export_main); }

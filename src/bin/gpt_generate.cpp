@@ -25,4 +25,4 @@ int generate_main(int argc, char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return gpt::process::run(argc, argv, generate_main); }
+int main(int argc, char** argv) { gpt::process::run(argc, argv, generate_main); }

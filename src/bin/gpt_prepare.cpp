@@ -36,4 +36,4 @@ int prepare_main(int argc, char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return gpt::process::run(argc, argv, prepare_main); }
+int main(int argc, char** argv) { gpt::process::run(argc, argv, prepare_main); }

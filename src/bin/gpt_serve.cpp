@@ -16,4 +16,4 @@ int serve_main(int argc, char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return gpt::process::run(argc, argv, serve_main); }
+int main(int argc, char** argv) { gpt::process::run(argc, argv, serve_main); }

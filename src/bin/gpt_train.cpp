@@ -89,4 +89,4 @@ int main_of(int argc, char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return gpt::process::run(argc, argv, main_of); }
+int main(int argc, char** argv) { gpt::process::run(argc, argv, main_of); }

@@ -31,7 +31,7 @@ constexpr int kUnexpected = 1;
 using Clock = std::chrono::steady_clock;
 
 std::atomic<int> stop_requested{0}, stop_to_take{0};
-std::atomic<bool> save_requested{false}, leave_at_first{true}, waits_for_children{false}, has_lost_threads{false};
+std::atomic<bool> save_requested{false}, leave_at_first{true}, waits_for_children{false};
 std::atomic<int64_t> unsaved_updates{0};
 std::atomic<const char*> stop_announcement{nullptr};
 std::string program_name;
@@ -209,7 +209,7 @@ int status_of(int argc, char** argv, int (*body)(int argc, char** argv)) {
 
 }  // namespace
 
-int run(int argc, char** argv, int (*body)(int argc, char** argv)) {
+void run(int argc, char** argv, int (*body)(int argc, char** argv)) {
   program_name = argc > 0 ? std::string(argv[0]).substr(std::string_view(argv[0]).rfind('/') + 1) : "";
   set_environment();
   open_standard_descriptors();
@@ -218,9 +218,7 @@ int run(int argc, char** argv, int (*body)(int argc, char** argv)) {
   output::stop_waiting_when([] { return stop_signal() != 0; });
   const int status = status_of(argc, argv, body);
   log::status("");
-  const int final_status = finish_output(status);
-  if (has_lost_threads) _exit(final_status);
-  return final_status;
+  _exit(finish_output(status));
 }
 
 bool is_out_of_memory(const std::exception& error) {
@@ -247,7 +245,6 @@ void request_stop(int signal) {
   int none = 0;
   if (stop_requested.compare_exchange_strong(none, signal)) announce_stop(signal);
 }
-void end_without_destructors() { has_lost_threads = true; }
 void leave_stopping_to_children() { waits_for_children = true; }
 void set_unsaved_updates(int64_t count) { unsaved_updates = count; }
 

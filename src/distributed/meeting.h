@@ -39,7 +39,6 @@ auto unless_stopped(Work work) {
   std::thread(std::move(task)).detach();
   while (result.wait_for(kLookAgain) != std::future_status::ready) {
     if (process::stop_signal() == 0) continue;
-    process::end_without_destructors();
     leave_if_stopped();
   }
   return result.get();

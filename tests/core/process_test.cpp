@@ -30,9 +30,9 @@ namespace {
 using Body = int (*)(int, char**);
 
 ChildResult run_program(Body body, std::string name = "gpt-train") {
-  return run_child([&] {
+  return run_child([&]() -> int {
     char* const arguments[] = {name.data(), nullptr};
-    return process::run(1, const_cast<char**>(arguments), body);
+    process::run(1, const_cast<char**>(arguments), body);
   });
 }
 
@@ -161,7 +161,7 @@ void stop_reading() {
 
 // Leaves as main() does, with what nobody reads.
 ChildResult run_and_leave(Body body) {
-  return run_child([=]() -> int { _exit(process::run(0, nullptr, body)); });
+  return run_child([=]() -> int { process::run(0, nullptr, body); });
 }
 
 TEST(ProcessRun, OutputThatNobodyReadsKeepsNoProgramFromStopping) {
@@ -255,10 +255,10 @@ TEST(Signals, TheFirstIsAnsweredAtOnce) {
 
 TEST(Signals, AnErrorOfAnInterruptedProgramHasTheStatusOfItsSignal) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
-    const ChildResult child = run_child([=] {
+    const ChildResult child = run_child([=]() -> int {
       static int sent;
       sent = signal;
-      return process::run(0, nullptr, [](int, char**) -> int {
+      process::run(0, nullptr, [](int, char**) -> int {
         process::watch_signals();
         kill(getpid(), sent);
         wait_until([] { return process::stop_signal() != 0; });
@@ -315,9 +315,9 @@ TEST(ProcessRun, ClosedStandardDescriptorsTakeNoFilesOfOurs) {
   const ChildResult child =
       run_program([](int, char**) { return open("/dev/zero", O_RDONLY) > STDERR_FILENO ? 0 : 50; });
   EXPECT_EQ(child.status, 0);
-  const ChildResult closed = run_child([] {
+  const ChildResult closed = run_child([]() -> int {
     for (int fd = STDIN_FILENO; fd <= STDOUT_FILENO; ++fd) close(fd);
-    return process::run(0, nullptr, [](int, char**) { return open("/dev/zero", O_RDONLY) > STDERR_FILENO ? 0 : 50; });
+    process::run(0, nullptr, [](int, char**) { return open("/dev/zero", O_RDONLY) > STDERR_FILENO ? 0 : 50; });
   });
   EXPECT_EQ(closed.status, 0) << closed.errors;
 }

@@ -23,7 +23,7 @@ namespace {
 int run_with(int (*body)(int, char**)) {
   char name[] = "gpt-generate";
   char* const arguments[] = {name, nullptr};
-  return process::run(1, const_cast<char**>(arguments), body);
+  process::run(1, const_cast<char**>(arguments), body);
 }
 
 TEST(Surroundings, ANumberOfThreadsBelowZeroIsRefusedByName) {

@@ -11,8 +11,9 @@ namespace gpt::process {
 // The body of main: sets the environment, opens /dev/null in place of closed standard descriptors, ignores SIGPIPE and
 // SIGXFSZ (errors then come back as errno), handles signals, runs `body` and turns exceptions into one line on standard
 // error and an exit status: for gpt::Error its own code (for `interrupted`, that of the signal received), for lack of
-// memory 7, naming the settings to lower, and for anything else 1.
-int run(int argc, char** argv, int (*body)(int argc, char** argv));
+// memory 7, naming the settings to lower, and for anything else 1. The program ends here, without the destructors of static
+// objects: LibTorch's take 0.15 seconds, and threads that nobody can join may still use them.
+[[noreturn]] void run(int argc, char** argv, int (*body)(int argc, char** argv));
 
 // Memory was refused, by the system or by one of LibTorch's allocators.
 bool is_out_of_memory(const std::exception& error);
@@ -29,7 +30,6 @@ int take_stop_signal();                 // the last of them, once each time that
 ExitCode stop_code();                   // the exit status of that signal
 void forget_stop_signal();              // it has been handled: the next one is a first one again
 void request_stop(int signal);          // as if this process had received it, unless it has received one
-void end_without_destructors();         // once this process ends: it has threads that cannot be joined any more
 void leave_stopping_to_children();      // from here on no second signal ends this process: it waits for its children
 bool take_save_request();               // true once per SIGUSR1
 
