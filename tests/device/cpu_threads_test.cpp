@@ -27,9 +27,7 @@ Milliseconds spin_time() { return reinterpret_cast<Milliseconds>(dlsym(RTLD_DEFA
 TEST(CpuThreadsDeathTest, SpinAMillisecondUnlessTheUserSaysOtherwise) {
   if (!spin_time()) GTEST_SKIP() << "this build uses LibTorch's libgomp";
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  const auto exit_with_spin_time = [] {
-    process::run(0, nullptr, [](int, char**) { return spin_time()(); });
-  };
+  const auto exit_with_spin_time = [] { process::run(0, nullptr, [](int, char**) { return spin_time()(); }); };
   const char* names[] = {"OMP_WAIT_POLICY", "KMP_BLOCKTIME"};
   for (const char* name : names) unsetenv(name);
   EXPECT_EXIT(exit_with_spin_time(), testing::ExitedWithCode(1), "");
