@@ -43,10 +43,13 @@ MODELS = {
     "llama-smollm": {"data.tokenizer": ROOT / "tests/tokenizer/hugging_face/smollm.json"},
     "llama-qwen2": {"data.tokenizer": ROOT / "tests/tokenizer/hugging_face/qwen2.json"},
     "qwen3-bpe": {"data.tokenizer": "bpe:500", "model.qk_norm": "true", "model.head_dim": 48, "model.n_kv_head": 1},
-    "smollm3-bpe": {"data.tokenizer": "bpe:500", "model.rope_pattern": "RRRN", "model.n_layer": 4},
+    "smollm3-bpe": {"data.tokenizer": "bpe:500", "model.rope_pattern": "RRRN", "model.n_layer": 4, "model.rope_scaling": "yarn",
+                    "model.rope_scaling_factor": 4, "model.rope_original_length": 32, "model.rope_beta_fast": 4,
+                    "model.rope_attention_factor": 1.3},
     "mistral-bpe": {"data.tokenizer": "bpe:500", "model.attention_window": 24, "model.window_pattern": "S",
                     "model.last_layer_full": "false"},
-    "ministral-byte": {"data.tokenizer": "byte", "model.attention_window": 24, "model.window_pattern": "SL"},
+    "ministral-byte": {"data.tokenizer": "byte", "model.attention_window": 24, "model.window_pattern": "SL",
+                       "model.rope_scaling": "linear", "model.rope_scaling_factor": 4},
     "llama-llama2": {"data.tokenizer": "pieces of llama2_legacy"},
     "gemma-bpe": {"data.tokenizer": "bpe:500", "model.mlp": "geglu"},  # whose scales move into weights
     "gemma3-gemma": {"data.tokenizer": "pieces of gemma", "model.mlp": "geglu",
@@ -57,7 +60,8 @@ MODELS = {
     "olmo2-bpe": {"data.tokenizer": "bpe:500", "model.norm_place": "output", "model.qk_norm": "all",
                   "model.tie_weights": "false"},
     "olmo3-byte": {"data.tokenizer": "byte", "model.norm_place": "output", "model.qk_norm": "all", "model.tie_weights": "false",
-                   "model.n_layer": 4, "model.attention_window": 24, "model.window_pattern": "SL"},
+                   "model.n_layer": 4, "model.attention_window": 24, "model.window_pattern": "SL", "model.rope_window_theta": 10000,
+                   "model.rope_scaling": "yarn", "model.rope_scaling_factor": 4, "model.rope_original_length": 32},
     "gpt2-char": {"data.tokenizer": "char", "model.bias": "true", **GPT2},
     "gpt2-byte": {"data.tokenizer": "byte", "model.tie_weights": "false", **GPT2},
     "gpt2-bpe": {"data.tokenizer": "bpe:500", **GPT2},
@@ -66,11 +70,12 @@ MODELS = {
 }
 NOT_IN_CTRANSLATE2 = ("smollm3-bpe", "ministral-byte", "olmo2-bpe", "olmo3-byte",
                       "gemma3-gemma")  # of which it knows the published bases alone: findings/gemma3_rope_bases.sh
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
 # Small models of transformers with random weights: families with what differs among them, beside the sizes.
 FOREIGN = {
     "llama": {"rope_parameters": {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 32.0, "low_freq_factor": 1.0,
                                   "high_freq_factor": 4.0, "original_max_position_embeddings": 64}},
-    "qwen2": {},
+    "qwen2": {"rope_parameters": {**YARN, "rope_theta": 10000.0, "attention_factor": 1.3, "beta_fast": 4}},
     "qwen3": {"head_dim": 48},
     "mistral": {"sliding_window": 24},
     "ministral": {"head_dim": 16, "sliding_window": 24, "layer_types": ["sliding_attention", "full_attention"] * 2},
@@ -79,7 +84,8 @@ FOREIGN = {
     "gemma3_text": {"head_dim": 48, "query_pre_attn_scalar": 48, "sliding_window": 24, "pad_token_id": None,
                     "layer_types": ["sliding_attention", "full_attention"] * 2},
     "olmo2": {"pad_token_id": None},
-    "olmo3": {"sliding_window": 24, "pad_token_id": None},
+    "olmo3": {"sliding_window": 24, "pad_token_id": None,
+              "rope_parameters": {"full_attention": YARN, "sliding_attention": {"rope_type": "default"}}},
 }
 ADAPTED = ("llama-byte", "gpt2-bpe")  # whose adapters are tried
 TYPES = {"float32": ("F32", 0), "bfloat16": ("BF16", 32), "float16": ("F16", 1), "q8_0": ("Q8_0", 7)}

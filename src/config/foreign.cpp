@@ -108,7 +108,7 @@ const std::vector<Advice>& advices() {
        "there is no mixture of experts; every token goes through all of the model"},
       {{"time_limit*", "time_budget*", "train_time*", "max_train_time*", "max_wall_time", "max_walltime"},
        "set training.max_time, such as \"10 minutes\""},
-      {{"yarn*", "rope_type"}, "model.rope_scaling can be none, linear or llama3"},
+      {{"yarn*", "rope_type"}, "set model.rope_scaling to yarn, llama3 or linear, with model.rope_scaling_factor"},
       {{"dpo*", "rlhf*", "ppo*", "grpo*", "orpo*", "reward_model*"},
        "there is no training on preferences; training.init_from tunes a model on texts or conversations"},
       {{"sft*", "assistant_only_loss", "completion_only_loss", "train_on_inputs", "train_on_responses_only"},

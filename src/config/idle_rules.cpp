@@ -55,9 +55,18 @@ std::vector<IdleRule> idle_model() {
       {{"model.rope_scaling_factor"},
        [](const Config& c, const Facts&) { return c.model.rope_scaling.kind == RopeScalingKind::none; },
        "model.rope_scaling is none"},
-      {{"model.rope_low_freq_factor", "model.rope_high_freq_factor", "model.rope_original_length"},
+      {{"model.rope_low_freq_factor", "model.rope_high_freq_factor"},
        [](const Config& c, const Facts&) { return c.model.rope_scaling.kind != RopeScalingKind::llama3; },
        "model.rope_scaling is not llama3"},
+      {{"model.rope_beta_slow", "model.rope_beta_fast", "model.rope_attention_factor"},
+       [](const Config& c, const Facts&) { return c.model.rope_scaling.kind != RopeScalingKind::yarn; },
+       "model.rope_scaling is not yarn"},
+      {{"model.rope_original_length"},
+       [](const Config& c, const Facts&) {
+         const RopeScalingKind kind = c.model.rope_scaling.kind;
+         return kind != RopeScalingKind::llama3 && kind != RopeScalingKind::yarn;
+       },
+       "model.rope_scaling is neither llama3 nor yarn"},
       {{"model.qkv_bias"}, [](const Config& c, const Facts&) { return c.model.bias; }, "model.bias has it already"},
   };
 }

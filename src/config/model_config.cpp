@@ -87,15 +87,51 @@ int64_t ModelConfig::padded_vocab() const {
   return (vocab_size.value() + vocab_multiple - 1) / vocab_multiple * vocab_multiple;
 }
 
+namespace {
+
 // As transformers computes it, and llama.cpp's converter.
-double RopeScaling::divisor(double frequency) const {
-  if (kind == RopeScalingKind::none) return 1;
-  if (kind == RopeScalingKind::linear) return factor;
-  const double waves = static_cast<double>(original_length) * frequency / (2 * std::numbers::pi);
-  if (waves > high) return 1;
-  if (waves < low) return factor;
-  const double share = (waves - low) / (high - low);
-  return 1 / ((1 - share) / factor + share);
+double llama3_divisor(const RopeScaling& scaling, double frequency) {
+  const double waves = static_cast<double>(scaling.original_length) * frequency / (2 * std::numbers::pi);
+  if (waves > scaling.high) return 1;
+  if (waves < scaling.low) return scaling.factor;
+  const double share = (waves - scaling.low) / (scaling.high - scaling.low);
+  return 1 / ((1 - share) / scaling.factor + share);
+}
+
+// As transformers and llama.cpp compute it: between two channels, rounded outwards, the share of the divided frequency grows evenly.
+double yarn_divisor(const RopeScaling& scaling, double channel, double head_dim, double theta) {
+  constexpr double kNoStep = 0.001;  // the least distance of the two
+  const auto channel_with = [&](double waves) {
+    const double length = static_cast<double>(scaling.original_length);
+    return head_dim * std::log(length / (waves * 2 * std::numbers::pi)) / (2 * std::log(theta));
+  };
+  const double first = std::max(std::floor(channel_with(scaling.beta_fast)), 0.0),
+               last = std::min(std::ceil(channel_with(scaling.beta_slow)), head_dim - 1),
+               share = std::clamp((channel - first) / (first == last ? kNoStep : last - first), 0.0, 1.0);
+  return 1 / (share / scaling.factor + 1 - share);
+}
+
+}  // namespace
+
+std::vector<double> RopeScaling::divisors(int64_t head_dim, double theta) const {
+  const auto width = static_cast<double>(head_dim);
+  std::vector<double> all;
+  for (int64_t i = 0; i < head_dim / 2; ++i) {
+    const auto channel = static_cast<double>(i);
+    switch (kind) {
+      case RopeScalingKind::none: all.push_back(1); break;
+      case RopeScalingKind::linear: all.push_back(factor); break;
+      case RopeScalingKind::llama3: all.push_back(llama3_divisor(*this, std::pow(theta, -2 * channel / width))); break;
+      case RopeScalingKind::yarn: all.push_back(yarn_divisor(*this, channel, width, theta)); break;
+    }
+  }
+  return all;
+}
+
+double RopeScaling::magnitude() const {
+  constexpr double kGrowth = 0.1;
+  if (kind != RopeScalingKind::yarn) return 1;
+  return attention_factor > 0 ? attention_factor : 1 + kGrowth * std::log(factor);
 }
 
 void apply_preset(ModelConfig& config) {
@@ -249,10 +285,12 @@ std::vector<Option> options(ModelConfig& c) {
       {.name = "rope_scaling",
        .target = choice(c.rope_scaling.kind, {{"none", RopeScalingKind::none},
                                               {"linear", RopeScalingKind::linear},
-                                              {"llama3", RopeScalingKind::llama3}}),
+                                              {"llama3", RopeScalingKind::llama3},
+                                              {"yarn", RopeScalingKind::yarn}}),
        .help =
            "lower frequencies of RoPE, for sequences longer than those that a model was first trained on; linear = all divided by "
-           "rope_scaling_factor; llama3 = the low ones alone, as Llama 3.1 does"},
+           "rope_scaling_factor; llama3 = the low ones alone, as Llama 3.1 does; yarn = the same by channels, with larger queries and "
+           "keys, as OLMo 3 does"},
       {.name = "rope_scaling_factor",
        .target = &c.rope_scaling.factor,
        .help = "what frequencies are divided by",
@@ -270,9 +308,24 @@ std::vector<Option> options(ModelConfig& c) {
        .max = 1e6},
       {.name = "rope_original_length",
        .target = &c.rope_scaling.original_length,
-       .help = "llama3: tokens of the sequences that the model was first trained on",
+       .help = "llama3 and yarn: tokens of the sequences that the model was first trained on",
        .min = 1,
        .max = 1e9},
+      {.name = "rope_beta_slow",
+       .target = &c.rope_scaling.beta_slow,
+       .help = "yarn: frequencies with fewer waves in rope_original_length are divided by the factor",
+       .min = 0.001,
+       .max = 1e6},
+      {.name = "rope_beta_fast",
+       .target = &c.rope_scaling.beta_fast,
+       .help = "yarn: frequencies with more waves in rope_original_length stay",
+       .min = 0.001,
+       .max = 1e6},
+      {.name = "rope_attention_factor",
+       .target = &c.rope_scaling.attention_factor,
+       .help = "yarn: what queries and keys are multiplied by; 0 = 1 + 0.1 log(rope_scaling_factor)",
+       .min = 0,
+       .max = 1e6},
       {.name = "attention",
        .target = choice(c.attention, {{"full", AttentionForm::full}, {"blocks", AttentionForm::blocks}}),
        .help =

@@ -27,6 +27,26 @@ std::vector<RefusalRule> model_rules() {
            },
        .cures = {Cure{{"model.rope_low_freq_factor", std::nullopt}, {"model.rope_high_freq_factor", std::nullopt}}},
        .advice = "Llama 3.1 has 1 and 4"},
+      {.keys = {"model.rope_beta_slow", "model.rope_beta_fast"},
+       .when =
+           [](const Config& c, const Facts&) {
+             const RopeScaling& scaling = c.model.rope_scaling;
+             return scaling.kind == RopeScalingKind::yarn && scaling.beta_slow > scaling.beta_fast;
+           },
+       .why =
+           [](const Config& c) {
+             return fmt::format("rope_beta_slow {} must not be more than rope_beta_fast {}",
+                                c.model.rope_scaling.beta_slow, c.model.rope_scaling.beta_fast);
+           },
+       .cures = {Cure{{"model.rope_beta_slow", std::nullopt}, {"model.rope_beta_fast", std::nullopt}}},
+       .advice = "models have 1 and 32"},
+      {.keys = {"model.rope_scaling", "model.rope_theta"},
+       .when =
+           [](const Config& c, const Facts&) {
+             return c.model.rope_scaling.kind == RopeScalingKind::yarn && c.model.rope_theta <= 1;
+           },
+       .why = "yarn chooses among frequencies, and with rope_theta 1 there is one alone",
+       .cures = {Cure{{"model.rope_theta", std::nullopt}}}},
       {.keys = {"model.n_embd", "model.n_head"},
        .when = [](const Config& c,
                   const Facts&) { return !c.model.n_head_dim && c.model.n_embd % c.model.heads() != 0; },

@@ -101,6 +101,9 @@ std::string export_limits(const ModelConfig& own) {
 }
 
 std::string llama_cpp_limit(const ModelConfig& model, const Family& family) {
+  if (model.rope_scaling.kind == RopeScalingKind::llama3 && !family.reads_rope_divisors)
+    return fmt::format("its architecture {} has model.rope_scaling none, linear and yarn, and here it is llama3",
+                       family.architecture);
   return family.llama_cpp_limit ? family.llama_cpp_limit(written_out(model)) : "";
 }
 

@@ -45,9 +45,9 @@ struct Rotary : torch::autograd::Function<Rotary> {
 }  // namespace
 
 at::Tensor frequency_divisors(int64_t head_dim, double theta, const RopeScaling& scaling) {
-  at::Tensor divisors = frequencies(head_dim, theta);
-  auto* const each = divisors.data_ptr<double>();
-  std::transform(each, each + divisors.numel(), each, [&](double frequency) { return scaling.divisor(frequency); });
+  const std::vector<double> each = scaling.divisors(head_dim, theta);
+  at::Tensor divisors = at::empty({static_cast<int64_t>(each.size())}, at::kDouble);
+  std::copy(each.begin(), each.end(), divisors.data_ptr<double>());
   return divisors;
 }
 
@@ -56,7 +56,8 @@ RotaryTables rotary_tables(int64_t positions, int64_t head_dim, double theta, at
   TORCH_CHECK(head_dim % 2 == 0, "rotary: the head width must be even, got ", head_dim);
   const at::Tensor frequency = frequencies(head_dim, theta) / frequency_divisors(head_dim, theta, scaling),
                    angle = at::outer(at::arange(positions, frequency.options()), frequency).unsqueeze(1);
-  return {angle.cos().to(device, at::kFloat), angle.sin().to(device, at::kFloat)};
+  const double magnitude = scaling.magnitude();
+  return {angle.cos().mul_(magnitude).to(device, at::kFloat), angle.sin().mul_(magnitude).to(device, at::kFloat)};
 }
 
 void check_rotary(const RotaryTables& tables, const at::Tensor& x, int64_t D) {

@@ -321,7 +321,18 @@ TEST(Families, Gemma3HasFourNormsAndWindowsWithABaseOfTheirOwn) {
   scaled.rope_scaling.kind = RopeScalingKind::llama3;
   EXPECT_EQ(export_limits(scaled),
             "gpt-export will write this model for transformers, but not for llama.cpp: its architecture gemma3 has "
-            "model.rope_scaling none and linear, and here it is llama3");
+            "model.rope_scaling none, linear and yarn, and here it is llama3");
+  scaled.rope_scaling.kind = RopeScalingKind::yarn;
+  EXPECT_EQ(export_limits(scaled),
+            "gpt-export will write this model for transformers, but not for llama.cpp: its architecture gemma3 has "
+            "model.rope_scaling none and linear, and here it is yarn");
+  scaled.rope_scaling.kind = RopeScalingKind::linear;
+  EXPECT_EQ(export_limits(scaled), "");
+  scaled.rope_window_theta = 0;
+  EXPECT_EQ(
+      export_limits(scaled),
+      "gpt-export will write this model for transformers, but not for llama.cpp: its architecture gemma3 scales RoPE "
+      "in layers without windows alone (model.rope_window_theta)");
   ModelConfig full = model;
   full.attention_window = 0;
   EXPECT_EQ(config_json(full, kGemma3Family, "float32", {})["sliding_window"], 64) << "which transformers needs";
@@ -348,8 +359,8 @@ TEST(Families, Gemma3IsReadAsBothVersionsOfTransformersReadIt) {
   model = read(file, kGemma3Family);
   EXPECT_EQ(model.rope_theta, 2e6);
   EXPECT_EQ(model.rope_window_theta, 5e3);
-  EXPECT_EQ(block_form(model, 5).rotary->scaling.divisor(1), 8);
-  EXPECT_EQ(block_form(model, 0).rotary->scaling.divisor(1), 1);
+  EXPECT_TRUE(block_form(model, 5).rotary->scaling == (RopeScaling{.kind = RopeScalingKind::linear, .factor = 8}));
+  EXPECT_TRUE(block_form(model, 0).rotary->scaling == RopeScaling{});
   const ModelConfig written = again(model, kGemma3Family);
   EXPECT_TRUE(written.rope_scaling == model.rope_scaling && written.rope_window_theta == model.rope_window_theta);
   json changed = kGemma3;
@@ -358,7 +369,7 @@ TEST(Families, Gemma3IsReadAsBothVersionsOfTransformersReadIt) {
   changed = kGemma3, changed["final_logit_softcapping"] = 30.0;
   expect_refused(changed, "final_logit_softcapping is 30.0");
   changed = kGemma3, changed["rope_parameters"] = {{"sliding_attention", {{"rope_type", "linear"}, {"factor", 2}}}};
-  expect_refused(changed, "rope_parameters.sliding_attention.rope_type is \"linear\"");
+  expect_refused(changed, "rope_parameters is {");
 }
 
 // The members are those of OLMo-2-0425-1B's file.
@@ -388,29 +399,68 @@ TEST(Families, Olmo2NormalizesWhatComesOut) {
   changed.erase("rms_norm_eps");
   EXPECT_EQ(read(changed, kOlmo2Family).norm_eps, 1e-5) << "as in transformers";
   changed["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 2}};
-  expect_refused(changed, "rope_scaling is {");
+  EXPECT_EQ(again(read(changed, kOlmo2Family), kOlmo2Family).rope_scaling.factor, 2);
 }
 
-// The members are those of Olmo-3-1025-7B's file, but for YaRN, which this program does not have.
+// The members are those of Olmo-3-1025-7B's file.
 TEST(Families, Olmo3HasWindowsInThreeOfFourLayers) {
   const json file = with({{"architectures", {"Olmo3ForCausalLM"}},
                           {"model_type", "olmo3"},
                           {"attention_bias", false},
+                          {"rope_scaling",
+                           {{"attention_factor", 1.2079441541679836},
+                            {"beta_fast", 32},
+                            {"beta_slow", 1},
+                            {"factor", 8.0},
+                            {"original_max_position_embeddings", 8192},
+                            {"rope_type", "yarn"}}},
                           {"rope_theta", 500000},
                           {"sliding_window", 16},
                           {"tie_word_embeddings", false}});
   const ModelConfig model = read(file, kOlmo3Family);
   EXPECT_EQ(windows(model), (std::vector<int64_t>{16, 16, 16, 0}));
-  EXPECT_EQ(windows(again(model, kOlmo3Family)), windows(model));
+  EXPECT_TRUE(block_form(model, 0).rotary == (RotaryForm{5e5, {}})) << "windowed layers are not scaled";
+  const RotaryForm full = block_form(model, 3).rotary.value();
+  EXPECT_TRUE(full.theta == 5e5 && full.scaling.kind == RopeScalingKind::yarn && full.scaling.factor == 8);
+  const ModelConfig written = again(model, kOlmo3Family);
+  EXPECT_EQ(windows(written), windows(model));
+  for (const int64_t layer : {0, 3}) EXPECT_TRUE(block_form(written, layer).rotary == block_form(model, layer).rotary);
   EXPECT_EQ(export_limits(model), "");
   ModelConfig other = model;
+  other.rope_window_theta = 1e4;
+  EXPECT_EQ(
+      export_limits(other),
+      "gpt-export will write this model for transformers, but not for llama.cpp: its architecture olmo2 has one base "
+      "of RoPE's frequencies, and here model.rope_window_theta is another one");
+  other = model;
   other.tie_weights = true;
   EXPECT_EQ(export_limits(other),
             "gpt-export will write this model for transformers, but not for llama.cpp: its architecture olmo2 has "
             "model.tie_weights false");
-  json changed = file;
-  changed["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 8.0}};
-  expect_refused(changed, "rope_scaling.rope_type is \"yarn\"");
+  json newer = file;  // as version 5 of transformers writes it, with all layers scaled
+  newer["rope_parameters"] = {{"full_attention", newer["rope_scaling"]}, {"sliding_attention", newer["rope_scaling"]}};
+  newer.erase("rope_scaling");
+  const ModelConfig all_scaled = read(newer, kOlmo3Family);
+  EXPECT_TRUE(block_form(all_scaled, 0).rotary == full && block_form(all_scaled, 3).rotary == full);
+  EXPECT_TRUE(block_form(again(all_scaled, kOlmo3Family), 0).rotary == full);
+}
+
+// The architectures that read what frequencies are divided by are those of Llama and of Mistral.
+TEST(Families, ScaleRotationsInLlamaCppAsItsArchitecturesDo) {
+  ModelConfig model;
+  model.vocab_size = 64, model.rope_scaling.kind = RopeScalingKind::llama3, model.rope_pattern = "RRRN";
+  EXPECT_EQ(export_limits(model),
+            "gpt-export will write this model for transformers, but not for llama.cpp: its architecture smollm3 has "
+            "model.rope_scaling none, linear and yarn, and here it is llama3");
+  model.rope_pattern = "R";
+  EXPECT_EQ(export_limits(model), "");
+  model.rope_scaling = {.kind = RopeScalingKind::yarn, .factor = 8, .attention_factor = 1.5};
+  std::map<std::string, float> numbers;
+  for (const ArchitectureKey& key : kLlamaFamily.architecture_keys(model))
+    if (const float* const number = std::get_if<float>(&key.value)) numbers[key.name] = *number;
+  EXPECT_FLOAT_EQ(numbers.at("rope.scaling.attn_factor"), 1.5 / 1.2079441541679836)
+      << "beside what llama.cpp has itself";
+  EXPECT_EQ(numbers.at("rope.scaling.yarn_beta_fast"), 32);
 }
 
 }  // namespace

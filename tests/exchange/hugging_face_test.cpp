@@ -236,6 +236,33 @@ TEST(HuggingFace, BothSpellingsOfRopeAreRead) {
   EXPECT_EQ(read_config_json(file.dump(), "here").model.rope_theta, 7000);
 }
 
+TEST(HuggingFace, YarnIsReadAsTransformersReadsIt) {
+  const auto scaling_of = [](const json& rope) {
+    json file = json::parse(kLlamaConfig);
+    file["rope_scaling"] = rope;
+    return read_config_json(file.dump(), "here").model.rope_scaling;
+  };
+  const RopeScaling plain = scaling_of({{"type", "yarn"}, {"factor", 4.0}});
+  EXPECT_EQ(plain, (RopeScaling{.kind = RopeScalingKind::yarn, .factor = 4, .original_length = plain.original_length}));
+  EXPECT_EQ(plain.original_length, 2048) << "the positions of the model, as in transformers";
+  EXPECT_EQ(
+      scaling_of(
+          {{"rope_type", "yarn"}, {"factor", 4.0}, {"beta_fast", 8}, {"beta_slow", 2}, {"attention_factor", 1.2}}),
+      (RopeScaling{.kind = RopeScalingKind::yarn,
+                   .factor = 4,
+                   .beta_slow = 2,
+                   .beta_fast = 8,
+                   .attention_factor = 1.2,
+                   .original_length = plain.original_length}));
+  EXPECT_EQ(scaling_of({{"rope_type", "yarn"}, {"factor", 40}, {"mscale", 1.0}, {"mscale_all_dim", 1.0}}).magnitude(),
+            1);
+  EXPECT_DOUBLE_EQ(
+      scaling_of({{"rope_type", "yarn"}, {"factor", 40}, {"mscale", 0.707}, {"mscale_all_dim", 1.0}}).magnitude(),
+      (1 + 0.0707 * std::log(40)) / (1 + 0.1 * std::log(40)));
+  EXPECT_EQ(scaling_of({{"rope_type", "yarn"}, {"factor", nullptr}, {"original_max_position_embeddings", 8}}).factor,
+            static_cast<double>(plain.original_length) / 8);
+}
+
 // The values are those that LlamaConfig of transformers 5.24 has for such files.
 TEST(HuggingFace, RopeScalingTakesThePlaceOfRopeParameters) {
   const json kDefault = {{"rope_type", "default"}}, kOwn = {{"rope_type", "default"}, {"rope_theta", 7000.0}};
@@ -302,10 +329,12 @@ TEST(HuggingFace, OtherFormsAreRefusedByName) {
   refused(kGpt2Config, R"({"layer_norm_epsilon": "x"})", ": layer_norm_epsilon is \"x\"; a number is needed");
   refused(kGpt2Config, R"({"tie_word_embeddings": 1})", ": tie_word_embeddings is 1; true or false is needed");
   refused(kLlamaConfig, R"({"hidden_act": "gelu"})", ": hidden_act is \"gelu\"; this program has only \"silu\"");
-  refused(kLlamaConfig, R"({"rope_scaling": {"type": "yarn", "factor": 2}})",
-          ": rope_scaling.type is \"yarn\"; this program has default, linear and llama3");
-  refused(kLlamaConfig, R"({"rope_parameters": {"rope_type": "llama3"}})",
-          ": rope_parameters.original_max_position_embeddings is missing");
+  refused(kLlamaConfig, R"({"rope_scaling": {"type": "longrope", "factor": 2}})",
+          ": rope_scaling.type is \"longrope\"; this program has default, linear, llama3 and yarn");
+  refused(kLlamaConfig, R"({"rope_scaling": {"rope_type": "yarn", "factor": 2, "truncate": false}})",
+          ": rope_scaling.truncate is false");
+  refused(kLlamaConfig, R"({"rope_scaling": {"rope_type": "yarn", "factor": 2, "attention_factor": 0}})",
+          ": rope_scaling.attention_factor is 0; it must be more than 0");
   refused(kLlamaConfig,
           R"({"rope_parameters": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 4, "high_freq_factor": 4,
               "original_max_position_embeddings": 8192}})",

@@ -49,6 +49,28 @@ TEST(Rotary, LinearScalingDividesAllFrequencies) {
     EXPECT_FLOAT_EQ(tables.cos[7][0][i].item<float>(), std::cos(7 * std::pow(100.0, -i / 3.0) / 4));
 }
 
+// What transformers 5.24 divides the frequencies of OLMo 3 by (Olmo3Config, rope_type yarn), and multiplies queries and keys by.
+TEST(Rotary, FrequenciesAreScaledAsYarnHasThem) {
+  const RopeScaling scaling{.kind = RopeScalingKind::yarn, .factor = 8};
+  const at::Tensor divisors = frequency_divisors(128, 500000, scaling);
+  const double between[] = {1.0542636, 1.114754, 1.1826087, 1.2592592, 1.3465348, 1.4468085, 1.5632184, 1.6999999,
+                            1.863014,  2.060606, 2.305085,  2.6153847, 3.0222224, 3.5789478, 4.3870972, 5.6666668};
+  for (int64_t i = 0; i < 64; ++i) {
+    const double expected = i < 19 ? 1 : i < 35 ? between[i - 19] : 8;
+    EXPECT_NEAR(divisors[i].item<double>(), expected, 1e-6 * expected) << i;
+  }
+  const RopeScaling narrow{
+      .kind = RopeScalingKind::yarn, .factor = 4, .beta_slow = 2, .beta_fast = 8, .original_length = 64};
+  EXPECT_EQ(narrow.divisors(16, 10000), (std::vector<double>{1, 1.6, 4, 4, 4, 4, 4, 4}))
+      << "LlamaConfig of such a file";
+
+  const auto plain = rotary_tables(4, 128, 500000, at::kCPU), scaled = rotary_tables(4, 128, 500000, at::kCPU, scaling);
+  EXPECT_FLOAT_EQ(scaled.cos[3][0][2].item<float>(), 1.2079441541679836 * plain.cos[3][0][2].item<double>());
+  EXPECT_FLOAT_EQ(scaled.sin[3][0][2].item<float>(), 1.2079441541679836 * plain.sin[3][0][2].item<double>());
+  EXPECT_EQ((RopeScaling{.kind = RopeScalingKind::yarn, .attention_factor = 1.5}.magnitude()), 1.5);
+  EXPECT_EQ((RopeScaling{.kind = RopeScalingKind::llama3}.magnitude()), 1);
+}
+
 TEST(Rotary, ForwardAndBackwardFollowTheFormulaOnAStridedInput) {
   for (const auto dtype : {at::kFloat, at::kBFloat16}) {
     const auto tables = rotary_tables(5, 6, 10000.0, at::kCPU);

@@ -19,6 +19,7 @@ struct ModelForm {
   QkNorm qk_norm = QkNorm::none;
   NormPlace norm_place = NormPlace::input;
   bool is_gemma = false;  // norms of unit offset, a scaled embedding, and windows with a base of their own
+  bool is_yarn = false;   // frequencies of RoPE that are scaled as OLMo 3 has them
 };
 
 inline void PrintTo(const ModelForm& form, std::ostream* out) { *out << form.name; }
@@ -33,6 +34,8 @@ inline ModelConfig config_of(const ModelForm& form) {
   config.qk_norm = form.qk_norm, config.norm_place = form.norm_place;
   config.norm_unit_offset = config.scaled_embedding = form.is_gemma;
   if (form.is_gemma) config.attention_window = 16, config.window_pattern = "SL", config.rope_window_theta = 100;
+  if (form.is_yarn)
+    config.rope_scaling = {.kind = RopeScalingKind::yarn, .factor = 4, .beta_fast = 4, .original_length = 32};
   return config;
 }
 
@@ -47,7 +50,8 @@ inline std::vector<ModelForm> divisible_forms() {
 
 inline auto model_forms() {
   std::vector<ModelForm> all = divisible_forms();
-  all.push_back({"olmo2", Mlp::swiglu, Norm::rmsnorm, Position::rope, false, false, QkNorm::all, NormPlace::output});
+  all.push_back(
+      {"olmo2", Mlp::swiglu, Norm::rmsnorm, Position::rope, false, false, QkNorm::all, NormPlace::output, false, true});
   return testing::ValuesIn(all);
 }
 

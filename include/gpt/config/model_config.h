@@ -14,7 +14,7 @@ enum class NormPlace { input, output, both };  // of attention and of the MLP
 enum class QkNorm { none, heads, all };        // over the values of each head, or of all heads of a token
 enum class Mlp { swiglu, geglu, gelu };        // gelu is the tanh form
 enum class Position { learned, rope };
-enum class RopeScalingKind { none, linear, llama3 };
+enum class RopeScalingKind { none, linear, llama3, yarn };
 enum class AttentionForm { full, blocks };
 enum class Preset { automatic, none, gpt2_small, gpt2_medium, gpt2_large, gpt2_xl, char_small };
 
@@ -32,10 +32,15 @@ struct RopeScaling {
   // llama3: a frequency is divided where fewer than `low` of its waves fit into the original length, stays where more than `high` do, and lies
   // between the two otherwise.
   double low = 1, high = 4;
+  // yarn: the same by the channels in which so many waves fit in, and queries and keys are multiplied by attention_factor; 0: by
+  // 1 + 0.1 log(factor), as the paper has it (Peng et al., 2023).
+  double beta_slow = 1, beta_fast = 32;
+  double attention_factor = 0;
   int64_t original_length = 8192;
 
-  // What a frequency, in radians a position, is divided by.
-  double divisor(double frequency) const;
+  // (head_dim / 2): what the frequencies theta^(-2i / head_dim), in radians a position, are divided by.
+  std::vector<double> divisors(int64_t head_dim, double theta) const;
+  double magnitude() const;  // what rotated queries and keys are multiplied by
   bool operator==(const RopeScaling&) const = default;
 };
 

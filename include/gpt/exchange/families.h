@@ -61,6 +61,8 @@ struct Family {
   std::vector<GgufConstant> (*gguf_constants)(const ModelConfig& model) = nullptr;  // null: none
   // Why llama.cpp's architecture does not compute this model of the family; empty: it does. Null: of no model.
   std::string (*llama_cpp_limit)(const ModelConfig& model) = nullptr;
+  // llama.cpp's architecture reads what RoPE's frequencies are divided by, as model.rope_scaling llama3 needs.
+  bool reads_rope_divisors = false;
   // How transformers' AutoTokenizer splits text for these models, by llama.cpp's name, whatever tokenizer.json says; empty: as that says.
   std::string_view auto_split = {};
 };

@@ -11,7 +11,9 @@
 namespace gpt::ops {
 
 struct RotaryTables {
-  at::Tensor cos, sin;  // (positions, 1, D/2) float32: they broadcast over the heads of (B, T, heads, D)
+  // (positions, 1, D/2) float32: they broadcast over the heads of (B, T, heads, D). Their squares add up to one, or to that of
+  // RopeScaling::magnitude().
+  at::Tensor cos, sin;
 };
 
 RotaryTables rotary_tables(int64_t positions, int64_t head_dim, double theta, at::Device device,

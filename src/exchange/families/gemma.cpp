@@ -58,16 +58,13 @@ nlohmann::ordered_json gemma3_json(const ModelConfig& m) {
   file.update(gemma_settings(m));
   file.update(layer_windows_json(m));
   if (m.attention_window == 0) file["sliding_window"] = m.block_size;  // transformers makes no mask without it
-  const bool has_own = m.rope_window_theta > 0;
-  const double of_windows = has_own ? m.rope_window_theta : m.rope_theta;
-  const RopeScaling scaling_of_windows = has_own ? RopeScaling{} : m.rope_scaling;
-  file["rope_parameters"] = {{"full_attention", rope_json(m.rope_theta, m.rope_scaling)},
-                             {"sliding_attention", rope_json(of_windows, scaling_of_windows)}};
-  file.update({{"rope_local_base_freq", of_windows},  // transformers 4
-               {"query_pre_attn_scalar", m.head_dim()},
-               {"attn_logit_softcapping", nullptr},
-               {"final_logit_softcapping", nullptr},
-               {"use_bidirectional_attention", false}});
+  file["rope_parameters"] = layer_ropes_json(m);
+  file.update(
+      {{"rope_local_base_freq", m.rope_window_theta > 0 ? m.rope_window_theta : m.rope_theta},  // transformers 4
+       {"query_pre_attn_scalar", m.head_dim()},
+       {"attn_logit_softcapping", nullptr},
+       {"final_logit_softcapping", nullptr},
+       {"use_bidirectional_attention", false}});
   return file;
 }
 
@@ -95,30 +92,9 @@ ModelConfig read_gemma(const ConfigSettings& s) {
   return m;
 }
 
-// Version 5 of transformers has an object for each kind of layer, and version 4 a key for each base, with an optional rope_scaling, which both
-// take for the layers that see everything.
-void read_rotations(const ConfigSettings& s, ModelConfig& m) {
-  constexpr double kTheta = 1'000'000;
-  m.rope_theta = s.number("rope_theta", kTheta);
-  m.rope_window_theta = s.number("rope_local_base_freq", kWindowTheta);
-  if (s.has("rope_parameters")) {
-    const ConfigSettings rope = s.inside("rope_parameters");
-    if (rope.has("full_attention")) {
-      const ConfigSettings full = rope.inside("full_attention");
-      m.rope_theta = full.number("rope_theta", m.rope_theta);
-      m.rope_scaling = read_rope_scaling(full);
-    }
-    if (rope.has("sliding_attention")) {
-      const ConfigSettings windowed = rope.inside("sliding_attention");
-      windowed.must_be("rope_type", {"default"});
-      m.rope_window_theta = windowed.number("rope_theta", m.rope_window_theta);
-    }
-  }
-  if (s.has("rope_scaling")) m.rope_scaling = read_rope_scaling(s.inside("rope_scaling"));
-}
-
 ModelConfig read_gemma3(const ConfigSettings& s) {
   constexpr int64_t kPositions = 131'072, kMostLayers = 1024;
+  constexpr double kTheta = 1'000'000;
   s.must_be_absent("attn_logit_softcapping");
   s.must_be_absent("final_logit_softcapping");
   ModelConfig m = read_gemma_settings(s, kPositions);
@@ -130,29 +106,18 @@ ModelConfig read_gemma3(const ConfigSettings& s) {
   if (period > kMostLayers) s.refuse("sliding_window_pattern", "no model has so many layers");
   m.window_pattern = fmt::format("{:S>{}}", 'L', period);
   read_layer_types(s, m);
-  read_rotations(s, m);
+  read_layer_ropes(s, s.number("rope_theta", kTheta), s.number("rope_local_base_freq", kWindowTheta), m);
   return m;
 }
 
-std::vector<ArchitectureKey> gemma_keys(const ModelConfig& m) {
-  const auto head_dim = static_cast<uint32_t>(m.head_dim());
-  return {{"attention.layer_norm_rms_epsilon", static_cast<float>(m.norm_eps)},
-          {"attention.key_length", head_dim},
-          {"attention.value_length", head_dim},
-          {"rope.freq_base", static_cast<float>(m.rope_theta)}};
-}
-
 std::vector<ArchitectureKey> gemma3_keys(const ModelConfig& m) {
-  std::vector<ArchitectureKey> keys = gemma_keys(m);
+  std::vector<ArchitectureKey> keys = llama_keys(m);
   // Without any window its graph is another one, which caps logits.
   keys.push_back(
       {"attention.sliding_window", static_cast<uint32_t>(m.attention_window > 0 ? m.attention_window : m.block_size)});
   keys.push_back(window_pattern_key(m));
   keys.push_back(
       {"rope.freq_base_swa", static_cast<float>(m.rope_window_theta > 0 ? m.rope_window_theta : m.rope_theta)});
-  if (m.rope_scaling.kind == RopeScalingKind::linear)
-    keys.insert(keys.end(),
-                {{"rope.scaling.type", "linear"}, {"rope.scaling.factor", static_cast<float>(m.rope_scaling.factor)}});
   return keys;
 }
 
@@ -161,9 +126,9 @@ std::string tied_limit(const ModelConfig& m) {
 }
 
 std::string gemma3_limit(const ModelConfig& m) {
-  return m.rope_scaling.kind == RopeScalingKind::llama3
-             ? "its architecture gemma3 has model.rope_scaling none and linear, and here it is llama3"
-             : "";
+  return m.rope_scaling.kind == RopeScalingKind::yarn
+             ? "its architecture gemma3 has model.rope_scaling none and linear, and here it is yarn"
+             : unscaled_windows_limit(m, "gemma3");
 }
 
 }  // namespace
@@ -176,7 +141,7 @@ const Family kGemmaFamily = {.name = "Gemma",
                              .counterparts = llama_counterparts_in_halves,
                              .config_json = gemma_json,
                              .read_config = read_gemma,
-                             .architecture_keys = gemma_keys,
+                             .architecture_keys = llama_keys,
                              .llama_cpp_limit = tied_limit};
 
 const Family kGemma3Family = {.name = "Gemma 3",

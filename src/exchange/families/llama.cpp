@@ -2,7 +2,10 @@
 // other programs, and llama.cpp has the rows of queries and keys in another order.
 #include "exchange/families/llama.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "gpt/config/block_form.h"
@@ -13,7 +16,8 @@ namespace {
 using Role = ParameterRole;
 
 constexpr std::pair<const char*, RopeScalingKind> kScalings[] = {{"linear", RopeScalingKind::linear},
-                                                                 {"llama3", RopeScalingKind::llama3}};
+                                                                 {"llama3", RopeScalingKind::llama3},
+                                                                 {"yarn", RopeScalingKind::yarn}};
 
 constexpr TensorNames kLlamaQueries = {"model.layers.{}.self_attn.q_proj", "blk.{}.attn_q"},
                       kLlamaKeys = {"model.layers.{}.self_attn.k_proj", "blk.{}.attn_k"},
@@ -40,20 +44,42 @@ nlohmann::ordered_json llama_json(const ModelConfig& m) {
   return file;
 }
 
+// What rotated queries and keys are multiplied by; 0: as it follows from the factor.
+double read_magnitude(const ConfigSettings& rope, double factor) {
+  if (rope.has("attention_factor")) {
+    const double magnitude = rope.number("attention_factor", 1);
+    if (magnitude <= 0) rope.refuse("attention_factor", "it must be more than 0");
+    return magnitude;
+  }
+  const double numerator = rope.number("mscale", 0), denominator = rope.number("mscale_all_dim", 0);
+  if (numerator == 0 || denominator == 0) return 0;
+  constexpr double kGrowth = 0.1;
+  return (1 + kGrowth * numerator * std::log(factor)) / (1 + kGrowth * denominator * std::log(factor));
+}
+
 }  // namespace
 
-RopeScaling read_rope_scaling(const ConfigSettings& rope) {
+RopeScaling read_rope_scaling(const ConfigSettings& rope, int64_t positions) {
   RopeScaling scaling;
   const char* const type = rope.has("rope_type") ? "rope_type" : "type";  // its name in older files
   for (const auto& [name, kind] : kScalings)
     if (rope.is(type, name)) scaling.kind = kind;
   if (scaling.kind == RopeScalingKind::none && rope.has(type) && !rope.is(type, "default"))
-    rope.refuse(type, "this program has default, linear and llama3");
+    rope.refuse(type, "this program has default, linear, llama3 and yarn");
   if (scaling.kind == RopeScalingKind::none) return scaling;
   scaling.factor = rope.number("factor", 1);
   if (scaling.kind == RopeScalingKind::linear) return scaling;
-  scaling.low = rope.number("low_freq_factor", 1), scaling.high = rope.number("high_freq_factor", 4);
-  scaling.original_length = rope.count("original_max_position_embeddings");
+  scaling.original_length = rope.count("original_max_position_embeddings", positions);
+  if (scaling.kind == RopeScalingKind::llama3) {
+    scaling.low = rope.number("low_freq_factor", 1), scaling.high = rope.number("high_freq_factor", 4);
+    return scaling;
+  }
+  rope.must_be("truncate", {true});
+  if (!rope.has("factor"))
+    scaling.factor = static_cast<double>(positions) / static_cast<double>(scaling.original_length);
+  scaling.beta_slow = rope.number("beta_slow", scaling.beta_slow);
+  scaling.beta_fast = rope.number("beta_fast", scaling.beta_fast);
+  scaling.attention_factor = read_magnitude(rope, scaling.factor);
   return scaling;
 }
 
@@ -69,7 +95,7 @@ void read_rope(const ConfigSettings& s, double default_theta, ModelConfig& model
     if (rope.is_empty()) continue;
     rope.must_be("partial_rotary_factor", {1.0});
     model.rope_theta = rope.number("rope_theta", model.rope_theta);
-    model.rope_scaling = read_rope_scaling(rope);
+    model.rope_scaling = read_rope_scaling(rope, model.block_size);
     return;
   }
 }
@@ -84,6 +110,11 @@ nlohmann::ordered_json rope_json(double theta, const RopeScaling& scaling) {
   if (scaling.kind == RopeScalingKind::llama3)
     rope.update({{"low_freq_factor", scaling.low},
                  {"high_freq_factor", scaling.high},
+                 {"original_max_position_embeddings", scaling.original_length}});
+  if (scaling.kind == RopeScalingKind::yarn)
+    rope.update({{"attention_factor", scaling.magnitude()},
+                 {"beta_slow", scaling.beta_slow},
+                 {"beta_fast", scaling.beta_fast},
                  {"original_max_position_embeddings", scaling.original_length}});
   return rope;
 }
@@ -212,10 +243,54 @@ std::vector<ArchitectureKey> llama_keys(const ModelConfig& m) {
   if (m.attention_width() != m.n_embd)  // where they are left out, readers divide
     keys.insert(keys.end(), {{"attention.key_length", head_dim}, {"attention.value_length", head_dim}});
   keys.push_back({"rope.freq_base", static_cast<float>(m.rope_theta)});
-  if (m.rope_scaling.kind == RopeScalingKind::linear)
-    keys.insert(keys.end(),
-                {{"rope.scaling.type", "linear"}, {"rope.scaling.factor", static_cast<float>(m.rope_scaling.factor)}});
+  const RopeScaling& scaling = m.rope_scaling;
+  const auto factor = static_cast<float>(scaling.factor);
+  if (scaling.kind == RopeScalingKind::linear)
+    keys.insert(keys.end(), {{"rope.scaling.type", "linear"}, {"rope.scaling.factor", factor}});
+  if (scaling.kind == RopeScalingKind::yarn) {
+    RopeScaling of_paper = scaling;
+    of_paper.attention_factor = 0;
+    keys.insert(keys.end(), {{"rope.scaling.type", "yarn"},
+                             {"rope.scaling.factor", factor},
+                             {"rope.scaling.original_context_length", static_cast<uint32_t>(scaling.original_length)},
+                             {"rope.scaling.attn_factor",  // by which llama.cpp multiplies what follows from the factor
+                              static_cast<float>(scaling.magnitude() / of_paper.magnitude())},
+                             {"rope.scaling.yarn_beta_slow", static_cast<float>(scaling.beta_slow)},
+                             {"rope.scaling.yarn_beta_fast", static_cast<float>(scaling.beta_fast)}});
+  }
   return keys;
+}
+
+nlohmann::ordered_json layer_ropes_json(const ModelConfig& m) {
+  const bool has_own = m.rope_window_theta > 0;
+  return {{"full_attention", rope_json(m.rope_theta, m.rope_scaling)},
+          {"sliding_attention",
+           has_own ? rope_json(m.rope_window_theta, {}) : rope_json(m.rope_theta, m.rope_scaling)}};
+}
+
+void read_layer_ropes(const ConfigSettings& s, double theta, double window_theta, ModelConfig& m) {
+  RotaryForm full{theta, {}}, windowed{window_theta, {}};
+  if (s.has("rope_parameters")) {
+    const ConfigSettings ropes = s.inside("rope_parameters");
+    for (const auto& [layers, form] : {std::pair("full_attention", &full), std::pair("sliding_attention", &windowed)}) {
+      if (!ropes.has(layers)) continue;
+      const ConfigSettings own = ropes.inside(layers);
+      own.must_be("partial_rotary_factor", {1.0});
+      *form = {own.number("rope_theta", form->theta), read_rope_scaling(own, m.block_size)};
+    }
+  }
+  if (s.has("rope_scaling")) full.scaling = read_rope_scaling(s.inside("rope_scaling"), m.block_size);
+  if (windowed.scaling.kind != RopeScalingKind::none && windowed != full)
+    s.refuse("rope_parameters", "this program scales RoPE in all layers alike, or in those without windows alone");
+  m.rope_theta = full.theta, m.rope_scaling = full.scaling;
+  m.rope_window_theta = windowed == full ? 0 : windowed.theta;
+}
+
+std::string unscaled_windows_limit(const ModelConfig& m, std::string_view architecture) {
+  const bool is_scaled = m.rope_scaling.kind != RopeScalingKind::none;
+  if (m.attention_window == 0 || !is_scaled || m.rope_window_theta > 0) return "";
+  return fmt::format("its architecture {} scales RoPE in layers without windows alone (model.rope_window_theta)",
+                     architecture);
 }
 
 ArchitectureKey window_pattern_key(const ModelConfig& m) {
@@ -232,6 +307,7 @@ const Family kLlamaFamily = {.name = "Llama",
                              .counterparts = llama_counterparts,
                              .config_json = llama_json,
                              .read_config = read_llama,
-                             .architecture_keys = llama_keys};
+                             .architecture_keys = llama_keys,
+                             .reads_rope_divisors = true};
 
 }  // namespace gpt::exchange

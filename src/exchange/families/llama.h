@@ -3,6 +3,8 @@
 
 #include <nlohmann/json.hpp>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "exchange/config_settings.h"
@@ -24,8 +26,9 @@ std::vector<Counterpart> llama_counterparts_in_halves(const ModelConfig& model, 
 nlohmann::ordered_json llama_settings(const ModelConfig& model);
 // Widths, numbers, lengths and the norms' epsilon alone.
 ModelConfig read_llama_sizes(const ConfigSettings& settings, int64_t default_positions = 2048);
-// How positions are rotated: an object of rope_parameters, without and with its base.
-RopeScaling read_rope_scaling(const ConfigSettings& rope);
+// How positions are rotated: an object of rope_parameters, without and with its base. `positions`: those of the model, which stand for the
+// original ones where the file has none.
+RopeScaling read_rope_scaling(const ConfigSettings& rope, int64_t positions);
 nlohmann::ordered_json rope_json(double theta, const RopeScaling& scaling);
 ModelConfig read_llama_settings(const ConfigSettings& settings, double default_theta = 10000);
 // Where a list says what each layer sees, it must be everything.
@@ -36,6 +39,14 @@ void require_full_layers(const ConfigSettings& settings, const ModelConfig& mode
 nlohmann::ordered_json layer_windows_json(const ModelConfig& model);
 int64_t read_window(const ConfigSettings& settings);
 void read_layer_types(const ConfigSettings& settings, ModelConfig& model);  // of these models, where it is there
+
+// Of models whose windowed layers may have a rotation of their own: rope_parameters with an object for each kind of layer, as version 5 of
+// transformers has it. Version 4 has the bases, which the caller reads, and an optional rope_scaling, which both take for the layers that see
+// everything.
+nlohmann::ordered_json layer_ropes_json(const ModelConfig& model);
+void read_layer_ropes(const ConfigSettings& settings, double theta, double window_theta, ModelConfig& model);
+// Why llama.cpp's architecture does not compute this model if it never scales the rotation of windowed layers; empty: it does.
+std::string unscaled_windows_limit(const ModelConfig& model, std::string_view architecture);
 
 std::vector<ArchitectureKey> llama_keys(const ModelConfig& model);
 ArchitectureKey window_pattern_key(const ModelConfig& model);  // which layers have one

@@ -75,7 +75,8 @@ const Family kMistralFamily = {.name = "Mistral",
                                .config_json = mistral_json,
                                .read_config = read_mistral,
                                .architecture_keys = granite_keys,
-                               .gguf_constants = no_sinks};
+                               .gguf_constants = no_sinks,
+                               .reads_rope_divisors = true};
 
 const Family kMinistralFamily = {.name = "Ministral",
                                  .form = "rmsnorm, swiglu, rope, a window in some layers",
@@ -86,6 +87,7 @@ const Family kMinistralFamily = {.name = "Ministral",
                                  .config_json = ministral_json,
                                  .read_config = read_ministral,
                                  .architecture_keys = granite_keys,
-                                 .gguf_constants = no_sinks};
+                                 .gguf_constants = no_sinks,
+                                 .reads_rope_divisors = true};
 
 }  // namespace gpt::exchange

@@ -17,13 +17,13 @@ void set_olmo2_form(ModelConfig& model) {
   set_llama_blocks(model);
   model.bias = false;
   model.norm_place = NormPlace::output, model.qk_norm = QkNorm::all;
-  model.rope_scaling = {};
 }
 
 void set_olmo3_form(ModelConfig& model) {
-  const int64_t window = model.attention_window;
+  const ModelConfig own = model;
   set_olmo2_form(model);
-  model.attention_window = window;
+  model.attention_window = own.attention_window;
+  model.rope_window_theta = own.rope_window_theta;
 }
 
 std::vector<Counterpart> olmo_counterparts(const ModelConfig& model) {
@@ -41,8 +41,7 @@ nlohmann::ordered_json olmo3_json(const ModelConfig& m) {
   nlohmann::ordered_json file{{"architectures", {"Olmo3ForCausalLM"}}, {"model_type", "olmo3"}};
   file.update(llama_settings(m));
   file.update(layer_windows_json(m));
-  const nlohmann::ordered_json rope = rope_json(m.rope_theta, m.rope_scaling);
-  file["rope_parameters"] = {{"full_attention", rope}, {"sliding_attention", rope}};
+  file["rope_parameters"] = layer_ropes_json(m);
   file["attention_bias"] = false;
   return file;
 }
@@ -50,7 +49,6 @@ nlohmann::ordered_json olmo3_json(const ModelConfig& m) {
 ModelConfig read_olmo_blocks(const ConfigSettings& s, ModelConfig m) {
   constexpr double kEps = 1e-5;
   s.must_be("attention_bias", {false});
-  if (m.rope_scaling.kind != RopeScalingKind::none) s.refuse("rope_scaling", "this program has OLMo only without it");
   m.norm_eps = s.number("rms_norm_eps", kEps);
   m.norm_place = NormPlace::output, m.qk_norm = QkNorm::all;
   return m;
@@ -58,23 +56,14 @@ ModelConfig read_olmo_blocks(const ConfigSettings& s, ModelConfig m) {
 
 ModelConfig read_olmo2(const ConfigSettings& s) { return read_olmo_blocks(s, read_llama_settings(s)); }
 
-// Version 5 of transformers has an object for each kind of layer.
+// A base without rope_parameters is that of all layers, as in version 4 of transformers: findings/olmo3_rope_base.sh.
 ModelConfig read_olmo3(const ConfigSettings& s) {
   constexpr double kTheta = 500'000;
   s.must_be("hidden_act", {"silu", "swish"});
   ModelConfig m = read_llama_sizes(s);
   m.tie_weights = s.flag("tie_word_embeddings", false);
-  m.rope_theta = s.number("rope_theta", kTheta);
-  if (s.has("rope_scaling")) m.rope_scaling = read_rope_scaling(s.inside("rope_scaling"));
-  if (s.has("rope_parameters")) {
-    const ConfigSettings rope = s.inside("rope_parameters");
-    for (const char* layers : {"full_attention", "sliding_attention"}) {
-      if (!rope.has(layers)) continue;
-      const ConfigSettings own = rope.inside(layers);
-      own.must_be("rope_type", {"default"});
-      own.must_be("rope_theta", {m.rope_theta = own.number("rope_theta", m.rope_theta)});
-    }
-  }
+  const double theta = s.number("rope_theta", kTheta);
+  read_layer_ropes(s, theta, theta, m);
   m = read_olmo_blocks(s, std::move(m));
   m.attention_window = read_window(s), m.last_layer_full = false;
   m.window_pattern = kWindowPattern;
@@ -89,8 +78,11 @@ std::vector<ArchitectureKey> olmo3_keys(const ModelConfig& m) {
   return keys;
 }
 
-std::string untied_limit(const ModelConfig& m) {
-  return m.tie_weights ? "its architecture olmo2 has model.tie_weights false" : "";
+std::string olmo_limit(const ModelConfig& m) {
+  if (m.tie_weights) return "its architecture olmo2 has model.tie_weights false";
+  if (m.attention_window > 0 && m.rope_window_theta > 0 && m.rope_window_theta != m.rope_theta)
+    return "its architecture olmo2 has one base of RoPE's frequencies, and here model.rope_window_theta is another one";
+  return unscaled_windows_limit(m, "olmo2");
 }
 
 }  // namespace
@@ -104,7 +96,7 @@ const Family kOlmo2Family = {.name = "OLMo 2",
                              .config_json = olmo2_json,
                              .read_config = read_olmo2,
                              .architecture_keys = llama_keys,
-                             .llama_cpp_limit = untied_limit};
+                             .llama_cpp_limit = olmo_limit};
 
 const Family kOlmo3Family = {.name = "OLMo 3",
                              .form = "OLMo 2's with windows",
@@ -115,6 +107,6 @@ const Family kOlmo3Family = {.name = "OLMo 3",
                              .config_json = olmo3_json,
                              .read_config = read_olmo3,
                              .architecture_keys = olmo3_keys,
-                             .llama_cpp_limit = untied_limit};
+                             .llama_cpp_limit = olmo_limit};
 
 }  // namespace gpt::exchange

@@ -8,7 +8,6 @@ namespace {
 void set_qwen2_form(ModelConfig& model) {
   set_llama_blocks(model);
   model.bias = false, model.qkv_bias = true;
-  model.rope_scaling = {};
   model.n_head_dim = model.n_embd / model.heads();
 }
 
@@ -21,7 +20,6 @@ nlohmann::ordered_json qwen2_json(const ModelConfig& m) {
 
 ModelConfig read_qwen2(const ConfigSettings& s) {
   ModelConfig m = read_llama_settings(s);
-  if (m.rope_scaling.kind != RopeScalingKind::none) s.refuse("rope_scaling", "this program has Qwen2 only without it");
   require_full_layers(s, m);
   m.qkv_bias = true;
   return m;

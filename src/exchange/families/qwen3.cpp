@@ -8,7 +8,6 @@ namespace {
 void set_qwen3_form(ModelConfig& model) {
   set_llama_blocks(model);
   model.bias = false, model.qk_norm = QkNorm::heads;
-  model.rope_scaling = {};
 }
 
 nlohmann::ordered_json qwen3_json(const ModelConfig& m) {
@@ -23,7 +22,6 @@ nlohmann::ordered_json qwen3_json(const ModelConfig& m) {
 
 ModelConfig read_qwen3(const ConfigSettings& s) {
   ModelConfig m = read_llama_settings(s);
-  if (m.rope_scaling.kind != RopeScalingKind::none) s.refuse("rope_scaling", "this program has Qwen3 only without it");
   s.must_be("attention_bias", {false});
   require_full_layers(s, m);
   if (!s.has("head_dim")) m.n_head_dim = 128;  // as transformers has it, whatever the other widths are
