@@ -206,7 +206,7 @@ def wanted_tensors(exported, dtype, tokens):
         name = names.get_name(theirs, try_suffixes=(".weight", ".bias"))
         if theirs.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight")):
             values = values.T
-        if (".attn_q." in name or ".attn_k." in name) and values.ndim == 2 and not family.startswith(("qwen", "gemma", "olmo")):
+        if (".attn_q." in name or ".attn_k." in name) and not family.startswith(("qwen", "gemma", "olmo")):
             values = permuted(values, config["num_attention_heads" if ".attn_q." in name else "num_key_value_heads"])
         if family.startswith("gemma") and values.ndim == 1:  # norms
             values = values + numpy.float32(1)
