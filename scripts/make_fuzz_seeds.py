@@ -33,6 +33,7 @@ def tokenizer_json():
     write("tokenizer_json", "merges_as_text", json.dumps(old, ensure_ascii=False, indent=1).encode() + b"\0" + TEXT)
     write("tokenizer_json", "char", '{"type":"char","characters":["a","b","\u00e9"]}\0ab\u00e9'.encode())
     write("tokenizer_json", "byte", b'{"type":"byte"}\0' + TEXT)
+    write("tokenizer_json", "sentencepiece", (ROOT / "tests/tokenizer/sentencepiece/letters.model").read_bytes())
 
 
 def chat_template():

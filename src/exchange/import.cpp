@@ -29,18 +29,9 @@ std::string folder_of(const std::string& path) {
   return parent.empty() ? "." : parent;
 }
 
-// Folders of early versions have GPT-2's pair of files instead of tokenizer.json. What they have beside it that adds tokens is not read.
-bool has_gpt2_files(const std::string& folder) {
-  std::error_code ignored;
-  const auto has = [&](const char* name) { return std::filesystem::exists(folder + "/" + name, ignored); };
-  return names_gpt2_tokenizer(folder) && has("vocab.json") && has("merges.txt") && !has("added_tokens.json");
-}
-
 std::unique_ptr<Tokenizer> read_foreign_tokenizer(const std::string& file, const ModelConfig& model) {
   try {
-    auto tokenizer = file.ends_with("/vocab.json")
-                         ? make_tokenizer(file, {})
-                         : tokenizer_from_hugging_face(read_file(file, ExitCode::checkpoint, kTokenizerSize), file);
+    auto tokenizer = read_tokenizer_file(file);
     if (tokenizer->vocab_size() <= *model.vocab_size) return tokenizer;
     throw Error(ExitCode::checkpoint, fmt::format("{} has {} tokens, and the model of config.json {}", file,
                                                   tokenizer->vocab_size(), *model.vocab_size));
@@ -62,17 +53,13 @@ ForeignModel read_foreign_model(const std::string& path) {
   const std::string of_model = is_adapter ? base_of_adapter(path) : folder_of(path);
   // Who trained an adapter may have kept its tokenizer, with another template of chats, beside it.
   const std::string folder = is_adapter && std::filesystem::exists(path + "/tokenizer.json", ignored) ? path : of_model;
-  const std::string config = of_model + "/config.json", file = folder + "/tokenizer.json";
+  const std::string config = of_model + "/config.json", file = tokenizer_file_of(folder);
   if (is_unfinished_export(of_model)) throw Error(ExitCode::checkpoint, why_missing(of_model));
   const ForeignForm form = read_config_json(read_file(config, ExitCode::checkpoint, kConfigSize), config);
   ForeignModel model{form.family, form.model, ""};
   std::unique_ptr<Tokenizer> tokenizer;
-  if (std::filesystem::exists(file, ignored)) {
-    tokenizer = read_foreign_tokenizer(file, form.model);
-    model.note = class_that_splits_otherwise(folder);
-  } else if (has_gpt2_files(folder)) {
-    tokenizer = read_foreign_tokenizer(folder + "/vocab.json", form.model);
-  }
+  if (!file.empty()) tokenizer = read_foreign_tokenizer(file, form.model);
+  if (file.ends_with("/tokenizer.json")) model.note = class_that_splits_otherwise(folder);
   if (tokenizer) model.tokenizer = tokenizer->to_json();
   model.text_format = read_text_format(folder, tokenizer.get(), *form.model.vocab_size);
   return model;

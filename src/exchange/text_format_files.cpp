@@ -130,11 +130,17 @@ std::vector<std::string> prefix_of_step(const json& step) {
   return texts;
 }
 
-// What tokenizer.json puts before a text, as transformers' call of the tokenizer does.
-std::vector<int32_t> prefix_of(const std::string& folder, const Tokenizer& tokenizer) {
+// What a call of transformers' tokenizer puts before a text: what tokenizer.json says, or with tokenizer.model alone the first token, unless
+// the settings say otherwise.
+std::vector<int32_t> prefix_of(const std::string& folder, const SettingsFile& settings, const Tokenizer& tokenizer,
+                               std::optional<int32_t> begin) {
   const std::string path = folder + "/tokenizer.json";
   std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) return {};
+  if (!std::filesystem::exists(path, ignored)) {
+    const bool adds_begin = std::filesystem::exists(folder + "/tokenizer.model", ignored) &&
+                            settings.object.value("add_bos_token", json(true)) == true;
+    return adds_begin && begin ? std::vector<int32_t>{*begin} : std::vector<int32_t>();
+  }
   const auto without_model = [](int depth, json::parse_event_t event, json& parsed) {
     return depth != 1 || event != json::parse_event_t::key || parsed == "post_processor";
   };
@@ -175,7 +181,7 @@ std::optional<TextFormat> read_text_format(const std::string& folder, const Toke
   if (tokenizer) {
     add_named_tokens(format, settings, *tokenizer);
     add_named_tokens(format, read_settings(folder, "special_tokens_map.json"), *tokenizer);
-    format.prefix = prefix_of(folder, *tokenizer);
+    format.prefix = prefix_of(folder, settings, *tokenizer, format.begin);
   }
   if (format.ends.empty() && format.tokenizer_end) format.ends = {*format.tokenizer_end};
   return format == TextFormat() ? std::nullopt : std::optional(std::move(format));

@@ -25,11 +25,9 @@ using nlohmann::ordered_json;
 }
 
 TextsOfModel of_folder(const std::string& folder) {
-  const std::string file = folder + "/tokenizer.json";
-  std::error_code ignored;
-  if (!std::filesystem::is_regular_file(file, ignored))
-    refuse_model(folder, "it has no tokenizer.json, and no checkpoint of a run");
-  const auto tokenizer = tokenizer_from_hugging_face(read_file(file, ExitCode::checkpoint, kTokenizerSize), file);
+  const std::string file = tokenizer_file_of(folder);
+  if (file.empty()) refuse_model(folder, "it has no tokenizer.json or tokenizer.model, and no checkpoint of a run");
+  const auto tokenizer = read_tokenizer_file(file);
   const auto format = read_text_format(folder, tokenizer.get(), tokenizer->vocab_size());
   return {tokenizer->to_json(), text_format_of(format, *tokenizer)};
 }

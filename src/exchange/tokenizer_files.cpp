@@ -3,11 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <system_error>
 #include <vector>
 
 #include "gpt/core/error.h"
+#include "gpt/core/file.h"
+#include "gpt/exchange/text_format_files.h"
 #include "gpt/tokenizer/bpe_files.h"
 #include "gpt/tokenizer/make_tokenizer.h"
 #include "gpt/tokenizer/special_tokens.h"
@@ -94,6 +98,22 @@ std::unique_ptr<Tokenizer> tokenizer_from_hugging_face(std::string_view text, co
                     origin));
   }
   return tokenizer_from_json(text, origin);
+}
+
+// What a folder with GPT-2's pair has beside it that adds tokens is not read.
+std::string tokenizer_file_of(const std::string& folder) {
+  std::error_code ignored;
+  const auto has = [&](const char* name) { return std::filesystem::exists(folder + "/" + name, ignored); };
+  for (const char* name : {"tokenizer.json", "tokenizer.model"})
+    if (has(name)) return folder + "/" + name;
+  if (names_gpt2_tokenizer(folder) && has("vocab.json") && has("merges.txt") && !has("added_tokens.json"))
+    return folder + "/vocab.json";
+  return "";
+}
+
+std::unique_ptr<Tokenizer> read_tokenizer_file(const std::string& file) {
+  if (!file.ends_with(".json") || file.ends_with("/vocab.json")) return make_tokenizer(file, {});
+  return tokenizer_from_hugging_face(read_file(file, ExitCode::data, kTokenizerSize), file);
 }
 
 }  // namespace gpt::exchange

@@ -62,7 +62,7 @@ std::vector<config::Section> sections(PrepareCommand& command) {
        {{.name = "tokenizer",
          .target = &o.tokenizer,
          .help =
-             "gpt2, char, byte, bpe:N to train one with N tokens, or a file (tokenizer.json, .tiktoken, vocab.bpe); or that of a model: a "
+             "gpt2, char, byte, bpe:N to train one with N tokens, or a file (tokenizer.json, tokenizer.model, .tiktoken, vocab.bpe); or that of a model: a "
              "run, a checkpoint or a folder of Hugging Face's form, whose chat template conversations are laid out in",
          .aliases = {{"t"}},
          .is_path = true},

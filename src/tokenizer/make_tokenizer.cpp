@@ -21,6 +21,7 @@
 #include "gpt/tokenizer/bpe_trainer.h"
 #include "gpt/tokenizer/utf8.h"
 #include "pipeline_tokenizer.h"
+#include "sentencepiece_model.h"
 #include "tokenizer_json.h"
 
 namespace gpt {
@@ -104,6 +105,8 @@ std::unique_ptr<Tokenizer> read_tokenizer(const fs::path& path) {
   const std::string text = read(path);
   constexpr char kPickle = '\x80';
   if (text.starts_with(kPickle)) refuse_pickle(origin);
+  if (path.extension() == ".model" || path.stem().extension() == ".model")  // tokenizer.model.v3
+    return tokenizer_from_json(json_of_sentencepiece_model(text, origin), origin);
   return tokenizer_from_json(text, origin);
 }
 

@@ -8,9 +8,11 @@
 
 #include "core/scratch_folder.h"
 #include "gpt/core/error.h"
+#include "gpt/core/file.h"
 #include "gpt/exchange/tokenizer_files.h"
 #include "gpt/tokenizer/make_tokenizer.h"
 #include "support/expect_error.h"
+#include "support/source_folder.h"
 
 namespace gpt::exchange {
 namespace {
@@ -54,6 +56,19 @@ TEST_F(ImportTest, FoldersOfEarlyVersionsHaveGpt2sPairOfFiles) {
   EXPECT_EQ(tokenizer->end_of_text(), 3);
   root_.file("model/tokenizer_config.json", R"({"tokenizer_class": "Qwen2Tokenizer"})");
   EXPECT_EQ(read_foreign_model(folder_).tokenizer, "") << "which splits text otherwise";
+}
+
+TEST_F(ImportTest, FoldersOfEarlyVersionsHaveSentencepiecesModel) {
+  const std::string fixture = test::source_folder() + "/tests/tokenizer/sentencepiece/llama.model";
+  root_.file("model/tokenizer.model", read_file(fixture, ExitCode::data));
+  root_.file("model/config.json",
+             R"({"model_type": "gpt2", "vocab_size": 500, "n_embd": 16, "n_layer": 1, "n_head": 4})");
+  root_.file("model/tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": "</s>"})");
+  ForeignModel model = read_foreign_model(folder_);
+  EXPECT_EQ(model.tokenizer, make_tokenizer(fixture, {})->to_json());
+  EXPECT_EQ(model.text_format.value().prefix, std::vector<int32_t>{1}) << "as LlamaTokenizer of transformers adds it";
+  root_.file("model/tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": "</s>", "add_bos_token": false})");
+  EXPECT_EQ(read_foreign_model(folder_).text_format.value().prefix, std::vector<int32_t>{});
 }
 
 TEST_F(ImportTest, FilesThatCannotBeUsedAreNamed) {

@@ -1,4 +1,4 @@
-// tokenizer.json, NUL, a text to encode.
+// tokenizer.json, NUL, a text to encode; or a model of SentencePiece.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -7,6 +7,7 @@
 #include "expect.h"
 #include "gpt/tokenizer/make_tokenizer.h"
 #include "src/tokenizer/pipeline_tokenizer.h"
+#include "src/tokenizer/sentencepiece_model.h"
 
 namespace {
 
@@ -31,6 +32,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string_view text(reinterpret_cast<const char*>(data), size);
   const std::string_view file = fuzz::next_part(text);
   fuzz::accept_or_refuse([&] { fuzz::use(parse_tokenizer_json(file, "input"), text); });
+  fuzz::accept_or_refuse([&] {
+    const std::string_view whole(reinterpret_cast<const char*>(data), size);
+    use_pipeline(*tokenizer_from_json(json_of_sentencepiece_model(whole, "input"), "input"), "the <sep> question");
+  });
   fuzz::accept_or_refuse([&] {  // the characters and bytes of a checkpoint come this way too
     const auto tokenizer = tokenizer_from_json(file, "input");
     fuzz::expect(tokenizer_from_json(tokenizer->to_json(), "again")->to_json() == tokenizer->to_json(),

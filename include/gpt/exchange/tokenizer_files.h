@@ -19,4 +19,9 @@ BpeModel byte_vocabulary(const Tokenizer& tokenizer);  // one of bytes as BPE wi
 // cannot do.
 std::unique_ptr<Tokenizer> tokenizer_from_hugging_face(std::string_view json, const std::string& origin);
 
+// The file with the tokenizer of a folder of Hugging Face's form: tokenizer.json, or what older folders have in its place, SentencePiece's
+// tokenizer.model or GPT-2's pair, of which vocab.json is named. Empty: it has none.
+std::string tokenizer_file_of(const std::string& folder);
+std::unique_ptr<Tokenizer> read_tokenizer_file(const std::string& file);  // throws as tokenizer_from_hugging_face()
+
 }  // namespace gpt::exchange
