@@ -170,9 +170,11 @@ GroupMemory group_memory(int64_t free_swap, const std::string& root) {
 
 int64_t memory_bytes() { return std::min(total_bytes(), group_memory(0).limit); }
 
+int64_t unused_memory_bytes() { return std::min(available_bytes(), group_memory(0).free); }
+
 int64_t free_memory_bytes(int64_t processes) {
-  const int64_t shared = std::min(available_bytes(), group_memory(0).free);
-  return std::min({shared / processes, left_by_limit(RLIMIT_AS, "VmSize"), left_by_limit(RLIMIT_DATA, "VmData")});
+  return std::min(
+      {unused_memory_bytes() / processes, left_by_limit(RLIMIT_AS, "VmSize"), left_by_limit(RLIMIT_DATA, "VmData")});
 }
 
 int64_t growable_memory_bytes() {

@@ -15,6 +15,7 @@ std::string system_name();         // "Debian GNU/Linux 12 (bookworm), Linux 6.1
 bool cpu_has_bfloat16();           // instructions for it, not emulation
 bool cpu_has_bfloat16_matrices();  // units that multiply matrices of them (AMX, Arm)
 int64_t memory_bytes();            // memory of the machine, or the control group's limit where that is lower
+int64_t unused_memory_bytes();     // the part of that which nobody uses; pages of files count as unused
 // What this process may still use: limits of its group and its own count. `processes`: so many share the memory of the machine and of the
 // group, but not the limits of this one (ulimit).
 int64_t free_memory_bytes(int64_t processes = 1);

@@ -1,0 +1,91 @@
+// What the device of a run did in an interval, as device/find_sensor.h reads it, and what that means in words.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace gpt {
+
+// Means over the interval where the source allows it, otherwise as it was at its end. Nothing: the source does not say.
+struct DeviceUse {
+  using Value = std::optional<double>;
+  // Of a GPU.
+  Value utilization = {};  // share of the time in which any kernel ran, whosever
+  Value power_w = {}, power_limit_w = {}, temperature_c = {};
+  Value clock_mhz = {}, max_clock_mhz = {};  // of its multiprocessors
+  // Shares of the time in which its clocks were lower because of the limit of its power; of heat; of a circuit of the board, for either;
+  // and because somebody has set them so.
+  Value slowed_by_power = {}, slowed_by_heat = {}, slowed_by_hardware = {}, slowed_by_setting = {};
+  // Of a CPU, in processors' worth of time. Those that this run may use, its threads that compute, and what it kept busy, other programs did
+  // (and the kernel for them), and the machine that hosts this one has kept.
+  Value cores = {}, threads = {}, cores_busy = {}, cores_others = {}, cores_stolen = {};
+  // Of both. Memory: of a GPU, or of the machine or its control group, whichever is less; what is used, also by other programs.
+  Value memory_used_mb = {}, memory_mb = {};
+  Value data_wait = {};  // share of the time in which the run waited for its next batch
+
+  bool is_cpu() const { return cores.has_value(); }
+  Value memory_share() const;
+  Value others_share() const;  // of the processors
+  bool operator==(const DeviceUse&) const = default;
+};
+
+// All of its values, by their names in metrics.jsonl.
+struct DeviceField {
+  const char* name;
+  DeviceUse::Value DeviceUse::* value;
+};
+inline constexpr std::array kDeviceFields{DeviceField{"utilization", &DeviceUse::utilization},
+                                          DeviceField{"power_w", &DeviceUse::power_w},
+                                          DeviceField{"power_limit_w", &DeviceUse::power_limit_w},
+                                          DeviceField{"temperature_c", &DeviceUse::temperature_c},
+                                          DeviceField{"clock_mhz", &DeviceUse::clock_mhz},
+                                          DeviceField{"max_clock_mhz", &DeviceUse::max_clock_mhz},
+                                          DeviceField{"slowed_by_power", &DeviceUse::slowed_by_power},
+                                          DeviceField{"slowed_by_heat", &DeviceUse::slowed_by_heat},
+                                          DeviceField{"slowed_by_hardware", &DeviceUse::slowed_by_hardware},
+                                          DeviceField{"slowed_by_setting", &DeviceUse::slowed_by_setting},
+                                          DeviceField{"cores", &DeviceUse::cores},
+                                          DeviceField{"threads", &DeviceUse::threads},
+                                          DeviceField{"cores_busy", &DeviceUse::cores_busy},
+                                          DeviceField{"cores_others", &DeviceUse::cores_others},
+                                          DeviceField{"cores_stolen", &DeviceUse::cores_stolen},
+                                          DeviceField{"memory_used_mb", &DeviceUse::memory_used_mb},
+                                          DeviceField{"memory_mb", &DeviceUse::memory_mb},
+                                          DeviceField{"data_wait", &DeviceUse::data_wait}};
+
+// How near the steps came to what the device can do, where that is known.
+struct ReachedShare {
+  std::optional<double> efficiency = {};  // EfficiencyRecord::share()
+  std::optional<double> mfu = {};         // of the peak speed
+};
+
+enum class DeviceFinding {
+  busy,
+  idle,
+  waits_for_data,
+  slowed_by_power,
+  slowed_by_heat,
+  slowed_by_hardware,
+  slowed_by_setting,
+  others,
+  stolen,
+  memory_full,
+  memory_unused,
+  busy_but_slow
+};
+
+struct DeviceVerdict {
+  DeviceFinding finding;
+  std::string text;            // a sentence, which may end with what to do
+  bool is_for_the_log = true;  // otherwise it is no news, and stands on the page alone
+};
+
+// How busy the device is, and then what keeps it from more.
+std::vector<DeviceVerdict> judge(const DeviceUse& use, const ReachedShare& reached = {});
+
+// "1.93 of 2 cores busy, other programs 0.05, memory 3.20 GB of 8.00 GB"; what nobody knows is left out.
+std::string to_text(const DeviceUse& use);
+
+}  // namespace gpt
