@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -89,6 +90,7 @@ struct DataLoader::Impl {
   std::vector<at::Tensor>
       sources;  // (N) each, on the device when resident, else in host memory; conversations always there
   DataPosition position;
+  double seconds_waited = 0;
   std::unique_ptr<OrderedPrefetcher<Transfer>> prefetcher;  // last: its threads use what is above
 
   BatchShape shape(const DataPosition& at) const {
@@ -140,9 +142,19 @@ struct DataLoader::Impl {
 
   void next_into(const Batch& batch) {
     // On a CPU too: gathering from memory takes microseconds, less than handing the batch over from another thread.
-    if (resident || (workers == 0 && device.is_cpu())) return build(position, batch);
+    if (workers == 0 && device.is_cpu()) return waiting([&] { build(position, batch); });
+    if (resident) return build(position, batch);  // on the device
     if (workers > 0 && !prefetcher) start_workers();
-    copy_into(batch, parts_of(workers > 0 ? prefetcher->next().take() : build_on_host(position)));
+    at::Tensor together;
+    waiting([&] { together = workers > 0 ? prefetcher->next().take() : build_on_host(position); });
+    copy_into(batch, parts_of(together));
+  }
+
+  template <class Action>
+  void waiting(const Action& action) {
+    const auto begin = std::chrono::steady_clock::now();
+    action();
+    seconds_waited += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
 
   void advance() {
@@ -184,6 +196,7 @@ DataLoader::DataLoader(std::vector<Tokens> sources, const DataConfig& config, co
       .tokens = std::move(sources),
       .sources = std::move(tensors),
       .position = {},
+      .seconds_waited = 0,
       .prefetcher = nullptr,
   });
 }
@@ -255,6 +268,7 @@ int64_t DataLoader::batches_per_epoch() const {
 }
 const PackedRows* DataLoader::packed_rows() const { return impl_->schedule.packed_rows(0); }
 bool DataLoader::resident() const { return impl_->resident; }
+double DataLoader::seconds_waited() const { return impl_->seconds_waited; }
 
 int64_t DataLoader::device_bytes() const {
   int64_t bytes = 0;

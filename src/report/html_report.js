@@ -121,7 +121,7 @@ const follow = (graph, isInitial) => {
 };
 
 const draw = (figure, names, colors, rows, options) => {
-  const y = figure.dataset.chart === "mfu" ? percent : short;
+  const y = ["mfu", "gpu_busy", "device_memory"].includes(figure.dataset.chart) ? percent : short;
   const graph = new Dygraph(figure.querySelector(".chart"), rows(), {
     labels: ["step", ...names],
     colors: colors.map(style),
@@ -153,15 +153,19 @@ const drawLoss = (figure) => {
   });
 };
 
+const kFromZero = ["peak_memory_mb", "gpu_busy", "cores_busy", "device_memory"];
 const drawCurve = (figure) => {
-  const name = figure.dataset.chart;
-  draw(figure, [figure.querySelector("h2").textContent.toLowerCase()], ["--first"], () => table([curveOf(name)]),
-    () => ({ drawPoints: curveOf(name).steps.length <= 50, pointSize: 2.5, strokeWidth: 1.25, includeZero: name === "peak_memory_mb" }));
+  const name = figure.dataset.chart, hasOthers = name === "cores_busy" && hasCurve("cores_others");
+  const names = hasOthers ? ["this run", "other programs"] : [figure.querySelector("h2").textContent.toLowerCase()];
+  draw(figure, names, ["--first", "--second"].slice(0, names.length), () => table([name, "cores_others"].slice(0, names.length).map(curveOf)),
+    () => ({ drawPoints: curveOf(name).steps.length <= 50, pointSize: 2.5, strokeWidth: 1.25, includeZero: kFromZero.includes(name) }));
 };
 
 // Those of every run, and a chart for each task. They stand on the page once they have a curve: how wide a chart is depends on how many
 // there are.
 const figures = [...document.querySelectorAll("figure[data-chart]")];
+const homes = new Map(figures.map((figure) => [figure, figure.parentElement]));
+const homeOf = (figure) => homes.get(figure) || element("charts");
 for (const figure of figures) figure.remove();
 
 const addTasks = () => {
@@ -183,8 +187,9 @@ const showCharts = () => {
   addTasks();
   const fresh = figures.filter((figure) => !figure.isConnected && hasCurve(figure.dataset.chart));
   for (const figure of fresh) {
-    const next = figures.slice(figures.indexOf(figure) + 1).find((other) => other.isConnected);
-    (next || element("hint")).before(figure);
+    const home = homeOf(figure);
+    const next = figures.slice(figures.indexOf(figure) + 1).find((other) => other.isConnected && homeOf(other) === home);
+    home.insertBefore(figure, next || home.querySelector(".hint"));
   }
   if (fresh.length > 0) for (const { graph } of charts) graph.resize();
   for (const figure of fresh) figure.dataset.chart === "loss" ? drawLoss(figure) : drawCurve(figure);
@@ -242,9 +247,17 @@ const showWarnings = () => {
   element("warnings").querySelector("ul").replaceChildren(...warnings.slice().reverse().map((warning) => make("li", warning)));
 };
 
+const showDevice = () => {
+  const { verdicts, read } = run.device || { verdicts: [], read: "" };
+  element("device").hidden = !run.device;
+  element("device").querySelector("ul").replaceChildren(...verdicts.map((verdict) => make("li", verdict)));
+  element("device").querySelector(".hint").textContent = read ? "Last reading: " + read + "." : "";
+};
+
 const showNumbers = () => {
   showHead();
   showFigures();
+  showDevice();
   showCharts();
 };
 const showTexts = (changed) => {

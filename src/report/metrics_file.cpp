@@ -36,6 +36,10 @@ void MetricsFile::step(const StepRecord& s) {
   if (s.memory) {
     for (const auto& [name, bytes] : s.memory->parts()) record["memory_mb"][name] = bytes / 1e6;
   }
+  if (s.device) {
+    for (const auto& [name, value] : kDeviceFields)
+      if (const auto& number = *s.device.*value) record["device"][name] = json_number(*number);
+  }
   file().line(record.dump());
 }
 

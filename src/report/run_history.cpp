@@ -45,6 +45,16 @@ std::optional<std::string> text(const json& object, const char* key) {
   return found != object.end() && found->is_string() ? std::optional(found->get<std::string>()) : std::nullopt;
 }
 
+std::optional<DeviceUse> device_use(const json& line) {
+  constexpr double kMost = 1e12;
+  const auto found = line.find("device");
+  if (found == line.end() || !found->is_object()) return std::nullopt;
+  DeviceUse use;
+  for (const auto& [name, value] : kDeviceFields)
+    if (const auto read = number(*found, name); read && *read >= 0 && *read <= kMost) use.*value = *read;
+  return use;
+}
+
 // Standard errors are not read: their names are those of metrics too.
 TaskRecord task_record(int64_t step, const std::string& task, const json& metrics) {
   TaskRecord record{.step = step, .task = task};
@@ -97,6 +107,7 @@ void read_line(const json& line, int64_t last_step, RunHistory& history) {
                            .tokens_per_second = value("tokens_per_second"),
                            .mfu = number(line, "mfu"),
                            .peak_memory_mb = value("peak_memory_mb"),
+                           .device = device_use(line),
                            .at = at});
   } else if (number(line, "val_loss")) {
     history.add(EvaluationRecord{.step = *step,
@@ -127,6 +138,7 @@ void RunHistory::add(const StepRecord& step) {
   tokens_per_second.add(step.step, step.tokens_per_second);
   peak_memory_mb.add(step.step, step.peak_memory_mb);
   if (step.mfu) mfu.add(step.step, *step.mfu);
+  if (step.device) add(step.step, *step.device);
   // A record speaks for the steps since the last one; how many those are is not known of the first.
   const auto steps = static_cast<double>(last_step ? step.step - last_step->step : 1);
   const double passed = steps * step.step_ms / 1e3, done = passed * step.tokens_per_second;
@@ -137,6 +149,17 @@ void RunHistory::add(const StepRecord& step) {
   seconds_at_step.add(step.step, seconds);
   tokens_at_step.add(step.step, tokens);
   last_step = step;
+}
+
+void RunHistory::add(int64_t step, const DeviceUse& device) {
+  const auto keep = [step](Curve& curve, const DeviceUse::Value& value) {
+    if (value) curve.add(step, *value);
+  };
+  keep(gpu_busy, device.utilization);
+  keep(cores_busy, device.cores_busy);
+  keep(cores_others, device.cores_others);
+  keep(device_memory, device.memory_share());
+  last_device = device;
 }
 
 void RunHistory::add(const LossRecord& record) {

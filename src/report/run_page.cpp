@@ -37,6 +37,10 @@ std::vector<std::pair<std::string, const Curve*>> curves_of(const RunHistory& hi
                                                            {"tokens_per_second", &history.tokens_per_second},
                                                            {"mfu", &history.mfu},
                                                            {"peak_memory_mb", &history.peak_memory_mb},
+                                                           {"gpu_busy", &history.gpu_busy},
+                                                           {"cores_busy", &history.cores_busy},
+                                                           {"cores_others", &history.cores_others},
+                                                           {"device_memory", &history.device_memory},
                                                            {"seconds", &history.seconds_at_step},
                                                            {"tokens", &history.tokens_at_step}};
   for (const auto& [name, task] : history.tasks) curves.emplace_back(name, &task);
@@ -54,6 +58,12 @@ ordered_json evaluation_json(const EvaluationRecord& evaluation) {
           {"loss", page_number(evaluation.loss)},
           {"perplexity", page_number(evaluation.perplexity())},
           {"bits_per_byte", page_number(evaluation.bits_per_byte)}};
+}
+
+ordered_json device_json(const DeviceUse& device, const ReachedShare& reached) {
+  ordered_json verdicts = ordered_json::array();
+  for (const DeviceVerdict& verdict : judge(device, reached)) verdicts.push_back(verdict.text);
+  return {{"verdicts", std::move(verdicts)}, {"read", to_text(device)}};
 }
 
 ordered_json live_json(const RunPage::Live& live) {
@@ -109,6 +119,9 @@ ordered_json page_head(const RunPage& page, const RunHistory& history) {
                     {"tasks", ordered_json::array()}};
   if (page.efficiency) head["efficiency"] = page_number(page.efficiency);
   if (history.last_step) head["latest"] = latest(*history.last_step);
+  if (history.last_device)
+    head["device"] =
+        device_json(*history.last_device, {page.efficiency, history.last_step ? history.last_step->mfu : std::nullopt});
   if (history.last_evaluation) head["evaluation"] = evaluation_json(*history.last_evaluation);
   if (history.best_evaluation) head["best"] = evaluation_json(*history.best_evaluation);
   for (const auto& [name, task] : history.tasks) head["tasks"].push_back(name);

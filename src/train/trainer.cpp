@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "gpt/core/error.h"
@@ -14,6 +15,7 @@
 #include "gpt/core/map_faults.h"
 #include "gpt/core/process.h"
 #include "gpt/core/process_memory.h"
+#include "gpt/device/find_sensor.h"
 #include "gpt/device/memory.h"
 #include "gpt/layout/tuning.h"
 #include "gpt/run/measured_memory.h"
@@ -28,6 +30,13 @@ constexpr int64_t kWarmUpSteps = 10;
 
 // A run of weeks that logs every million steps writes its losses all the same.
 constexpr size_t kMostUnwrittenLosses = 1000;
+
+std::unique_ptr<DeviceSensor> sensor_of(const run::Setup& setup) {
+  if (!setup.mesh.all->is_first()) return nullptr;
+  FoundSensor found = find_sensor(setup.device.device, setup.mesh.all->size());
+  if (!found.sensor) log::info("How busy the GPU is, its power and its temperature are not shown: " + found.reason);
+  return std::move(found.sensor);
+}
 
 }  // namespace
 
@@ -45,6 +54,7 @@ Trainer::Trainer(run::Run& run, const run::Folder& folder, Listeners& listeners,
       checkpoints_(state_, folder, {plan_, cadence()}, listeners, forecast_, is_saved),
       decisions_(state_, folder, std::move(decisions), setup_.mesh.all, run.schedule_steps()),
       memory_watch_(training().execution.memory_check, std::move(senses)),
+      device_watch_(sensor_of(setup_), [this] { return state_.loader.seconds_waited(); }),
       inbox_(inbox),
       spent_before_(state_.seconds_spent),
       first_step_(state_.step) {
@@ -103,7 +113,7 @@ void Trainer::train() {
       break;
     }
     bar_.show(progress());
-    tell_activity("training");
+    tell_activity(kTraining);
     if (!update()) break;
     if (plan_.ends_epoch(state_.step)) close_epoch();
     stopwatch_.stop();
@@ -186,6 +196,7 @@ bool Trainer::is_logged(int64_t step) const {
 
 void Trainer::close_log_interval() {
   StepRecord m;
+  if (is_logged(state_.step)) m.device = device_watch_.read();  // while the GPU still computes the update
   m.loss = run_.step().loss().item<double>();  // sync: the log line reads the device, and closes the interval's clock
   const Mark now{state_.step, tokens_, stopwatch_.running_seconds(), waited_};
   const double seconds = now.seconds - logged_.seconds;
@@ -276,6 +287,7 @@ void Trainer::show_activity(const std::string& what, const std::string& how_far)
 }
 
 void Trainer::tell_activity(const std::string& what, const std::string& how_far) {
+  what == kTraining ? device_watch_.trains() : device_watch_.pauses();
   listeners_.activity({.step = state_.step,
                        .what = what,
                        .how_far = how_far,

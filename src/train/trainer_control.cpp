@@ -83,7 +83,7 @@ control::Answer Trainer::pause(bool is_to_pause) {
   if (is_to_pause == is_paused_) return {true, is_paused_ ? "the run is paused already" : "the run is not paused"};
   is_paused_ = is_to_pause;
   listeners_.event({state_.step, is_paused_ ? "paused" : "went on after a pause"});
-  is_paused_ ? show_activity("paused") : tell_activity("training");
+  is_paused_ ? show_activity("paused") : tell_activity(kTraining);
   if (!is_paused_) return {true, "the run goes on"};
   return {true, fmt::format("the run is paused: gpt-board tell {} continue", folder_.path())};
 }

@@ -76,6 +76,21 @@ TEST_F(OneRun, WasKilledWhereNobodyHoldsTheLock) {
   EXPECT_EQ(state_of(run), "starting");
 }
 
+TEST_F(OneRun, WhatItsDeviceDoesIsToldWhileItGoesOn) {
+  std::optional<FolderLock> lock(std::in_place, run_, ExitCode::config, "output_dir");
+  let_lock_be_old();
+  status_.begin(run_of_ten());
+  status_.activity({.step = 1, .what = "training"});
+  metrics_.step({.step = 1, .mfu = {}, .device = DeviceUse{.cores = 2, .cores_busy = 1.5}});
+  FollowedRun run = follow();
+  EXPECT_EQ(state_of(run), "running");
+  EXPECT_EQ(run.row().device->cores_busy, 1.5);
+  status_.end();
+  EXPECT_EQ(state_of(run), "done");
+  EXPECT_FALSE(run.row().device);
+  EXPECT_TRUE(run.history().last_device) << "its page still has it";
+}
+
 TEST_F(OneRun, ARunWithoutStatusIsKnownByItsReport) {
   HtmlReport report(run_ + "/report.html", run_ + "/metrics.jsonl");
   report.begin(run_of_ten());

@@ -95,8 +95,8 @@ class WithRuns(unittest.TestCase):
         self.addCleanup(stream.close)
         return stream
 
-    def start(self, name, *words):
-        command = programs.command("gpt-train", *programs.flags({**LONG, "data.text": self.text, "output_dir": self.models / name}), *words)
+    def start(self, name, settings={}):
+        command = programs.command("gpt-train", *programs.flags({**LONG, "data.text": self.text, "output_dir": self.models / name, **settings}))
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.addCleanup(process.wait, timeout=programs.HANGS)
         self.addCleanup(process.kill)
@@ -138,6 +138,17 @@ class Following(WithRuns):
         table.wait_for(lambda told: told.state["runs"] == [])
         while run.read():  # of a run that is gone there is no more to tell
             pass
+
+    def test_what_the_device_does(self):
+        board = self.board(self.models)
+        self.start("fox", {"training.checkpoint_interval": 10**6, "training.eval_interval": 10**6, "training.log_interval": 1})
+        table = self.stream(board.port)
+        table.wait_for(lambda told: "fox" in told.runs)
+        run = self.stream(board.port, "/events?name=fox")
+        run.wait_for(lambda told: "device" in told.state)
+        self.assertRegex(run.state["device"]["read"], r"^[0-9.]+ of \d+ cores? busy.*, memory [0-9.]+ [MG]B of [0-9.]+ [MG]B")
+        self.assertRegex(run.state["device"]["verdicts"][0], r"^This run keeps [0-9.]+ of \d+ cores? busy")
+        self.assertRegex(ask(board.port, "/metrics")[2], r'gpt_run_cores_busy\{run="fox"\} [0-9.]+\n')
 
     def test_pages_ask_for_nothing_elsewhere(self):
         programs.train(self.models / "fox", self.text, training__max_steps=2)

@@ -62,9 +62,9 @@ class Report(unittest.TestCase):
         return browser.text_of(self.page, id)
 
     def test_charts_are_drawn(self):
-        self.assertIn('data-charts="8"', self.page)
+        self.assertIn('data-charts="10"', self.page)
         figures = re.findall(r"<figure.*?</figure>", self.page, re.S)
-        self.assertEqual(len(figures), 8)
+        self.assertEqual(len(figures), 10)
         for figure in figures:
             self.assertIn("<canvas", figure)
             self.assertRegex(figure, "dygraph-axis-label-x[^>]*>[0-9]")
@@ -80,7 +80,7 @@ class Report(unittest.TestCase):
         for axis, title, last in (("tokens", "training tokens", "M"), ("time", "training time in seconds", "")):
             with self.subTest(axis):
                 page = browser.browse(f"{self.folder}/report.html#{axis}", self.folder / "profile", "--dump-dom").stdout
-                self.assertEqual(page.count(f">{title}<"), 8)
+                self.assertEqual(page.count(f">{title}<"), 10)
                 figure = re.search(r'<figure[^>]*data-chart="loss".*?</figure>', page, re.S)[0]
                 self.assertRegex(figure, rf"dygraph-axis-label-x[^>]*>[0-9.]+{last}<")
 
@@ -96,6 +96,12 @@ class Report(unittest.TestCase):
         status = lambda name: browser.text_of(browser.browse(self.folder / f"{name}.html", self.folder / "profile", "--dump-dom").stdout, "status")
         self.assertRegex(status("silent"), "^Last heard of at step 2,000 of 2,000 .* Reload this page: if it stays as it is, the run was killed")
         self.assertRegex(status("fresh"), "^Training: step 2,000 of 2,000 .*, as of ")
+
+    def test_the_device_has_a_section_of_its_own(self):
+        section = self.page[self.page.index('id="device"'):self.page.index('id="samples"')]
+        self.assertEqual(re.findall(r'data-chart="(\w+)"', section), ["gpu_busy", "device_memory"])
+        self.assertIn("<li>The GPU is busy 93 % of the time, at 4", section)
+        self.assertIn("Last reading: busy 93 %, memory 72.0 GB of 80.0 GB.", section)
 
     def test_nothing_fails(self):
         self.assertNotIn("CONSOLE", self.messages)

@@ -30,7 +30,7 @@ class TensorBoard(unittest.TestCase):
     def test_tags(self):
         self.assertEqual(set(self.events.Tags()["scalars"]), {"loss/train", "loss/validation", "learning_rate", "grad_norm",
                                                                "tokens_per_second", "memory_mb", "mfu", "bits_per_byte",
-                                                               "hellaswag/acc_norm"})
+                                                               "hellaswag/acc_norm", "device/gpu_busy", "device/memory_share"})
         self.assertLessEqual({"sample", "configuration"}, set(self.events.Tags()["tensors"]))
 
     def test_settings_are_hyper_parameters(self):

@@ -98,6 +98,7 @@ TEST(MetricsFile, AppendsALineOfJsonForEachStepAndEvaluation) {
                .mfu = 0.25,
                .peak_memory_mb = 16,
                .memory = MemoryUse{.weights = 1e6, .activations = 2.5e6},
+               .device = DeviceUse{.utilization = 0.5, .temperature_c = NAN, .memory_mb = 8},
                .wait_ms = {0.5, 2},
                .at = {1e9 + 0.5, 64}});
   }
@@ -120,7 +121,7 @@ TEST(MetricsFile, AppendsALineOfJsonForEachStepAndEvaluation) {
   EXPECT_EQ(
       read_file(path, ExitCode::data),
       R"({"step":3,"loss":null,"lr":0.5,"grad_norm":2.0,"step_ms":4.0,"tokens_per_second":8.0,"sequences_per_second":0.5,"peak_memory_mb":16.0,"time":1000000000.5,"tokens":64,"mfu":0.25,"wait_ms":[0.5,2.0],)"
-      R"("memory_mb":{"weights":1.0,"gradients":0.0,"optimizer":0.0,"data":0.0,"activations":2.5,"workspace":0.0}})"
+      R"("memory_mb":{"weights":1.0,"gradients":0.0,"optimizer":0.0,"data":0.0,"activations":2.5,"workspace":0.0},"device":{"utilization":0.5,"temperature_c":null,"memory_mb":8.0}})"
       "\n"
       R"({"step":4,"loss":1.5,"lr":0.25,"grad_norm":3.0,"time":1000000000.0,"tokens":96})"
       "\n"
@@ -132,6 +133,32 @@ TEST(MetricsFile, AppendsALineOfJsonForEachStepAndEvaluation) {
       "\n"
       R"({"step":6,"efficiency":0.5,"least_step_ms":2.0,"peak_flops":1000000000000.0,"copy_bytes_per_second":10000000000.0,"time":1000000003.0,"tokens":160})"
       "\n");
+}
+
+StepRecord reading(int64_t step, double others) {
+  return {.step = step,
+          .mfu = {},
+          .device = DeviceUse{.cores = 2, .threads = 2, .cores_busy = 2 - others, .cores_others = others},
+          .at = {.time = 1e9 + 5.0 * static_cast<double>(step)}};
+}
+
+TEST(Console, TellsWhatLastsAndTellsItOnce) {
+  Console console;
+  const auto told = [&](int64_t from, int64_t to, double others) {
+    test::CapturedLog log;
+    for (int64_t step = from; step <= to; ++step) console.step(reading(step, others));
+    const std::string text = log.text();
+    const size_t first = text.find("Other programs take 1.3 of 2 cores.");
+    return first == std::string::npos ? 0 : text.find("Other programs", first + 1) == std::string::npos ? 1 : 2;
+  };
+  EXPECT_EQ(told(1, 2, 1.3), 0) << "of five seconds";
+  EXPECT_EQ(told(3, 3, 0), 0);
+  EXPECT_EQ(told(4, 5, 1.3), 0);
+  EXPECT_EQ(told(6, 9, 1.3), 1);
+  EXPECT_EQ(told(10, 12, 0), 0);
+  EXPECT_EQ(told(13, 20, 1.3), 0) << "it has hardly been away";
+  EXPECT_EQ(told(21, 45, 0), 0);
+  EXPECT_EQ(told(46, 50, 1.3), 1);
 }
 
 TEST(TaskRecord, TheMainMetricIsTheOneThatTasksAreKnownBy) {

@@ -51,6 +51,36 @@ TEST(RunHistory, TheLossesBetweenLoggedStepsArePartOfTheCurveAlone) {
   EXPECT_EQ(history.last_step->step, 2);
 }
 
+TEST(RunHistory, WhatTheDeviceDidIsReadBack) {
+  const auto line = [](const std::string& device) {
+    return R"({"step":2,"loss":4,"step_ms":10,"tokens_per_second":3200,"device":)" + device + "}";
+  };
+  RunHistory history;
+  EXPECT_TRUE(
+      read_metrics_line(line(R"({"cores":2,"cores_busy":1.5,"cores_others":0.25,"memory_used_mb":2,"memory_mb":8})"),
+                        10, history));
+  EXPECT_EQ(*history.last_device,
+            (DeviceUse{.cores = 2, .cores_busy = 1.5, .cores_others = 0.25, .memory_used_mb = 2, .memory_mb = 8}));
+  EXPECT_EQ(history.cores_busy.points()[0].value, 1.5);
+  EXPECT_EQ(history.cores_others.points()[0].value, 0.25);
+  EXPECT_EQ(history.device_memory.points()[0].value, 0.25);
+  EXPECT_TRUE(history.gpu_busy.points().empty());
+  history.add(StepRecord{.step = 3, .mfu = {}});
+  EXPECT_TRUE(history.last_device) << "it is not read with every step";
+  for (const char* nonsense : {"7", "[]", "null"}) {
+    RunHistory other;
+    EXPECT_TRUE(read_metrics_line(line(nonsense), 10, other));
+    EXPECT_FALSE(other.last_device) << nonsense;
+  }
+  RunHistory odd;
+  read_metrics_line(
+      line(
+          R"({"utilization":null,"power_w":-1,"temperature_c":"hot","clock_mhz":1e300,"memory_mb":0,"memory_used_mb":1})"),
+      10, odd);
+  EXPECT_EQ(*odd.last_device, (DeviceUse{.memory_used_mb = 1, .memory_mb = 0}));
+  EXPECT_TRUE(odd.device_memory.points().empty());
+}
+
 // Lines of losses are read without a parser of JSON, and say the same.
 TEST(RunHistory, LinesOfLossesAreReadAsJsonWouldBe) {
   const std::string plain = R"({"step":7,"loss":1.25e-1,"lr":1e-05,"grad_norm":0.5,"time":1764.125,"tokens":512})";

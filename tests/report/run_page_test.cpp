@@ -51,6 +51,21 @@ TEST(SentCurves, SendsWhatHasChangedAndNoMore) {
   EXPECT_FALSE(next.contains("validation_loss"));
 }
 
+TEST(RunPage, SaysWhatTheDeviceDoesBesideTheShareOfItsLimit) {
+  RunPage page{.name = "a"};
+  RunHistory history;
+  EXPECT_FALSE(page_head(page, history).contains("device"));
+  history.add(StepRecord{.step = 1, .mfu = 0.2, .device = DeviceUse{.utilization = 0.99}});
+  EXPECT_EQ(page_head(page, history)["device"]["verdicts"][0],
+            "The GPU is busy 99 % of the time, at 20 % of its peak speed.");
+  EXPECT_EQ(page_head(page, history)["device"]["read"], "busy 99 %");
+  EXPECT_EQ(SentCurves().next(history)["gpu_busy"]["values"], ordered_json{0.99});
+  page.efficiency = 0.75;
+  EXPECT_EQ(page_head(page, history)["device"]["verdicts"],
+            ordered_json{
+                "The GPU is busy 99 % of the time, at 75 % of what a large product and a large copy would allow."});
+}
+
 TEST(RunPage, SaysWhatHappensOnlyWhereItIsLive) {
   RunPage page{.name = "a", .written = 12.75};
   EXPECT_FALSE(page_head(page, {}).contains("live"));

@@ -62,7 +62,8 @@ class DataLoader {
   int64_t batches_per_epoch() const;
   const PackedRows* packed_rows() const;  // of conversations of the main text; null for other data
   bool resident() const;
-  int64_t device_bytes() const;  // bytes that the tokens take in a GPU's memory
+  int64_t device_bytes() const;   // bytes that the tokens take in a GPU's memory
+  double seconds_waited() const;  // so far, for batches that were built or read in the meantime
 
  private:
   struct Impl;

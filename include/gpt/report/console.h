@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -29,8 +30,17 @@ class Console : public Listener {
 
  private:
   std::string position(int64_t step) const;  // "step  500/5000"
+  void tell_findings(const DeviceUse& device, double time);
 
   RunRecord run_;
+  // What a reading of the device had.
+  struct Found {
+    int64_t last = -1;  // reading that had it
+    double since = 0;   // the time of the first of those in a row
+    bool is_told = false;
+  };
+  int64_t readings_ = 0;
+  std::map<DeviceFinding, Found> found_;
   double told_memory_ = 0;  // bytes, as the last line about them says
   EpochRecord fastest_;     // whole epoch so far; its number is 0 before there is one
 };

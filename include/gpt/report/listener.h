@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "gpt/report/device_use.h"
 #include "gpt/report/memory_use.h"
 
 namespace gpt {
@@ -54,6 +55,7 @@ struct StepRecord {
   std::optional<double> mfu;  // share of the device's peak, where that is known
   double peak_memory_mb = 0;
   std::optional<MemoryUse> memory = {};  // what tensors take, part by part
+  std::optional<DeviceUse> device = {};  // since the last one that has it
   std::vector<double> wait_ms = {};      // of a step, by process: for the others; none where there is one, or on GPUs
   Moment at = {};
   double elapsed_seconds = 0, remaining_seconds = 0;  // in this start; to the end of the run, 0: not known

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "gpt/report/curve.h"
+#include "gpt/report/device_use.h"
 #include "gpt/report/listener.h"
 
 namespace gpt {
@@ -30,15 +31,18 @@ struct RunHistory {
 
   Curve loss, learning_rate, grad_norm, tokens_per_second, peak_memory_mb, mfu;
   Curve validation_loss, bits_per_byte;
+  Curve gpu_busy, cores_busy, cores_others, device_memory;  // of DeviceUse; memory as a share
   std::map<std::string, Curve> tasks;     // by task and metric, such as "hellaswag acc_norm": the main metric of each
   double seconds = 0, tokens = 0;         // totals of the updates, as far as they were logged
   Curve seconds_at_step, tokens_at_step;  // the same, as they grew
   std::optional<StepRecord> last_step;
+  std::optional<DeviceUse> last_device;
   std::optional<EvaluationRecord> last_evaluation, best_evaluation;
   std::deque<SampleRecord> samples;  // oldest first, as are events
   std::deque<Event> events;
 
   void add(const StepRecord& step);
+  void add(int64_t step, const DeviceUse& device);
   void add(const LossRecord& loss);
   void add(const EvaluationRecord& evaluation);
   void add(const TaskRecord& task);

@@ -20,6 +20,7 @@
 #include "gpt/run/run.h"
 #include "gpt/run/time_budget.h"
 #include "gpt/train/checkpoint_keeper.h"
+#include "gpt/train/device_watch.h"
 #include "gpt/train/divergence.h"
 #include "gpt/train/efficiency.h"
 #include "gpt/train/memory_watch.h"
@@ -110,7 +111,7 @@ class Trainer {
   ExitCode stop();
   void finish();
 
-  static constexpr const char* kUpdate = "update";
+  static constexpr const char *kUpdate = "update", *kTraining = "training";
 
   const TrainingConfig& training() const { return setup_.config.training; }
   const CadenceConfig& cadence() const { return training().cadence; }
@@ -129,6 +130,7 @@ class Trainer {
   Divergence divergence_{run_, checkpoints_, decisions_, listeners_};
   ProgressBar bar_;
   MemoryWatch memory_watch_;
+  DeviceWatch device_watch_;  // at the first process, which writes the log
   // Where new weights may be on their way, they need connections of their own.
   run::Interruptions interruptions_{state_.division().speaks_within_updates() ? setup_.mesh.all->another()
                                                                               : setup_.mesh.all};
