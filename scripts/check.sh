@@ -24,7 +24,7 @@ case ${1:-} in
 esac
 
 # A folder includes only from the folders after it; those within one pair of quotes do not include each other.
-layers=("bin" "bench diagnose serve" "train" "plan" "run" "evaluate" "generate prune" "exchange parallel" "checkpoint" "prepare batches" "chat data model container" "optim" "ops tokenizer distributed" "products" "simd parameters" "device layout" "board" "control" "config report http jinja" "core")
+layers=("bin" "bench diagnose serve" "train" "plan" "run" "evaluate" "generate prune" "exchange parallel" "checkpoint" "prepare batches" "chat data model container" "optim" "ops tokenizer distributed" "products" "simd parameters" "board" "device layout" "control" "config report http jinja" "core")
 max_lines=500
 max_records=$((60 * 1024))  # bytes of OPTIMIZATIONS.md
 max_changed=60  # files that clang-tidy sees without --all: a few minutes on 2 cores, so that the gate's time stays bounded

@@ -189,6 +189,15 @@ std::optional<std::string> Board::curves_of(const std::string& name) {
   return text_of(some);
 }
 
+std::string Board::comparison_text() {
+  std::vector<ComparedRun> runs;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [folder, run] : runs_) runs.push_back({run->name(), folder, run->best()});
+  }
+  return comparison_.text(runs);
+}
+
 std::string Board::prometheus_text() {
   const std::lock_guard lock(mutex_);
   std::vector<RunRow> rows;

@@ -162,6 +162,51 @@ for (const choice of element("curves").querySelectorAll("input")) {
 }
 onOtherColours(drawCurves);
 
+// ---- which one to use ----
+
+// Runs that read one text, the best first, and the settings in which they differ.
+const showComparison = (groups) => {
+  const heading = element("comparison").querySelector("h2");
+  element("comparison").hidden = groups.length === 0;
+  element("comparison").replaceChildren(heading, ...groups.flatMap((group) => {
+    const table = make("table"), head = make("tr"), body = make("tbody"), scroll = make("div");
+    head.append(...["Run", "Best " + group.what, ...group.settings].map((text) => make("th", text)));
+    for (const cell of head.cells) cell.scope = "col";
+    for (const run of group.runs) {
+      const row = make("tr");
+      row.append(...[run.name, exact(run.best), ...run.settings].map((text) => make("td", text)));
+      body.append(row);
+    }
+    table.append(make("thead"), body);
+    table.tHead.append(head);
+    [scroll.className, scroll.tabIndex] = ["scroll", 0];
+    scroll.setAttribute("role", "region");
+    scroll.setAttribute("aria-label", "Runs that read the same text");
+    scroll.append(table);
+    const rest = group.count - group.runs.length;
+    return [make("p", group.verdict || "Nothing has been validated that could be compared."), scroll,
+      ...(rest > 0 ? [make("p", "And " + whole(rest) + " more.")] : [])];
+  }));
+};
+
+// Asked for again once a validation has had another result, or there are other runs.
+const bestOfAll = () => JSON.stringify([...runs.values()].map((run) => [run.name, run.best]).sort());
+let compared = "", isComparing = false;
+const askForComparison = async () => {
+  const best = bestOfAll();
+  if (isComparing || document.hidden || best === compared) return;
+  isComparing = true;
+  try {
+    const answer = await fetch(withKey("comparison"));
+    if (answer.ok) {
+      showComparison((await answer.json()).groups);
+      compared = best;
+    }
+  } catch { /* the stream says that there is no server */ }
+  isComparing = false;
+};
+setInterval(askForComparison, 5000);
+
 // ---- as it happens ----
 
 window.addEventListener("error", (event) => {
@@ -185,6 +230,7 @@ listen("events", (message) => {
   if (isFirst) element("curves").hidden = false;
   showSoon();
   if (isFirst) askForCurves();
+  if (compared === "") askForComparison();
 }, (isLost) => {
   since = isLost ? since || new Date() : null;
   element("connection").hidden = !isLost;

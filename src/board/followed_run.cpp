@@ -181,15 +181,23 @@ bool FollowedRun::tell() {
   if (history_.last_evaluation) row.validation_loss = finite<double>(history_.last_evaluation->loss);
   if (status_ && status_->validation && !row.validation_loss)
     row.validation_loss = finite<double>(status_->validation->loss);
-  for (const auto& best :
-       {status_ && status_->best_validation ? std::optional(status_->best_validation->loss) : std::nullopt,
-        !status_ && report_ ? report_->best_validation_loss : std::nullopt,
-        history_.best_evaluation ? std::optional(history_.best_evaluation->loss) : std::nullopt})
-    if (finite(best) && (!row.best || *best < *row.best)) row.best = best;
+  if (const auto best = this->best()) row.best = best->loss;
   const bool is_new = row != row_;
   row_ = std::move(row);
   if (is_new) ++versions_.news;
   return is_new;
+}
+
+std::optional<EvaluationRecord> FollowedRun::best() const {
+  std::optional<EvaluationRecord> best;
+  const auto take = [&best](const std::optional<EvaluationRecord>& other) {
+    if (other && std::isfinite(other->loss) && (!best || other->loss < best->loss)) best = other;
+  };
+  take(history_.best_evaluation);
+  if (status_) take(status_->best_validation);
+  if (!status_ && report_ && report_->best_validation_loss)
+    take(EvaluationRecord{.loss = *report_->best_validation_loss, .bits_per_byte = std::nullopt});
+  return best;
 }
 
 RunPage FollowedRun::page() const {

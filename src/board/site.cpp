@@ -62,12 +62,14 @@ void Site::answer(const http::Request& request, http::Responder& responder) {
       const std::optional<std::string> curves = board_.curves_of(name);
       if (!curves) throw no_such_run(name);
       responder.send(200, kJson, *curves, {{"Cache-Control", "no-store"}});
+    } else if (request.path == "/comparison") {
+      responder.send(200, kJson, board_.comparison_text(), {{"Cache-Control", "no-store"}});
     } else if (request.path == "/tell") {
       tell(request, name, responder);
     } else if (request.path == "/metrics") {
       responder.send(200, kPrometheusType, board_.prometheus_text());
     } else {
-      throw http::Refusal(404, "there are /, /run, /events, /curves and /metrics here");
+      throw http::Refusal(404, "there are /, /run, /events, /curves, /comparison and /metrics here");
     }
   } catch (const http::Refusal& refusal) { refuse(refusal, responder); }
 }

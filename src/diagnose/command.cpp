@@ -76,7 +76,7 @@ int diagnose(int argc, char** argv) {
   if (clear_cache) log::info(clear_text_cache(command.config.data));
   if (cache) output::write(describe_text_cache(command.config.data, json));
   if (!runs.empty()) {
-    const std::vector<RunSummary> summaries = read_runs(runs);
+    const std::vector<board::RunSummary> summaries = read_runs(runs);
     output::write(json ? runs_json(summaries)
                        : draw_runs(summaries, terminal_columns(STDOUT_FILENO), locale_is_utf8()));
   }

@@ -12,18 +12,22 @@
 #include <system_error>
 #include <utility>
 
+#include "gpt/board/run_groups.h"
 #include "gpt/config/output_folder.h"
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
 #include "gpt/core/lock.h"
 #include "gpt/core/printable.h"
 #include "gpt/core/text_table.h"
-#include "gpt/diagnose/run_groups.h"
 #include "gpt/report/html_report.h"
 #include "gpt/report/loss_curve.h"
 #include "gpt/run/folder.h"
 
 namespace gpt {
+
+using board::RunGroup;
+using board::RunSummary;
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -54,25 +58,6 @@ std::string state_of(const std::string& folder) {
   const auto reported = reported_state(folder + "/" + kReportFile);
   if (!reported) return "-";
   return reported->has_ended ? "done" : reported->is_open() ? "cut off" : "stopped";
-}
-
-// The settings that are not the same in all runs, each with its value in every run; "-" where a run does not say.
-std::vector<std::vector<std::string>> differing_settings(const std::vector<RunSummary>& runs) {
-  const auto first = std::find_if(runs.begin(), runs.end(), [](const RunSummary& run) { return run.config; });
-  std::vector<std::vector<std::string>> rows;
-  for (size_t i = 0; i < runs.size(); ++i) {
-    if (!runs[i].config) continue;
-    for (const config::Change& change : config::difference(*first->config, *runs[i].config)) {
-      if (change.key == "output_dir") continue;
-      auto row = std::find_if(rows.begin(), rows.end(), [&](const auto& known) { return known[0] == change.key; });
-      if (row == rows.end()) {
-        row = rows.insert(rows.end(), {change.key});
-        for (const RunSummary& run : runs) row->push_back(run.config ? change.before : "-");
-      }
-      (*row)[1 + i] = change.after;
-    }
-  }
-  return rows;
 }
 
 std::optional<double> tokens_per_second(const RunHistory& history) {

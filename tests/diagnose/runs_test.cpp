@@ -4,16 +4,18 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "board/compared_runs.h"
 #include "core/scratch_folder.h"
 #include "gpt/core/lock.h"
-#include "gpt/diagnose/run_groups.h"
 #include "support/expect_error.h"
 
 namespace gpt {
 namespace {
+
+using board::RunSummary;
+using test::run_of;
 
 RunSummary summary(const std::string& folder, const std::string& tokenizer, double learning_rate) {
   RunSummary run{.folder = folder, .history = {}, .config = Config()};
@@ -45,20 +47,6 @@ TEST(Runs, AreComparedInBitsPerByteWhereTheirTokensDiffer) {
               "validation loss by step; the tokens of the runs differ, so that their losses cannot be compared\n"));
 }
 
-// With a loss of its own, and another seed or rate.
-RunSummary run_of(const std::string& folder, double loss, int64_t seed, double rate,
-                  const std::string& text = "texts") {
-  RunSummary run{.folder = folder, .history = {}, .config = Config()};
-  run.config->data.text = text;
-  run.config->seed = seed;
-  run.config->training.schedule.learning_rate = rate;
-  run.history.add(StepRecord{.step = 100, .loss = loss, .mfu = {}});
-  run.history.add(EvaluationRecord{.step = 100, .loss = loss, .bits_per_byte = loss / 3});
-  return run;
-}
-
-std::string verdict_of(std::vector<RunSummary> runs) { return verdict_on(grouped(std::move(runs)).at(0)); }
-
 TEST(Runs, TheBestComesFirstAndThoseOfOtherTextsAreNotCompared) {
   const std::vector<RunSummary> runs{run_of("a", 2.0, 1, 1e-3), run_of("other", 1.0, 1, 1e-3, "another text"),
                                      run_of("b", 1.5, 1, 5e-4)};
@@ -72,25 +60,6 @@ TEST(Runs, TheBestComesFirstAndThoseOfOtherTextsAreNotCompared) {
       text.starts_with("The runs read different texts, and only those that read the same are compared.\n\n"
                        "validation loss by step\n   loss * b 1.5000   o a 2.0000\n"))
       << text;
-}
-
-TEST(Runs, AVerdictNeedsTheSpreadBetweenSeeds) {
-  EXPECT_EQ(verdict_of({run_of("a", 2.0, 1, 1e-3)}), "");
-  EXPECT_EQ(
-      verdict_of({run_of("a", 2.0, 1, 1e-3), run_of("b", 1.5, 1, 5e-4)}),
-      "b is 0.5000 better than a (1.5000 and 2.0000 validation loss). Whether that is more than chance needs runs with "
-      "other seeds: --seed.");
-  EXPECT_EQ(verdict_of({run_of("a", 1.0, 1, 1e-3), run_of("b", 2.0, 2, 1e-3), run_of("c", 3.0, 3, 1e-3)}),
-            "The runs differ in their seeds alone: validation loss 2.0000, with a standard deviation of 1.0000.");
-  std::vector<RunSummary> four{run_of("a", 2.00, 1, 1e-3), run_of("b", 2.02, 2, 1e-3), run_of("c", 1.50, 1, 5e-4),
-                               run_of("d", 1.52, 2, 5e-4)};
-  // The spread is 0.02 / sqrt(2) with two degrees of freedom, and so the interval 4.303 times that.
-  EXPECT_EQ(
-      verdict_of(four),
-      "c (2 seeds) is better than a (2 seeds): 1.5100 and 2.0100 validation loss; the difference is 0.5000 ± 0.0609, by "
-      "what seeds change.");
-  four[0] = run_of("a", 1.55, 1, 1e-3), four[1] = run_of("b", 1.53, 2, 1e-3);
-  EXPECT_TRUE(verdict_of(four).starts_with("c (2 seeds) cannot be told from b (2 seeds): ")) << verdict_of(four);
 }
 
 TEST(Runs, AFolderOfRunsIsItsRunsAndEachSaysHowItWasLeft) {

@@ -150,6 +150,18 @@ class Following(WithRuns):
         self.assertRegex(run.state["device"]["verdicts"][0], r"^This run keeps [0-9.]+ of \d+ cores? busy")
         self.assertRegex(ask(board.port, "/metrics")[2], r'gpt_run_cores_busy\{run="fox"\} [0-9.]+\n')
 
+    def test_which_run_to_use_is_what_gpt_diagnose_says(self):
+        for name, seed in (("fox", 1), ("hare", 1), ("hen", 2)):
+            rate = 1e-2 if name == "fox" else 1e-3
+            programs.train(self.models / name, self.text, training__max_steps=8, **{"training.learning_rate": rate, "seed": seed})
+        said = json.loads(programs.run("gpt-diagnose", "--run", self.models, "--json", check_code=0).stdout)
+        [group] = json.loads(ask(self.board(self.models).port, "/comparison")[2])["groups"]
+        self.assertRegex(group["verdict"], "^(fox is better than h\w+ .2 seeds.|h\w+ .2 seeds. is better than fox|.* cannot be told from ).* ± ")
+        self.assertEqual([group["verdict"]], [verdict.replace(f"{self.models}/", "") for verdict in said["verdicts"]])
+        self.assertEqual([run["name"] for run in group["runs"]], [pathlib.Path(run["folder"]).name for run in said["runs"]])
+        self.assertEqual([dict(zip(group["settings"], run["settings"])) for run in group["runs"]],
+                         [run["differing_settings"] for run in said["runs"]])
+
     def test_pages_ask_for_nothing_elsewhere(self):
         programs.train(self.models / "fox", self.text, training__max_steps=2)
         for folder, stream in ((self.models, None), (self.models / "fox", "events?name=fox")):
@@ -245,6 +257,16 @@ class Page(WithRuns):
 
     def wait_for(self, id, text):
         self.browser.wait_for(lambda: re.search(text, self.browser.text(id)))
+
+    def test_the_page_says_which_run_to_use(self):
+        for name, rate in (("fox", 1e-2), ("<b>hen", 1e-3)):
+            programs.train(self.models / name, self.text, training__max_steps=2, **{"training.learning_rate": rate})
+        self.browser.open(f"http://127.0.0.1:{self.board(self.models).port}/")
+        self.wait_for("comparison", r"(fox is [0-9.]+ better than <b>hen|<b>hen is [0-9.]+ better than fox) .*needs runs with other seeds")
+        self.assertRegex(self.browser.text("comparison"), r"Best validation loss\s*training.learning_rate")
+        self.assertEqual(self.browser.text("failure"), "")
+        self.browser.script("window.resizeTo(360, 700)")
+        self.assertLessEqual(self.browser.script("return document.documentElement.scrollWidth - innerWidth"), 0)
 
     def test_a_run_that_is_killed_and_comes_back_while_gpt_board_does_too(self):
         board = self.board(self.models)

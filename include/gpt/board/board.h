@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "gpt/board/comparison.h"
 #include "gpt/board/folder_watch.h"
 #include "gpt/board/followed_run.h"
 #include "gpt/board/run_names.h"
@@ -46,6 +47,7 @@ class Board {
   std::string news_of_all(ToldTable& told);
   // {"loss": {...}, ...} as in a run's messages.
   std::optional<std::string> curves_of(const std::string& name);
+  std::string comparison_text();  // as Comparison has it
   std::string prometheus_text();
 
   // Waits until something is new, a moment is over or the board stops, and returns false then. `seen`: what it returned last, or 0.
@@ -65,6 +67,7 @@ class Board {
   std::condition_variable changed_;
   std::map<std::string, std::unique_ptr<FollowedRun>> runs_;  // by folder
   RunNames names_;
+  Comparison comparison_;
   uint64_t version_ = 1;
   bool is_stopping_ = false;
   std::thread follower_;

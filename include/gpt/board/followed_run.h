@@ -50,6 +50,7 @@ class FollowedRun {
   const RunRow& row() const { return row_; }
   const RunHistory& history() const { return history_; }  // all of it where somebody wants it
   RunPage page() const;
+  std::optional<EvaluationRecord> best() const;  // with the lowest validation loss
 
   // Each grows with what it counts: `news` with anything, `beginnings` where curves that were told are no more so, `texts` with samples and
   // events.

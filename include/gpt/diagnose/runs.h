@@ -4,19 +4,19 @@
 #include <string>
 #include <vector>
 
-#include "gpt/diagnose/run_groups.h"
+#include "gpt/board/run_groups.h"
 
 namespace gpt {
 
 // Those of folders that hold no run, but several of them, are these, by their names. Throws gpt::Error(config) where there is no run.
-std::vector<RunSummary> read_runs(const std::vector<std::string>& folders);
+std::vector<board::RunSummary> read_runs(const std::vector<std::string>& folders);
 
 // The curves of the training and validation losses of one run, or of one loss of several that read the same text (where their tokenizers
 // differ, in bits per byte), each with a verdict; then the table, best first, and the settings in which several differ. Drawing and table
 // fit `columns`; where those are 0, which is no terminal, the table has all of its own.
-std::string draw_runs(const std::vector<RunSummary>& runs, int columns, bool unicode);
+std::string draw_runs(const std::vector<board::RunSummary>& runs, int columns, bool unicode);
 // {"runs": [{folder, text, state, parameters, steps, ...}], "verdicts": [...]}, with null for what is not known. Runs of one `text`, a
 // number, are compared.
-std::string runs_json(const std::vector<RunSummary>& runs);
+std::string runs_json(const std::vector<board::RunSummary>& runs);
 
 }  // namespace gpt

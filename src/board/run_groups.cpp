@@ -1,4 +1,4 @@
-#include "gpt/diagnose/run_groups.h"
+#include "gpt/board/run_groups.h"
 
 #include <fmt/format.h>
 
@@ -15,7 +15,7 @@
 #include "gpt/core/statistics.h"
 #include "gpt/layout/parameter_table.h"
 
-namespace gpt {
+namespace gpt::board {
 namespace {
 
 std::string place_of(const std::string& path) {
@@ -155,4 +155,22 @@ std::string verdict_on(const RunGroup& group) {
                            : fmt::format("{} cannot be told from {}: {}.", best.name(), next.name(), measured);
 }
 
-}  // namespace gpt
+std::vector<std::vector<std::string>> differing_settings(const std::vector<RunSummary>& runs) {
+  const auto first = std::find_if(runs.begin(), runs.end(), [](const RunSummary& run) { return run.config; });
+  std::vector<std::vector<std::string>> rows;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    if (!runs[i].config) continue;
+    for (const config::Change& change : config::difference(*first->config, *runs[i].config)) {
+      if (change.key == "output_dir") continue;
+      auto row = std::find_if(rows.begin(), rows.end(), [&](const auto& known) { return known[0] == change.key; });
+      if (row == rows.end()) {
+        row = rows.insert(rows.end(), {change.key});
+        for (const RunSummary& run : runs) row->push_back(run.config ? change.before : "-");
+      }
+      (*row)[1 + i] = change.after;
+    }
+  }
+  return rows;
+}
+
+}  // namespace gpt::board

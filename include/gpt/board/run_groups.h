@@ -9,7 +9,7 @@
 #include "gpt/config/config.h"
 #include "gpt/report/run_history.h"
 
-namespace gpt {
+namespace gpt::board {
 
 struct RunSummary {
   std::string folder;
@@ -35,4 +35,7 @@ std::vector<RunGroup> grouped(std::vector<RunSummary> runs);
 // nothing else show. Empty where there is nothing to compare.
 std::string verdict_on(const RunGroup& group);
 
-}  // namespace gpt
+// The settings that are not the same in all runs, each with its value in every run; "-" where a run does not say.
+std::vector<std::vector<std::string>> differing_settings(const std::vector<RunSummary>& runs);
+
+}  // namespace gpt::board
