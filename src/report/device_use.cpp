@@ -147,10 +147,11 @@ std::vector<DeviceVerdict> judge(const DeviceUse& use, const ReachedShare& reach
   // A GPU computes on while its host waits for the next batch.
   const bool lacks_work = busy && *busy < kBusy;
   if (is_noticeable(use.data_wait) && (lacks_work || use.is_cpu()))
-    verdicts.push_back({DeviceFinding::waits_for_data,
-                        fmt::format("The run waits {} of the time for data: more data.num_workers, data.resident: true "
-                                    "where there is room, or a faster disk.",
-                                    percent(*use.data_wait))});
+    verdicts.push_back(
+        {DeviceFinding::waits_for_data,
+         fmt::format("The run waits {} of the time for data: {}, or a faster disk.", percent(*use.data_wait),
+                     use.is_cpu() ? "threads that build batches ahead (data.num_workers)"
+                                  : "more data.num_workers, data.resident: on where there is room for all of it")});
   add_neighbours(use, verdicts);
   if (lacks_work && verdicts.size() == before_causes) verdicts.push_back(idle(use, *busy));
   add_slowdowns(use, verdicts);

@@ -89,6 +89,13 @@ TEST(DeviceVerdicts, SayWhatTheNumbersAre) {
   EXPECT_EQ(text_of(busy, cpu(1.9), {.efficiency = 0.47, .mfu = 0.2}),
             "This run keeps 1.9 of 2 cores busy, at 47 % of what a large product and a large copy would allow.");
   EXPECT_EQ(text_of(others, cpu(0.7, 1.3)), "Other programs take 1.3 of 2 cores.");
+  EXPECT_EQ(
+      text_of(waits_for_data, with(cpu(1.1), &DeviceUse::data_wait, 0.4)),
+      "The run waits 40 % of the time for data: threads that build batches ahead (data.num_workers), or a faster disk.");
+  EXPECT_EQ(
+      text_of(waits_for_data, with(gpu(0.5), &DeviceUse::data_wait, 0.4)),
+      "The run waits 40 % of the time for data: more data.num_workers, data.resident: on where there is room for all "
+      "of it, or a faster disk.");
   DeviceUse hot = gpu(0.99);
   hot.power_w = 345.4, hot.power_limit_w = 350, hot.temperature_c = 88, hot.slowed_by_power = 0.62,
   hot.slowed_by_heat = 1;
