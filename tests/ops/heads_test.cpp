@@ -212,7 +212,7 @@ class HeadNormsTest : public HeadsTest {
   }
 };
 
-double largest(const at::Tensor& x) { return x.detach().abs().max().item<double>(); }
+double largest_magnitude(const at::Tensor& x) { return x.detach().abs().max().item<double>(); }
 
 TEST_P(HeadNormsTest, EqualFloat64InBothPasses) {
   const HeadsCase& c = shape();
@@ -229,7 +229,7 @@ TEST_P(HeadNormsTest, EqualFloat64InBothPasses) {
     // The sum of squares, its root and quotient, two products and a rotation; on a CPU it is rounded before it is rotated, too.
     for (const auto& [actual, exactly, name] :
          {std::tuple(heads.q, expected.q, "q"), std::tuple(heads.k, expected.k, "k")})
-      expect_within(actual, exactly, c.D + 10, 2 * largest(exactly), 2, name);
+      expect_within(actual, exactly, c.D + 10, 2 * largest_magnitude(exactly), 2, name);
     EXPECT_TRUE(exact(heads.v).equal(expected.v.detach()));
     EXPECT_TRUE(qkv.detach().equal(values)) << "what came in was changed";
     {
@@ -243,8 +243,9 @@ TEST_P(HeadNormsTest, EqualFloat64InBothPasses) {
     torch::autograd::backward({expected.q, expected.k, expected.v}, {exact(q), exact(k), exact(v)});
     // The gradient of a head is a difference of terms of this size.
     const at::Tensor squares = exact_qkv.detach().view({c.B, c.T, -1, c.D}).square().mean(-1);
-    const double reciprocal = largest((squares + WeightsOfNorms::kEps).rsqrt()),
-                 of_terms = 2 * std::max(largest(q), largest(k)) * std::max(largest(of_query), largest(of_key));
+    const double reciprocal = largest_magnitude((squares + WeightsOfNorms::kEps).rsqrt()),
+                 of_terms = 2 * std::max(largest_magnitude(q), largest_magnitude(k)) *
+                            std::max(largest_magnitude(of_query), largest_magnitude(of_key));
     expect_within(qkv.grad(), exact_qkv.grad(), 3 * c.D + 20, of_terms * reciprocal * std::sqrt(c.D), 3, "gradient");
     const auto tokens = static_cast<double>(c.B * c.T);
     for (const auto& [weight, exactly, count, name] : {std::tuple(weights.query, of_query, c.H, "weight of queries"),
@@ -275,10 +276,10 @@ TEST_P(HeadNormsTest, AttentionEqualsFloat64InBothPasses) {
     const int64_t roundings = type == at::kFloat ? 5 * c.D + c.T + 40 : 12;
     const double growth = 1 + std::sqrt(static_cast<double>(c.D));
     const at::Tensor squares = theirs.detach().view({c.B, c.T, -1, c.D}).square().mean(-1);
-    const double reciprocal = std::max(1.0, largest((squares + WeightsOfNorms::kEps).rsqrt()));
+    const double reciprocal = std::max(1.0, largest_magnitude((squares + WeightsOfNorms::kEps).rsqrt()));
     const auto near = [&](const at::Tensor& actual, const at::Tensor& of_float64, double more, const char* name) {
       EXPECT_LE((exact(actual) - of_float64.detach()).abs().max().item<double>(),
-                test::tolerance(type, roundings, growth * more * std::max(1.0, largest(of_float64))))
+                test::tolerance(type, roundings, growth * more * std::max(1.0, largest_magnitude(of_float64))))
           << name;
     };
     near(y, expected, 1, "y");
