@@ -23,6 +23,20 @@ std::vector<ProductAdapter> product_adapters(const AdapterPart& part, const at::
   return adapters;
 }
 
+std::vector<WeightAdapter> weight_adapters(const Checkpoint& checkpoint) {
+  const std::map<std::string, at::Tensor> values(checkpoint.model.begin(), checkpoint.model.end());
+  const Config& config = checkpoint.config;
+  const std::vector<ParameterRow> rows = adapter_rows(parameter_table(config.model, config.training.tuning));
+  std::vector<WeightAdapter> adapters;
+  for (size_t i = 0; i < rows.size(); i += 2) {  // A and B
+    const std::string weight = rows[i].name.substr(0, rows[i].name.rfind('.')) + ".weight";
+    const AdapterPart& part = *rows[i].adapter;
+    for (ProductAdapter& product : product_adapters(part, values.at(rows[i].name), values.at(rows[i + 1].name)))
+      adapters.push_back({weight, std::move(product), part.scale});
+  }
+  return adapters;
+}
+
 void merge_adapters(Checkpoint& checkpoint) {
   TuningConfig& tuning = checkpoint.config.training.tuning;
   if (!tuning.lora.is_on()) return;

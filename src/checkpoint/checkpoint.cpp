@@ -3,6 +3,7 @@
 #include <ATen/ops/aminmax.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <map>
@@ -90,7 +91,8 @@ void read_config(const std::string& path, const ContainerReader& file, Config& i
 // What the weights of a checkpoint are read for.
 enum class WeightForm {
   in_full,
-  of_run  // in the bits that its run keeps them in
+  own_alone,  // without the base's
+  of_run      // in the bits that its run keeps them in
 };
 
 // The weights that the file leaves to the model that it names.
@@ -153,7 +155,7 @@ Checkpoint read_wanted(const std::string& path, Parts parts, const StateNeeds* n
   } catch (const Json::exception& fault) {
     refuse_record(path, "checkpoint.json", fault.what());
   } catch (const Error& fault) { refuse_record(path, "checkpoint.json", fault.what()); }
-  if (!checkpoint.base) return checkpoint;
+  if (!checkpoint.base || form == WeightForm::own_alone) return checkpoint;
   try {
     add_base(path, checkpoint, form);
   } catch (const Error& fault) {
@@ -179,6 +181,28 @@ Checkpoint load_checkpoint(const std::string& path, Parts parts) {
   const WeightForm form = parts == Parts::all ? WeightForm::of_run : WeightForm::in_full;
   Checkpoint checkpoint = checked(path, parts, read_wanted(path, parts, nullptr, form));
   if (parts == Parts::model) merge_adapters(checkpoint);
+  return checkpoint;
+}
+
+Checkpoint load_adapters_alone(const std::string& path) {
+  Checkpoint checkpoint = read_wanted(path, Parts::model, nullptr, WeightForm::own_alone);
+  const auto refuse = [&](const std::string& why) {
+    throw Error(ExitCode::checkpoint, fmt::format("{} cannot be used as an adapter: {}", path, in_one_line(why)));
+  };
+  if (!checkpoint.base)
+    refuse("it holds a whole model; a run with training.lora_rank that began with init_from has adapters alone");
+  try {
+    require_usable(checkpoint.config, checkpoint.tokenizer, std::nullopt, checkpoint.text_format);
+    const std::vector<ParameterRow> rows =
+        adapter_rows(parameter_table(checkpoint.config.model, checkpoint.config.training.tuning));
+    for (const auto& [name, tensor] : checkpoint.model)
+      if (std::ranges::find(rows, name, &ParameterRow::name) == rows.end())
+        throw Error(ExitCode::checkpoint,
+                    fmt::format("its run has changed '{}' as a whole, as with another vocabulary; gpt-export merges "
+                                "such a run into a model of its own",
+                                name));
+    (void)tensors_of_rows(rows, checkpoint.model, "model");
+  } catch (const Error& fault) { refuse(fault.what()); }
   return checkpoint;
 }
 

@@ -1,4 +1,4 @@
-#include "adapter_import.h"
+#include "gpt/exchange/adapter_import.h"
 
 #include <ATen/ops/mm.h>
 #include <fmt/format.h>
@@ -96,30 +96,41 @@ bool holds_adapter(const std::string& folder) {
   return fs::is_regular_file(folder + "/" + kAdapterSettings, ignored);
 }
 
-std::string base_of_adapter(const std::string& folder) {
-  const std::string path = folder + "/" + kAdapterSettings;
-  const json settings = read_adapter_settings(path);
-  const std::string named = settings.value(kBasePath, json()).is_string() ? settings[kBasePath].get<std::string>() : "";
+std::string name_of_base(const std::string& folder) {
+  const json settings = read_adapter_settings(folder + "/" + kAdapterSettings);
+  return settings.value(kBasePath, json()).is_string() ? settings[kBasePath].get<std::string>() : "";
+}
+
+std::optional<std::string> find_base_of_adapter(const std::string& folder) {
+  const std::string named = name_of_base(folder);
   const fs::path beside = fs::absolute(folder).lexically_normal().parent_path() / fs::path(named).filename();
   std::error_code ignored;
   for (const fs::path& base : {fs::path(named), beside})
     if (!named.empty() && fs::is_regular_file(base / "config.json", ignored)) return base.string();
-  throw Error(ExitCode::checkpoint,
-              fmt::format("{}: {} is {}, and the model is needed as a folder with config.json and model.safetensors; "
-                          "set the key to its path",
-                          path, kBasePath, named.empty() ? "missing" : printable_line(named)));
+  return std::nullopt;
+}
+
+std::string base_of_adapter(const std::string& folder) {
+  if (auto found = find_base_of_adapter(folder)) return std::move(*found);
+  const std::string named = name_of_base(folder);
+  throw Error(
+      ExitCode::checkpoint,
+      fmt::format("{}/{}: {} is {}, and the model is needed as a folder with config.json and model.safetensors; "
+                  "set the key to its path",
+                  folder, kAdapterSettings, kBasePath, named.empty() ? "missing" : printable_line(named)));
 }
 
 std::string file_of_adapter(const std::string& folder) { return folder + "/" + kAdapterWeights; }
 
-void add_adapter(const std::string& folder, const std::map<std::string, at::Tensor>& tensors, const ModelConfig& model,
-                 const Family& family, NamedTensors& weights) {
+std::vector<WeightAdapter> adapters_of(const std::string& folder, const std::map<std::string, at::Tensor>& tensors,
+                                       const ModelConfig& model, const Family& family) {
   const std::string path = folder + "/" + kAdapterSettings, file = file_of_adapter(folder);
   const json settings = read_adapter_settings(path);
   const ConfigSettings named(settings, "", path);
   require_plain_lora(named);
   const std::vector<Counterpart> parts = counterparts(model, family);
   const bool is_stabilized = named.flag("use_rslora", false);
+  std::vector<WeightAdapter> adapters;
   for (const auto& [module, factors] : factors_of(file, tensors)) {
     const auto refuse = [&, &name = module](const std::string& why) {
       throw Error(ExitCode::checkpoint,
@@ -135,8 +146,16 @@ void add_adapter(const std::string& folder, const std::map<std::string, at::Tens
                          b.size(1), part->size, inputs));
     const double alpha = value_for(settings, "alpha_pattern", module, named.number("lora_alpha", 8), named),
                  scale = alpha / (is_stabilized ? std::sqrt(static_cast<double>(rank)) : static_cast<double>(rank));
-    const auto own = std::ranges::find(weights, part->row, &std::pair<std::string, at::Tensor>::first);
-    own->second.narrow(0, part->begin, part->size).addmm_(b, a, /*beta=*/1, scale);
+    adapters.push_back({part->row, {{part->begin, part->size}, a, b}, scale});
+  }
+  return adapters;
+}
+
+void add_adapters(const std::vector<WeightAdapter>& adapters, NamedTensors& weights) {
+  for (const auto& [weight, product, scale] : adapters) {
+    const auto own = std::ranges::find(weights, weight, &std::pair<std::string, at::Tensor>::first);
+    const auto& [outputs, a, b] = product;
+    own->second.narrow(0, outputs.begin, outputs.length).addmm_(b, a, /*beta=*/1, scale);
   }
 }
 

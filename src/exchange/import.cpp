@@ -7,10 +7,10 @@
 #include <system_error>
 #include <utility>
 
-#include "adapter_import.h"
 #include "gpt/checkpoint/file_names.h"
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
+#include "gpt/exchange/adapter_import.h"
 #include "gpt/exchange/missing_model.h"
 #include "gpt/exchange/text_format_files.h"
 #include "gpt/exchange/tokenizer_files.h"

@@ -18,9 +18,9 @@
 #include <system_error>
 #include <utility>
 
-#include "adapter_import.h"
 #include "gpt/core/error.h"
 #include "gpt/core/printable.h"
+#include "gpt/exchange/adapter_import.h"
 #include "gpt/exchange/safetensors.h"
 #include "gpt/layout/parameter_table.h"
 
@@ -310,7 +310,7 @@ std::map<std::string, at::Tensor> read_tensors(const std::string& path) {
 NamedTensors read_weights(const std::string& path, const ModelConfig& model, const Family& family, RowPacker* packer) {
   if (holds_adapter(path)) {
     NamedTensors weights = read_weights(base_of_adapter(path), model, family);
-    add_adapter(path, read_tensors(file_of_adapter(path)), model, family, weights);
+    add_adapters(adapters_of(path, read_tensors(file_of_adapter(path)), model, family), weights);
     if (packer)
       for (auto& [name, tensor] : weights) tensor = packer->take(name, tensor);
     return weights;

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "gpt/checkpoint/state.h"
@@ -22,6 +23,19 @@ struct ProductAdapter {
   at::Tensor a, b;        // (rank, inputs), (outputs, rank)
 };
 std::vector<ProductAdapter> product_adapters(const AdapterPart& part, const at::Tensor& a, const at::Tensor& b);
+
+// What an adapter adds to a weight: scale * B A, to the rows `outputs`.
+struct WeightAdapter {
+  std::string weight;  // a name of the parameter table
+  ProductAdapter product;
+  double scale;
+};
+// All of a run, whose model may be its adapters alone.
+std::vector<WeightAdapter> weight_adapters(const Checkpoint& checkpoint);
+
+// The adapters of a checkpoint, with the model that they go with by its name: it is neither looked for nor read. Throws gpt::Error(checkpoint)
+// also where the file has no such model, or has weights beside its adapters.
+Checkpoint load_adapters_alone(const std::string& path);
 
 // The weights of a model with new adapters beside them, for those of these rows that are any.
 NamedTensors with_new_adapters(NamedTensors weights, const std::vector<ParameterRow>& rows, uint64_t seed);

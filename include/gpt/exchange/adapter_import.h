@@ -2,8 +2,11 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "gpt/checkpoint/adapters.h"
 #include "gpt/config/model_config.h"
 #include "gpt/exchange/families.h"
 #include "gpt/parameters/named_tensors.h"
@@ -12,15 +15,19 @@ namespace gpt::exchange {
 
 bool holds_adapter(const std::string& folder);
 
-// The folder of the model, as the adapter names it, or beside the adapter under the same last name. Throws gpt::Error(checkpoint) where it is
-// in neither place.
+// What the adapter calls its model: a path, or a name that was downloaded by; empty where it does not say.
+std::string name_of_base(const std::string& folder);
+// The folder of the model, as the adapter names it, or beside the adapter under the same last name; nothing where it is in neither place.
+std::optional<std::string> find_base_of_adapter(const std::string& folder);
+// The same. Throws gpt::Error(checkpoint) where it is in neither place.
 std::string base_of_adapter(const std::string& folder);
 
 std::string file_of_adapter(const std::string& folder);  // with its tensors
 
-// Adds the adapters to the weights of the model. `tensors`: all of that file, float32. Throws gpt::Error(checkpoint): something that peft can
-// do and this program cannot, or a tensor that is missing, misshapen, or of a module that the model does not have.
-void add_adapter(const std::string& folder, const std::map<std::string, at::Tensor>& tensors, const ModelConfig& model,
-                 const Family& family, NamedTensors& weights);
+// What it adds to the weights of the model. `tensors`: all of that file, float32. Throws gpt::Error(checkpoint): something that peft can do and
+// this program cannot, or a tensor that is missing, misshapen, or of a module that the model does not have.
+std::vector<WeightAdapter> adapters_of(const std::string& folder, const std::map<std::string, at::Tensor>& tensors,
+                                       const ModelConfig& model, const Family& family);
+void add_adapters(const std::vector<WeightAdapter>& adapters, NamedTensors& weights);
 
 }  // namespace gpt::exchange
