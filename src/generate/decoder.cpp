@@ -8,8 +8,10 @@
 
 namespace gpt {
 
-Decoder::Decoder(const GPT& model, int64_t slots, at::ScalarType type, std::optional<int64_t> longest)
+Decoder::Decoder(const GPT& model, int64_t slots, at::ScalarType type, std::optional<int64_t> longest,
+                 std::shared_ptr<const ops::RowAdapters> adapters)
     : model_(model),
+      adapters_(std::move(adapters)),
       cache_(model.make_cache(slots, std::min(longest.value_or(model.config().block_size), model.config().block_size),
                               type)),
       texts_(slots) {}
@@ -19,11 +21,11 @@ std::optional<int64_t> Decoder::free_slot() const {
   return free == texts_.end() ? std::nullopt : std::optional(free - texts_.begin());
 }
 
-std::optional<int64_t> Decoder::add(std::vector<int32_t> tokens) {
+std::optional<int64_t> Decoder::add(std::vector<int32_t> tokens, int64_t adapter) {
   TORCH_CHECK(!tokens.empty(), "Decoder: a text begins with at least one token");
   const std::optional<int64_t> slot = free_slot();
   if (!slot) return slot;
-  texts_[*slot] = Text{.tokens = std::move(tokens), .number = came_++};
+  texts_[*slot] = Text{.tokens = std::move(tokens), .adapter = adapter, .number = came_++};
   cache_.lengths[*slot] = 0;
   return slot;
 }
@@ -46,7 +48,7 @@ void Decoder::share() {
     const std::vector<int32_t>& tokens = texts_[slot]->tokens;
     int64_t from = slot, most = cache_.lengths[slot];
     for (int64_t other = 0; other < slots; ++other) {
-      if (!texts_[other] || other == slot) continue;
+      if (!texts_[other] || other == slot || texts_[other]->adapter != texts_[slot]->adapter) continue;
       const int64_t there = std::min<int64_t>(cache_.lengths[other], std::ssize(tokens) - 1);
       const auto end = tokens.begin() + there;
       const int64_t same = std::mismatch(tokens.begin(), end, texts_[other]->tokens.begin()).first - tokens.begin();
@@ -110,12 +112,32 @@ std::vector<NextTokens> Decoder::choose() const {
   return next;
 }
 
+// The rows of an adapter are then one product. The last text stays the last, because a part of one may be there.
+void Decoder::order_by_adapter(std::vector<NextTokens>& texts) const {
+  const auto adapter_of = [this](const NextTokens& text) { return texts_[text.slot]->adapter; };
+  const int64_t last = adapter_of(texts.back());
+  const auto place_of = [&](const NextTokens& text) { return std::pair(adapter_of(text) == last, adapter_of(text)); };
+  std::ranges::stable_sort(texts, {}, place_of);
+}
+
+std::vector<ops::RowAdapters::Rows> Decoder::rows_of(const std::vector<NextTokens>& texts) const {
+  std::vector<ops::RowAdapters::Rows> rows;
+  for (const NextTokens& text : texts) {
+    const int64_t count = std::ssize(text.ids), adapter = texts_[text.slot]->adapter;
+    if (rows.empty() || rows.back().adapter != adapter) rows.push_back({0, adapter});
+    rows.back().count += count;
+  }
+  return rows;
+}
+
 Decoder::Next Decoder::step() {
   for (int64_t slot = 0; slot < std::ssize(texts_); ++slot)
     if (texts_[slot] && is_too_long(slot)) crop(slot);
   share();
-  const std::vector<NextTokens> next = choose();
+  std::vector<NextTokens> next = choose();
   if (next.empty()) return {};
+  order_by_adapter(next);
+  const ops::RowAdapters::Scope scope(adapters_.get(), rows_of(next));
   Next result{.slots = {}, .logits = model_.forward_cached(next, cache_)};
   for (const NextTokens& text : next) result.slots.push_back(text.slot);
   // A part of a text comes last.

@@ -9,9 +9,11 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "support/device_cases.h"
+#include "support/some_adapters.h"
 #include "support/tolerance.h"
 
 namespace gpt {
@@ -214,6 +216,47 @@ TEST_P(DecoderTest, ReplacesATextAndComputesWhatDiffers) {
       expect_right(gpt, decoder, next);
       decoder.append(slot, 12);
       expect_right(gpt, decoder, decoder.step());
+    }
+  }
+}
+
+// Texts with adapters of other ranks and products, and one without, that come and go: each has the logits of the model that its adapter is
+// merged into. What texts of two adapters have in common is computed for either.
+TEST_P(DecoderTest, TextsOfSeveralAdaptersAreThoseOfTheMergedModels) {
+  const c10::InferenceMode inference;
+  using enum ParameterRole;
+  GPT gpt = model(64);
+  const ModelConfig& config = gpt.config();
+  const std::vector<std::vector<ops::AdapterFactors>> adapters{
+      test::some_adapter(config, {attention_in, attention_out, mlp_gate, mlp_in, mlp_out}, 2, 0.2, 3),
+      test::some_adapter(config, {attention_in, mlp_out}, 5, 0.2, 4)};
+  const NamedTensors weights = model(64).parameters().values();
+  std::vector<GPT> merged;
+  merged.push_back(model(64));
+  for (const auto& adapter : adapters)
+    merged.emplace_back(config, device(), test::with_adapter(config, weights, adapter));
+
+  std::vector<std::vector<ops::AdapterFactors>> on_device = adapters;
+  for (auto& adapter : on_device)
+    for (auto& [site, outputs, a, b] : adapter) a = a.to(device()), b = b.to(device());
+  const auto row_adapters = std::make_shared<const ops::RowAdapters>(gpt.operators(), on_device, at::kFloat);
+  gpt.set_operators(row_adapters);
+  Decoder decoder(gpt, 5, at::kFloat, std::nullopt, row_adapters);
+  std::map<int64_t, int64_t> adapter_of;  // by slot
+  const auto add = [&](int64_t tokens, int32_t from, int64_t adapter) {
+    adapter_of[*decoder.add(some_tokens(tokens, from), adapter)] = adapter;
+  };
+  for (const int64_t adapter : {1, 0, -1, 1}) add(40, 1, adapter);  // all of the same prompt
+  int32_t token = 3;
+  for (int step = 0; step < 30; ++step) {
+    if (step == 6) add(20, 1, 0);
+    if (step == 12) decoder.remove(1), add(50, 9, -1);
+    const Decoder::Next next = decoder.step();
+    for (size_t i = 0; i < next.slots.size(); ++i) {
+      const GPT& own = merged[adapter_of.at(next.slots[i]) + 1];
+      Decoder::Next one{{next.slots[i]}, next.logits.narrow(0, static_cast<int64_t>(i), 1)};
+      expect_right(own, decoder, one);
+      decoder.append(next.slots[i], token++ % kVocab);
     }
   }
 }

@@ -6,10 +6,12 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "gpt/model/gpt.h"
+#include "gpt/ops/row_adapters.h"
 
 namespace gpt {
 
@@ -19,11 +21,13 @@ class Decoder {
   static constexpr int64_t kChunk = 256;
 
   // Of `model`, which must outlive it. `slots`: how many texts there may be at once. `type`: that of the cache, the compute type.
-  // `longest`: the tokens that a text can come to, where that is known; the cache then has room for no more.
-  Decoder(const GPT& model, int64_t slots, at::ScalarType type, std::optional<int64_t> longest = std::nullopt);
+  // `longest`: the tokens that a text can come to, where that is known; the cache then has room for no more. `adapters`: operators of the model
+  // that texts may have adapters of; null: there are none.
+  Decoder(const GPT& model, int64_t slots, at::ScalarType type, std::optional<int64_t> longest = std::nullopt,
+          std::shared_ptr<const ops::RowAdapters> adapters = nullptr);
 
-  // A text that begins with these tokens, at least one. Returns its slot; nothing where none is free.
-  std::optional<int64_t> add(std::vector<int32_t> tokens);
+  // A text that begins with these tokens, at least one, and is computed with this adapter. Returns its slot; nothing where none is free.
+  std::optional<int64_t> add(std::vector<int32_t> tokens, int64_t adapter = ops::RowAdapters::kNone);
   // Another text like that of a slot, of which nothing is computed again.
   std::optional<int64_t> copy(int64_t slot);
   void append(int64_t slot, int32_t token);  // to a text whose last token has been computed
@@ -43,13 +47,14 @@ class Decoder {
     at::Tensor logits;  // undefined without texts
   };
   // Computes the last token of each text that has got one, and of those of which more is missing, in the order in which they came, kChunk
-  // tokens; where there are no others, all of the first one. What another text that begins in the same way has computed is copied instead, so that several
-  // texts of one prompt compute it once. Under inference mode and the autocast of the caller.
+  // tokens; where there are no others, all of the first one. What another text of the same adapter that begins in the same way has computed is
+  // copied instead, so that several texts of one prompt compute it once. Under inference mode and the autocast of the caller.
   Next step();
 
  private:
   struct Text {
     std::vector<int32_t> tokens;
+    int64_t adapter = ops::RowAdapters::kNone;
     int64_t cropped = 0;
     int64_t number = 0;  // in the order in which they came
   };
@@ -60,8 +65,11 @@ class Decoder {
   void share();
   std::optional<int64_t> free_slot() const;
   std::vector<NextTokens> choose() const;
+  void order_by_adapter(std::vector<NextTokens>& texts) const;
+  std::vector<ops::RowAdapters::Rows> rows_of(const std::vector<NextTokens>& texts) const;
 
   const GPT& model_;
+  std::shared_ptr<const ops::RowAdapters> adapters_;
   KvCache cache_;
   std::vector<std::optional<Text>> texts_;  // by slot
   int64_t came_ = 0;
