@@ -49,8 +49,16 @@ std::string written(const ordered_json& object) {
   return object.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
-ordered_json model_object(const std::string& name, int64_t created) {
-  return {{"id", name}, {"object", "model"}, {"created", created}, {"owned_by", "gpt-serve"}};
+// As vLLM has it, which says of adapters what model they go with.
+ordered_json model_object(const ServedModel& model, const ServedModel& base, int64_t created) {
+  return {{"id", model.name},   {"object", "model"},
+          {"created", created}, {"owned_by", "gpt-serve"},
+          {"root", model.root}, {"parent", &model == &base ? ordered_json() : ordered_json(base.name)}};
+}
+
+// The model itself is the first.
+int64_t adapter_of(const AnswerRequest& request) {
+  return request.model == 0 ? ops::RowAdapters::kNone : static_cast<int64_t>(request.model) - 1;
 }
 
 // While it exists the worker works for a client; then no longer.
@@ -152,7 +160,7 @@ int64_t Api::route(const http::Request& request, http::Responder& responder) {
   } else if (path == "/") {
     read_only();
     responder.send(
-        200, "text/html; charset=utf-8", options_.chat_template ? chat_page() : page(),
+        200, "text/html; charset=utf-8", can_chat() ? chat_page() : page(),
         {{"Content-Security-Policy",
           "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:; "
           "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"}});
@@ -174,19 +182,25 @@ void Api::check_key(const http::Request& request) const {
 }
 
 std::string Api::models() const {
-  const ordered_json all = ordered_json::array({model_object(options_.completions.model, created_)});
+  ordered_json all = ordered_json::array();
+  for (const ServedModel& model : options_.models) all.push_back(model_object(model, options_.models[0], created_));
   return written({{"object", "list"}, {"data", all}});
 }
 
 std::string Api::model(const std::string& name) const {
-  check_model_name(name, options_.completions.model);
-  return written(model_object(name, created_));
+  const ServedModel& found = options_.models[find_model(name, options_.completions.models)];
+  return written(model_object(found, options_.models[0], created_));
+}
+
+bool Api::can_chat() const {
+  return std::ranges::any_of(options_.models, [](const ServedModel& model) { return model.chat_template.has_value(); });
 }
 
 std::string Api::health() const {
   const Batcher::State state = batcher_.state();
   return written({{"status", "ok"},
-                  {"model", options_.completions.model},
+                  {"model", options_.models[0].name},
+                  {"models", options_.completions.models},
                   {"slots", state.slots},
                   {"slots_in_use", state.slots_in_use},
                   {"queue", state.queue},
@@ -199,7 +213,7 @@ int64_t Api::complete(const http::Request& request, http::Responder& responder) 
   const std::shared_ptr<Task> task = make_task(completion);
   int64_t prompt_tokens = 0;
   for (const auto& prompt : task->prompts) prompt_tokens += std::ssize(prompt.tokens);
-  CompletionWriter writer(*session_.loaded.tokenizer, options_.completions.model, prompt_tokens, task->choices(),
+  CompletionWriter writer(*session_.loaded.tokenizer, served(completion).name, prompt_tokens, task->choices(),
                           task->logprobs.has_value(), echoes(completion, *task));
   return answer_with(completion, task, writer, responder);
 }
@@ -219,30 +233,33 @@ int64_t Api::answer_with(const AnswerRequest& request, const std::shared_ptr<Tas
 }
 
 int64_t Api::chat(const http::Request& request, http::Responder& responder) {
-  if (!options_.chat_template) throw ApiError(400, options_.no_chat, {}, "no_chat_template");
+  if (!can_chat()) throw ApiError(400, options_.models[0].no_chat, {}, "no_chat_template");
   const ChatRequest asked = parse_chat_request(request.body, options_.completions);
+  if (!served(asked).chat_template) throw ApiError(400, served(asked).no_chat, {}, "no_chat_template");
   name_left_out(asked);
   const std::shared_ptr<Task> task = make_chat_task(asked);
-  CompletionWriter writer(*session_.loaded.tokenizer, options_.completions.model, std::ssize(task->prompts[0].tokens),
+  CompletionWriter writer(*session_.loaded.tokenizer, served(asked).name, std::ssize(task->prompts[0].tokens),
                           task->choices(), task->logprobs.has_value(), {}, AnswerForm::chat);
   return answer_with(asked, task, writer, responder);
 }
 
-std::vector<int32_t> Api::encode_dialogue(chat::Dialogue dialogue) {
+std::vector<int32_t> Api::encode_dialogue(const chat::ChatTemplate& chat_template, chat::Dialogue dialogue) {
   try {
-    return encoder_.work([&] { return options_.chat_template->encode(dialogue); });
+    return encoder_.work([&] { return chat_template.encode(dialogue); });
   } catch (const Error& e) { throw ApiError(400, first_line(e.what()), "messages"); }
 }
 
 // An answer ends where the context does, of which nothing is cropped: the model would forget who speaks.
 std::shared_ptr<Task> Api::make_chat_task(const ChatRequest& request) {
   auto task = std::make_shared<Task>(request.stream);
+  const chat::ChatTemplate& chat_template = *served(request).chat_template;
   task->sampling = request.sampling;
-  task->sampling.ends = options_.chat_template->ends();
+  task->sampling.ends = chat_template.ends();
+  task->adapter = adapter_of(request);
   task->n = request.n;
   task->logprobs = request.logprobs;
   task->ignores_end = request.ignores_end;
-  task->prompts.push_back({encode_dialogue(request.dialogue)});
+  task->prompts.push_back({encode_dialogue(chat_template, request.dialogue)});
   const int64_t context = session_.loaded.model->config().block_size, size = std::ssize(task->prompts[0].tokens);
   if (size >= context) {
     throw ApiError(
@@ -276,6 +293,8 @@ void Api::name_left_out(const AnswerRequest& request) {
 std::shared_ptr<Task> Api::make_task(const CompletionRequest& request) {
   auto task = std::make_shared<Task>(request.stream);
   task->sampling = request.sampling;
+  task->sampling.ends = served(request).ends;
+  task->adapter = adapter_of(request);
   task->n = request.n;
   task->logprobs = request.logprobs;
   task->ignores_end = request.ignores_end;

@@ -27,11 +27,12 @@ ApiError as_api_error(const std::exception& e) {
 
 }  // namespace
 
-Batcher::Batcher(Session& session, int64_t slots, int64_t queue)
+Batcher::Batcher(Session& session, int64_t slots, int64_t queue, std::shared_ptr<const ops::RowAdapters> adapters)
     : session_(session),
       slots_(slots),
       queue_(queue),
-      decoder_(*session.loaded.model, slots, session.loaded.compute_type),
+      adapters_(std::move(adapters)),
+      decoder_(*session.loaded.model, slots, session.loaded.compute_type, /*longest=*/std::nullopt, adapters_),
       without_text_(ids_without_text(*session.loaded.tokenizer, *session.loaded.model->config().vocab_size,
                                      session.loaded.model->device())) {}
 
@@ -132,7 +133,7 @@ void Batcher::begin(Growing& growing) {
   at::Tensor next;  // logits (1, V) after the prompt
   if (task.scores_prompt) next = score_prompt(growing);
   if (task.sampling.max_new_tokens == 0) return tell(growing, {.text = growing.text.end_by_length()});
-  growing.text.slot = *decoder_.add(task.prompt_of(growing.choice).tokens);
+  growing.text.slot = *decoder_.add(task.prompt_of(growing.choice).tokens, task.adapter);
   if (next.defined() && task.sampling.max_new_tokens == 1) draw_each({&growing}, next);  // nothing is left to compute
 }
 
@@ -140,6 +141,7 @@ void Batcher::begin(Growing& growing) {
 at::Tensor Batcher::score_prompt(const Growing& growing) {
   const Task& task = *growing.task;
   const std::vector<int32_t>& prompt = task.prompt_of(growing.choice).tokens;
+  const ops::RowAdapters::Scope scope(adapters_.get(), {{std::ssize(prompt), task.adapter}});
   const at::Tensor ids = at::tensor(std::vector<int64_t>(prompt.begin(), prompt.end())).unsqueeze(0);
   const at::Tensor logits =
       session_.loaded.model->forward(ids.to(session_.loaded.model->device())).squeeze(0);  // (T, V)

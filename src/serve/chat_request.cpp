@@ -119,8 +119,8 @@ void refuse_what_is_not_there(Fields& fields) {
 ChatRequest parse_chat_request(std::string_view body, const CompletionRules& rules) {
   const json object = parse_object(body);
   Fields fields(object);
-  read_model(fields, rules);
   ChatRequest request;
+  request.model = read_model(fields, rules);
   read_messages(fields, rules.strict_fields, request);
   request.sampling.max_new_tokens = read_most_tokens(fields, rules.most_tokens);
   read_sampling(fields, request.sampling);

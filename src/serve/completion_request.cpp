@@ -64,8 +64,8 @@ std::optional<int64_t> read_prompt_tokens(Fields& fields) {
 CompletionRequest parse_completion_request(std::string_view body, const CompletionRules& rules) {
   const json object = parse_object(body);
   Fields fields(object);
-  read_model(fields, rules);
   CompletionRequest request;
+  request.model = read_model(fields, rules);
   read_prompts(fields, request);
   const int64_t tokens = fields.integer("max_tokens", std::min<int64_t>(16, rules.most_tokens), -1, rules.most_tokens);
   request.sampling.max_new_tokens = tokens >= 0 ? tokens : rules.most_tokens;

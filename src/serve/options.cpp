@@ -15,6 +15,7 @@ namespace {
 
 constexpr const char* kServeExamples = R"(  gpt-serve --checkpoint models/mine
   gpt-serve --checkpoint models/mine --port 9000 --slots 16 --queue 200
+  gpt-serve --checkpoint smollm2 --adapter mails=models/mails --adapter code=downloads/code-lora
   GPT_SERVE_API_KEY=... gpt-serve --checkpoint models/mine --host 0.0.0.0
   curl http://127.0.0.1:8080/v1/completions -d '{"prompt": "Once", "max_tokens": 50}'
 )";
@@ -22,11 +23,24 @@ constexpr const char* kServeExamples = R"(  gpt-serve --checkpoint models/mine
 constexpr const char* kServeEnding = R"(What is served
   POST /v1/completions   as OpenAI's API has it: prompt (text or tokens), max_tokens, temperature, top_p, n, stop, seed, stream, echo, logprobs; and top_k, min_p, repetition_penalty
   POST /v1/chat/completions   likewise with messages, for a model that has a chat template
-  GET /v1/models, GET /health, and a page to try it at /
+  GET /v1/models         the model and its adapters, one of which a request names in its field model
+  GET /health, and a page to try it at /
 
 Exit status
   0 after --help or --version, 2 wrong usage, or an address that cannot be had; 4 a checkpoint that cannot be read, 7 out of memory; 130, 143 or 129 after Ctrl-C, SIGTERM or SIGHUP, which end the requests under way with an error
 )";
+
+std::vector<config::Option> model_rows(ServeOptions& o) {
+  std::vector<config::Option> rows = gpt::options(o.model, kThreadsAreTried);
+  rows.insert(rows.begin() + 1,
+              {.name = "adapter",
+               .target = &o.adapters,
+               .help = "NAME=PATH of adapters (LoRA) of the model, which requests choose as the model "
+                       "NAME: a folder of peft, or a run with training.lora_rank; a path alone is "
+                       "called as its folder or file; may be given several times",
+               .aliases = {{"lora-modules"}, {"lora"}}});
+  return rows;
+}
 
 std::vector<config::Section> serve_sections(ServeOptions& o) {
   return {
@@ -64,7 +78,7 @@ std::vector<config::Section> serve_sections(ServeOptions& o) {
         config::switch_row("trust-markup", o.trust_markup,
                            "special tokens that are spelled out in the messages of a chat are those tokens; otherwise "
                            "they are text")}},
-      {"Model", gpt::options(o.model, kThreadsAreTried)}};
+      {"Model", model_rows(o)}};
 }
 
 void check_key(const ServeOptions& options) {

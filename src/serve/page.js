@@ -4,14 +4,24 @@
 
   function say(message) { at("note").textContent = message; }
 
-  fetch("health").then((answer) => answer.json()).then((health) => { at("model").textContent = health.model; })
-    .catch(() => say("The server does not answer."));
+  fetch("health").then((answer) => answer.json()).then((health) => {
+    at("model").textContent = health.model;
+    offer(health.models);
+  }).catch(() => say("The server does not answer."));
+
+  // The model and its adapters, where it has any.
+  function offer(models) {
+    at("models").append(...models.map((name) => new Option(name)));
+    at("models").hidden = models.length === 1;
+    at("model").hidden = !at("models").hidden;
+  }
 
   // Of what is asked with `body` and the settings that are filled in, take(choice) gets each piece as it comes.
   async function stream(path, body, take) {
     for (const name of ["max_tokens", "temperature", "top_p", "seed"]) {
       if (at(name).value !== "") body[name] = Number(at(name).value);
     }
+    if (!at("models").hidden) body.model = at("models").value;
     const headers = { "Content-Type": "application/json" };
     if (at("key").value) headers.Authorization = "Bearer " + at("key").value;
     const answer = await fetch(path, { method: "POST", headers, body: JSON.stringify({ ...body, stream: true }), signal: running.signal });

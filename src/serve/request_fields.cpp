@@ -1,6 +1,7 @@
 #include "request_fields.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -141,15 +142,16 @@ std::vector<AnswerRequest::LeftOut> Fields::leave_out_others(bool refuses_unknow
   return left_out;
 }
 
-void check_model_name(const std::string& wanted, const std::string& model) {
-  if (wanted == model) return;
-  throw ApiError(404, fmt::format("there is no model {} here, only \"{}\"", shown(wanted), model), "model",
-                 "model_not_found");
+size_t find_model(const std::string& wanted, const std::vector<std::string>& models) {
+  const auto found = std::ranges::find(models, wanted);
+  if (found != models.end()) return found - models.begin();
+  throw ApiError(404, fmt::format("there is no model {} here, only \"{}\"", shown(wanted), fmt::join(models, "\", \"")),
+                 "model", "model_not_found");
 }
 
-void read_model(Fields& fields, const CompletionRules& rules) {
-  if (const json* const model = fields.find("model"))
-    check_model_name(model->is_string() ? model->get<std::string>() : model->dump(), rules.model);
+size_t read_model(Fields& fields, const CompletionRules& rules) {
+  const json* const model = fields.find("model");
+  return model ? find_model(model->is_string() ? model->get<std::string>() : model->dump(), rules.models) : 0;
 }
 
 void read_sampling(Fields& fields, SamplingConfig& sampling) {

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "gpt/chat/chat_template.h"
-#include "gpt/checkpoint/file_names.h"
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
@@ -16,8 +16,10 @@
 #include "gpt/generate/session.h"
 #include "gpt/http/server.h"
 #include "gpt/products/row_product.h"
+#include "gpt/serve/adapters.h"
 #include "gpt/serve/api.h"
 #include "gpt/serve/batcher.h"
+#include "gpt/serve/model_name.h"
 
 namespace gpt::serve {
 namespace {
@@ -28,49 +30,72 @@ std::string url(const std::string& host, uint16_t port) {
 }
 
 // A template that cannot be used leaves the model to its completions.
-void choose_chat(const LoadedModel& loaded, chat::Markup markup, ApiOptions& options) {
-  if (!chat::can_chat(loaded.text_format, *loaded.tokenizer)) {
-    options.no_chat =
+void choose_chat(const TextFormat& format, const Tokenizer& tokenizer, chat::Markup markup, ServedModel& model) {
+  if (!chat::can_chat(format, tokenizer)) {
+    model.no_chat =
         "this model has no chat template, and its tokenizer lacks <|im_start|> and <|im_end|>: it continues texts at /v1/completions";
     return;
   }
   try {
-    chat::ChosenTemplate chosen = chat::choose_template(loaded.text_format, *loaded.tokenizer, markup);
-    log::info(
-        chosen.is_fallback
-            ? "This model has no chat template: it chats in ChatML, since its tokenizer has <|im_start|> and <|im_end|>"
-            : "This model chats, at /v1/chat/completions and on the page: it has a chat template");
-    options.chat_template = std::move(chosen.chat);
+    chat::ChosenTemplate chosen = chat::choose_template(format, tokenizer, markup);
+    model.is_chat_fallback = chosen.is_fallback;
+    model.chat_template = std::move(chosen.chat);
   } catch (const Error& error) {
-    options.no_chat = first_line(error.what());
-    log::warn(fmt::format("no chat: {}", options.no_chat));
+    model.no_chat = first_line(error.what());
+    log::warn(fmt::format("no chat: {}", model.no_chat));
   }
+}
+
+void announce_chat(const ServedModel& model) {
+  if (!model.chat_template) return;
+  log::info(
+      model.is_chat_fallback
+          ? "This model has no chat template: it chats in ChatML, since its tokenizer has <|im_start|> and <|im_end|>"
+          : "This model chats, at /v1/chat/completions and on the page: it has a chat template");
+}
+
+ServedModel served(std::string name, std::string root, const TextFormat& format, const ServeOptions& options,
+                   const Tokenizer& tokenizer) {
+  ServedModel model{.name = std::move(name), .root = std::move(root), .ends = format.ends};
+  choose_chat(format, tokenizer, options.trust_markup ? chat::Markup::trusted : chat::Markup::text, model);
+  return model;
+}
+
+// The operators of the model are then these; null where there are none.
+std::shared_ptr<const ops::RowAdapters> add_adapters(const std::vector<LoadedAdapter>& adapters, LoadedModel& loaded) {
+  if (adapters.empty()) return nullptr;
+  std::vector<std::vector<ops::AdapterFactors>> factors;
+  for (const LoadedAdapter& adapter : adapters) factors.push_back(adapter.factors);
+  auto operators = std::make_shared<const ops::RowAdapters>(loaded.model->operators(), factors, loaded.compute_type);
+  loaded.model->set_operators(operators);
+  return operators;
 }
 
 }  // namespace
 
-std::string model_name(const std::string& checkpoint) {
-  std::filesystem::path path = std::filesystem::absolute(checkpoint).lexically_normal();
-  if (path.filename().empty() || path.filename() == kLastCheckpoint) path = path.parent_path();  // gpt2/ is gpt2
-  const bool is_file =
-      !std::filesystem::is_directory(path) && (path.extension() == ".pt" || path.extension() == ".safetensors");
-  const std::string name = is_file ? path.stem() : path.filename();
-  return name.empty() ? "model" : name;
-}
-
 int serve(const ServeOptions& options) {
-  Session session = open_session(options.model);
-  const int64_t slots = options.slots > 0 ? options.slots : texts_at_once(*session.loaded.model, ops::kMostFewRows);
   const std::string name = model_name(options.model.checkpoint);
-  Batcher batcher(session, slots, options.queue);
-  ApiOptions api_options{.completions = {name, options.most_tokens, options.strict_fields, options.ignore_tools},
+  const std::vector<NamedAdapter> named = parse_adapters(options.adapters, name);
+  Session session = open_session(options.model);
+  const std::vector<LoadedAdapter> adapters = load_adapters(named, options.model, session.loaded);
+  const auto row_adapters = add_adapters(adapters, session.loaded);
+  const int64_t slots = options.slots > 0 ? options.slots : texts_at_once(*session.loaded.model, ops::kMostFewRows);
+  Batcher batcher(session, slots, options.queue, row_adapters);
+  ApiOptions api_options{.completions = {{}, options.most_tokens, options.strict_fields, options.ignore_tools},
                          .api_key = options.api_key};
-  choose_chat(session.loaded, options.trust_markup ? chat::Markup::trusted : chat::Markup::text, api_options);
+  const auto add = [&](const std::string& called, const std::string& root, const TextFormat& format) {
+    api_options.completions.models.push_back(called);
+    api_options.models.push_back(served(called, root, format, options, *session.loaded.tokenizer));
+  };
+  add(name, options.model.checkpoint, session.loaded.text_format);
+  announce_chat(api_options.models[0]);
+  for (size_t i = 0; i < named.size(); ++i) add(named[i].name, named[i].path, adapters[i].text_format);
   Api api(std::move(api_options), session, batcher);
   // Room for those of all requests that are answered or wait, and some to tell others that the queue is full.
   const size_t connections = std::max<size_t>(256, slots + options.queue + 64);
   http::Server server(options.host, static_cast<uint16_t>(options.port), {.connections = connections}, api);
-  log::info(fmt::format("Serving {} at {}: {}, a queue of {}, {}", name, url(options.host, server.port()),
+  const std::string with = named.empty() ? "" : fmt::format(" with {}", plural(std::ssize(named), "adapter"));
+  log::info(fmt::format("Serving {}{} at {}: {}, a queue of {}, {}", name, with, url(options.host, server.port()),
                         plural(slots, "slot"), options.queue,
                         options.api_key.empty() ? "no API key needed" : "an API key needed"));
   batcher.run([] { return process::stop_signal() != 0; });

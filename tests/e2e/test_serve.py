@@ -57,7 +57,7 @@ class Serve(generating.TrainedModel):
         self.assertEqual(list(answer["choices"][0]), ["index", "text", "logprobs", "finish_reason"])
         self.assertEqual(answer["usage"]["completion_tokens"], 16)
         models = self.server.ask("GET", "/v1/models")[1]
-        self.assertEqual([list(model) for model in models["data"]], [["id", "object", "created", "owned_by"]])
+        self.assertEqual([list(model) for model in models["data"]], [["id", "object", "created", "owned_by", "root", "parent"]])
         self.assertEqual((models["object"], models["data"][0]["id"]), ("list", "run"))
         self.assertEqual(self.server.ask("GET", "/v1/models/%72un")[1], models["data"][0])
         status, answer = self.server.ask("GET", "/v1/models/ru")

@@ -10,12 +10,14 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 
 #include "generate/tiny_text_model.h"
 #include "gpt/generate/generator.h"
 #include "support/device_cases.h"
+#include "support/some_adapters.h"
 
 namespace gpt::serve {
 namespace {
@@ -112,6 +114,59 @@ TEST_P(BatcherTest, EachTextIsTheOneOfItsSeed) {
       EXPECT_EQ(outcome.tokens.at(choice), alone.new_tokens);
       EXPECT_EQ(outcome.reasons.at(choice), alone.stop_reason == "length" ? "length" : "stop");
     }
+  }
+}
+
+// The same prompts with the model and two adapters at once, and one after the other with fewer slots: each text is that of the model which its
+// adapter is merged into, and so are the scores of its prompt.
+TEST_P(BatcherTest, EachTextIsTheOneOfItsAdapter) {
+  using enum ParameterRole;
+  const int64_t vocabulary = characters()->vocab_size();
+  const auto plain = tiny_model(device(), vocabulary);
+  const ModelConfig& config = plain->config();
+  const std::vector adapters{some_adapter(config, {attention_in, attention_out, mlp_gate, mlp_in, mlp_out}, 2, 0.5, 3),
+                             some_adapter(config, {attention_in, mlp_out}, 3, 0.5, 4)};
+  for (const int64_t slots : {8, 1}) {
+    start(slots, /*queue=*/100, /*runs=*/false);
+    auto on_device = adapters;
+    for (auto& adapter : on_device)
+      for (auto& [site, outputs, a, b] : adapter) a = a.to(device()), b = b.to(device());
+    const auto operators =
+        std::make_shared<const ops::RowAdapters>(session_.loaded.model->operators(), on_device, at::kFloat);
+    session_.loaded.model->set_operators(operators);
+    batcher_ = std::make_unique<Batcher>(session_, slots, 100, operators);
+    stops_ = false;
+    run();
+    std::vector<std::shared_ptr<Task>> tasks;
+    for (const int64_t adapter : {1, -1, 0, 1, 0, -1}) {
+      tasks.push_back(task({"abcdef", "xy"}, {.temperature = 0, .max_new_tokens = 24}));
+      tasks.back()->adapter = adapter;
+      tasks.back()->logprobs = 0, tasks.back()->scores_prompt = tasks.size() % 2 == 0;
+      ASSERT_TRUE(batcher_->submit(tasks.back()));
+    }
+    std::set<std::string> texts;
+    for (const auto& task : tasks) {
+      const Outcome outcome = wait_for(*task);
+      const NamedTensors weights = plain->parameters().values();
+      GPT merged(config, device(),
+                 task->adapter < 0 ? weights : with_adapter(config, weights, adapters[task->adapter]));
+      for (int64_t choice = 0; choice < 2; ++choice) {
+        const std::vector<int32_t>& prompt = task->prompt_of(choice).tokens;
+        const std::string words = session_.loaded.tokenizer->decode(prompt);
+        EXPECT_EQ(outcome.texts.at(choice),
+                  generate(merged, *session_.loaded.tokenizer, words, task->sampling, at::kFloat).text);
+        texts.insert(outcome.texts.at(choice));
+        if (!task->scores_prompt) continue;
+        const c10::InferenceMode inference;
+        const at::Tensor ids = at::tensor(std::vector<int64_t>(prompt.begin(), prompt.end())).unsqueeze(0);
+        const at::Tensor of_merged =
+            at::log_softmax(merged.forward(ids.to(device())).squeeze(0).to(at::kDouble), 1).cpu();
+        for (size_t i = 1; i < prompt.size(); ++i)  // logits of up to some 100, of float32
+          EXPECT_NEAR(*outcome.scores.at(choice)[i].logprob, of_merged[i - 1][prompt[i]].item<double>(), 1e-3);
+      }
+    }
+    EXPECT_EQ(texts.size(), 6) << "adapters write otherwise";
+    stop();
   }
 }
 

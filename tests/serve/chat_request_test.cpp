@@ -12,7 +12,7 @@ namespace {
 
 ChatRequest parse_chat(const std::string& fields, bool strict_fields = false) {
   return parse_chat_request(R"({"messages": [{"role": "user", "content": "hi"}])" + fields + "}",
-                            {.model = "mine", .most_tokens = 1000, .strict_fields = strict_fields});
+                            {.models = {"mine", "its adapter"}, .most_tokens = 1000, .strict_fields = strict_fields});
 }
 
 // "PARAM: MESSAGE" of what it is refused with; empty where it is not.
@@ -30,7 +30,7 @@ TEST(ChatRequest, ReadsMessages) {
   const ChatRequest request = parse_chat_request(
       R"({"messages": [{"role": "developer", "content": "s"}, {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
                        {"role": "assistant", "content": "c", "refusal": null, "tool_calls": []}]})",
-      {.model = "mine", .most_tokens = 1000});
+      {.models = {"mine", "its adapter"}, .most_tokens = 1000});
   EXPECT_EQ(request.dialogue, (chat::Dialogue{{chat::kSystem, "s"}, {chat::kUser, "ab"}, {chat::kAssistant, "c"}}));
   EXPECT_TRUE(request.left_out.empty());
 }
@@ -69,9 +69,10 @@ TEST(ChatRequest, LeavesOutToolsWhereThatIsWanted) {
       R"([{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties":
           {"a": {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "null"}]}}}}}])";
   const auto parse_ignoring = [&](const std::string& choice) {
-    return parse_chat_request(R"({"messages": [{"role": "user", "content": "hi"}], "tool_choice": )" + choice +
-                                  R"(, "tools": )" + tools + "}",
-                              {.model = "mine", .most_tokens = 1000, .strict_fields = true, .ignore_tools = true});
+    return parse_chat_request(
+        R"({"messages": [{"role": "user", "content": "hi"}], "tool_choice": )" + choice + R"(, "tools": )" + tools +
+            "}",
+        {.models = {"mine", "its adapter"}, .most_tokens = 1000, .strict_fields = true, .ignore_tools = true});
   };
   EXPECT_EQ(
       chat_refused(R"(, "tools": )" + tools),

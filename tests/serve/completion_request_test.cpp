@@ -13,7 +13,9 @@ namespace {
 using nlohmann::json;
 
 CompletionRequest parse(const std::string& body, bool strict_fields = false) {
-  return parse_completion_request(body, {.model = "mine", .most_tokens = 1000, .strict_fields = strict_fields});
+  return parse_completion_request(body, {.models = {"mine", "its adapter"},
+                                         .most_tokens = 1000,
+                                         .strict_fields = strict_fields});
 }
 
 // "STATUS PARAM: MESSAGE" of what the fields beside a prompt are refused with; empty where they are not.

@@ -1,10 +1,10 @@
+#include "gpt/serve/model_name.h"
+
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <string>
-
-#include "gpt/serve/serve.h"
 
 namespace gpt::serve {
 namespace {

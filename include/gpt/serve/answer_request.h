@@ -15,6 +15,7 @@ inline constexpr int64_t kMostChoices = 128;  // texts of one request, over all 
 inline constexpr size_t kMostStops = 4;
 
 struct AnswerRequest {
+  size_t model = 0;                 // a place in CompletionRules::models
   SamplingConfig sampling;          // with a seed that nobody knows before where none was given
   int64_t n = 1;                    // texts for each prompt
   std::optional<int64_t> logprobs;  // how many of the likeliest tokens are told beside each one
@@ -31,13 +32,13 @@ struct AnswerRequest {
 };
 
 struct CompletionRules {
-  std::string model;           // the name of the only one
-  int64_t most_tokens = 4096;  // the largest max_tokens
-  bool strict_fields = false;  // a field that nobody knows is refused
-  bool ignore_tools = false;   // a model that is offered tools answers without them
+  std::vector<std::string> models;  // their names: first the model's own, which is meant where none is named
+  int64_t most_tokens = 4096;       // the largest max_tokens
+  bool strict_fields = false;       // a field that nobody knows is refused
+  bool ignore_tools = false;        // a model that is offered tools answers without them
 };
 
-// Throws ApiError where another model is wanted.
-void check_model_name(const std::string& wanted, const std::string& model);
+// The place of the model that is wanted. Throws ApiError where there is none of this name.
+size_t find_model(const std::string& wanted, const std::vector<std::string>& models);
 
 }  // namespace gpt::serve

@@ -21,12 +21,22 @@
 
 namespace gpt::serve {
 
+// The model, or the model with one of its adapters.
+struct ServedModel {
+  std::string name;
+  std::string root;  // where it was loaded from
+  // How it is talked to; nothing: it is not, because of this.
+  std::optional<chat::ChatTemplate> chat_template = {};
+  std::string no_chat = {};
+  bool is_chat_fallback = false;   // it came without a template
+  std::vector<int32_t> ends = {};  // what its texts end at
+};
+
 struct ApiOptions {
   CompletionRules completions;
   std::string api_key = {};  // empty: none is asked for
-  // How the model is talked to; nothing: it is not, because of this.
-  std::optional<chat::ChatTemplate> chat_template = {};
-  std::string no_chat = {};
+  // Of the names in `completions`: first the model's own, and then with each adapter in the order that the batcher has them in.
+  std::vector<ServedModel> models = {};
 };
 
 class Api : public http::Handler {
@@ -43,6 +53,8 @@ class Api : public http::Handler {
   void check_key(const http::Request& request) const;
   std::string models() const;
   std::string model(const std::string& name) const;
+  bool can_chat() const;  // any of the models
+  const ServedModel& served(const AnswerRequest& request) const { return options_.models[request.model]; }
   std::string health() const;
   int64_t complete(const http::Request& request, http::Responder& responder);
   int64_t chat(const http::Request& request, http::Responder& responder);
@@ -50,7 +62,7 @@ class Api : public http::Handler {
                       http::Responder& responder);
   std::shared_ptr<Task> make_task(const CompletionRequest& request);
   std::shared_ptr<Task> make_chat_task(const ChatRequest& request);
-  std::vector<int32_t> encode_dialogue(chat::Dialogue dialogue);
+  std::vector<int32_t> encode_dialogue(const chat::ChatTemplate& chat_template, chat::Dialogue dialogue);
   std::vector<int32_t> encode(const std::string& prompt);
   Task::Prompt read_prompt(const CompletionRequest& request, size_t number);
   void name_left_out(const AnswerRequest& request);

@@ -32,6 +32,7 @@ struct Task {
   SamplingConfig sampling;
   int64_t n = 1;
   std::optional<int64_t> logprobs;
+  int64_t adapter = ops::RowAdapters::kNone;
   bool ignores_end = false;    // a text goes on where the model would end it
   bool scores_prompt = false;  // with logprobs: the first event of a text has those of its prompt
   EventQueue events;
@@ -42,8 +43,9 @@ struct Task {
 
 class Batcher {
  public:
-  // `session` must outlive it. `slots`: texts at once; `queue`: requests that may wait for one.
-  Batcher(Session& session, int64_t slots, int64_t queue);
+  // `session` must outlive it. `slots`: texts at once; `queue`: requests that may wait for one. `adapters`: the operators of the session's model,
+  // where it has adapters, or null.
+  Batcher(Session& session, int64_t slots, int64_t queue, std::shared_ptr<const ops::RowAdapters> adapters = nullptr);
 
   // From any thread. False where too many wait already.
   bool submit(std::shared_ptr<Task> task);
@@ -81,6 +83,7 @@ class Batcher {
 
   Session& session_;
   const int64_t slots_, queue_;
+  const std::shared_ptr<const ops::RowAdapters> adapters_;
   Decoder decoder_;
   at::Tensor without_text_;
   std::vector<std::unique_ptr<Growing>> growing_;  // at most slots_

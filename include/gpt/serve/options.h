@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "gpt/generate/loaded_model.h"
 
@@ -13,6 +14,7 @@ constexpr const char* kApiKeyVariable = "GPT_SERVE_API_KEY";
 
 struct ServeOptions {
   ModelOptions model;
+  std::vector<std::string> adapters;  // as written: NAME=PATH, or a path
   std::string host = "127.0.0.1";
   int64_t port = 8080;
   std::string api_key;  // the flag's, or the variable's; empty: none is asked for
