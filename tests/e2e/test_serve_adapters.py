@@ -93,6 +93,24 @@ class ServeAdapters(test_lora.Scratch):
         self.assertEqual(texts["ours"], texts["llama-peft"])
         self.assertEqual(len(set(texts.values())), 3)
 
+    def test_an_adapter_may_chat_where_its_model_does_not(self):
+        chats = shutil.copytree(self.peft, self.root / "chats")
+        settings = json.loads((chats / "adapter_config.json").read_text())
+        # A name that nobody can look up here is taken on trust.
+        (chats / "adapter_config.json").write_text(json.dumps({**settings, "base_model_name_or_path": "somebody/a-model"}))
+        (chats / "chat_template.jinja").write_text("{% for message in messages %}{{ message['content'] }}: {% endfor %}")
+        server = serving.Server("--checkpoint", self.base, "--device", "cpu", "--threads", 1, "--adapter", chats)
+        self.addCleanup(server.close)
+        self.assertTrue(any("names somebody/a-model as its model, which is not here" in line for line in server.log), server.log)
+        asked = {"messages": [{"role": "user", "content": "12"}], "temperature": 0, "max_tokens": 8}
+        status, answer = server.ask("POST", "/v1/chat/completions", {**asked, "model": "chats"})
+        self.assertEqual((status, answer["model"]), (200, "chats"), answer)
+        self.assertEqual(answer["choices"][0]["message"]["content"],
+                         server.complete(model="chats", prompt="12: ", max_tokens=8, temperature=0)["choices"][0]["text"])
+        status, answer = server.ask("POST", "/v1/chat/completions", asked)
+        self.assertEqual((status, answer["error"]["code"]), (400, "no_chat_template"))
+        self.assertIn('id="dialogue"', server.ask("GET", "/")[1])
+
     def refused(self, base, *words, code=4):
         return programs.run("gpt-serve", "--port", 0, "--checkpoint", base, "--device", "cpu", *words, check_code=code).stderr
 
@@ -118,11 +136,6 @@ class ServeAdapters(test_lora.Scratch):
         settings = json.loads((edited / "adapter_config.json").read_text())
         (edited / "adapter_config.json").write_text(json.dumps({**settings, "modules_to_save": ["embed_tokens"]}))
         self.assertIn('modules_to_save is ["embed_tokens"]', self.refused(self.base, "--adapter", edited))
-        # A name that nobody can look up here is taken on trust.
-        (edited / "adapter_config.json").write_text(json.dumps({**settings, "base_model_name_or_path": "somebody/a-model"}))
-        server = serving.Server("--checkpoint", self.base, "--device", "cpu", "--threads", 1, "--adapter", edited)
-        self.addCleanup(server.close)
-        self.assertTrue(any("names somebody/a-model as its model, which is not here" in line for line in server.log), server.log)
         changed = self.root / "changed-vocabulary"
         self.tune(changed, self.base, data__tokenizer="byte")
         self.assertTrue(one_line(self.refused(self.base, "--adapter", changed), "its run has changed 'transformer.wte.weight' as a whole"))
