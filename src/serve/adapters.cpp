@@ -1,5 +1,6 @@
 #include "gpt/serve/adapters.h"
 
+#include <ATen/TensorOperators.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -91,10 +92,10 @@ class AdapterReader {
 
   // Where the base lies at its place its files need not be read.
   bool is_served(const BaseModel& base, const std::string& checkpoint) {
+    const auto has_its_hash = [&] { return described().hash == base.hash; };
     try {
-      if (is_at(find_base(base, checkpoint).path)) return true;
-    } catch (const Error&) {}  // which tells only that it was moved
-    return described().hash == base.hash;
+      return is_at(find_base(base, checkpoint).path) || has_its_hash();
+    } catch (const Error&) { return has_its_hash(); }  // what is served is not where the run had it
   }
 
   ReadAdapter read_checkpoint(const NamedAdapter& adapter) {

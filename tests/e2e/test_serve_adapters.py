@@ -99,8 +99,13 @@ class ServeAdapters(test_lora.Scratch):
         # A name that nobody can look up here is taken on trust.
         (chats / "adapter_config.json").write_text(json.dumps({**settings, "base_model_name_or_path": "somebody/a-model"}))
         (chats / "chat_template.jinja").write_text("{% for message in messages %}{{ message['content'] }}: {% endfor %}")
-        server = serving.Server("--checkpoint", self.base, "--device", "cpu", "--threads", 1, "--adapter", chats)
+        # The others know their model by its hash, wherever it lies.
+        copied = shutil.copytree(self.base, self.root / "copied")
+        server = serving.Server("--checkpoint", copied, "--device", "cpu", "--threads", 1, "--adapter", chats, f"ours={self.tuned}", self.peft)
         self.addCleanup(server.close)
+        for model in ("ours", "llama-peft"):
+            answer = server.complete(model=model, prompt="12: the quick", max_tokens=40, temperature=0)
+            self.assertEqual(answer["choices"][0]["text"], self.complete(model, "12: the quick"))
         self.assertTrue(any("names somebody/a-model as its model, which is not here" in line for line in server.log), server.log)
         asked = {"messages": [{"role": "user", "content": "12"}], "temperature": 0, "max_tokens": 8}
         status, answer = server.ask("POST", "/v1/chat/completions", {**asked, "model": "chats"})
