@@ -88,6 +88,15 @@ class Server:
         connection.sendall(data)
         return connection
 
+    def wait_for_line(self, pattern):
+        """Until the log has a line in which this is found: it is read apart from the answers, and may come after them."""
+        while True:
+            may_come = self.reader.is_alive()
+            if any(re.search(pattern, line) for line in self.log):
+                return
+            assert may_come, f"it has ended without a line '{pattern}': {self.log}"
+            time.sleep(0.01)
+
     def wait_until(self, **state):
         """Until /health says so."""
         while True:

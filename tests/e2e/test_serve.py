@@ -6,7 +6,6 @@ import json
 import math
 import signal
 import socket
-import time
 import unittest
 
 import browser
@@ -155,8 +154,7 @@ class Serve(generating.TrainedModel):
         for _ in range(2):
             self.server.complete(prompt="a", max_tokens=1, langs=1, cache_prompt=True, lang=None, stop="", top_k=-1)
         self.server.complete(prompt="a", max_tokens=1, last_of_all=1)
-        while not any("'last_of_all'" in line for line in self.server.log):  # then the others are there, too
-            time.sleep(0.01)
+        self.server.wait_for_line("'last_of_all'")  # then the others are there, too
         named = [line for line in self.server.log if "have the field" in line]
         self.assertEqual(len(named), 3, self.server.log)
         self.assertIn("'cache_prompt', which changes nothing here", named[0])
@@ -243,15 +241,14 @@ class Serve(generating.TrainedModel):
         with self.server.send_raw(serving.raw_completion(prompt="a", max_tokens=LONG)):  # not streamed: it is seen to leave too
             self.server.wait_until(slots_in_use=1)
         self.server.wait_until(slots_in_use=0)
-        self.assertTrue(any(line.startswith("POST /v1/completions client left, ") for line in self.server.log))
+        self.server.wait_for_line("^POST /v1/completions client left, ")
 
     def test_every_request_is_logged_in_one_harmless_line(self):
         server = self.serve()
         server.complete(prompt="a", max_tokens=3)
         with server.send_raw(b"GET /\xc2\x9b2J HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n") as connection:
             connection.recv(100)
-        while len(server.log) < 5 and server.process.poll() is None:
-            time.sleep(0.01)
+        server.wait_for_line("^GET ")
         self.assertRegex(server.log[-2], r"^POST /v1/completions 200, 3 tokens, [\d.]+ ms$")
         self.assertRegex(server.log[-1], r"^GET /\\x9b2J 404, 0 tokens, ")
 
