@@ -218,7 +218,9 @@ void run(int argc, char** argv, int (*body)(int argc, char** argv)) {
   output::stop_waiting_when([] { return stop_signal() != 0; });
   const int status = status_of(argc, argv, body);
   log::status("");
-  _exit(finish_output(status));
+  const int final_status = finish_output(status);
+  surroundings::remove_openmp_file();
+  _exit(final_status);
 }
 
 bool is_out_of_memory(const std::exception& error) {

@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -45,6 +47,18 @@ void wait_until(Condition condition) {
 TEST(ProcessRun, ReturnsWhatTheBodyReturns) {
   EXPECT_EQ(run_program([](int, char**) { return 0; }).status, 0);
   EXPECT_EQ(run_program([](int, char**) { return 143; }).status, 143);
+}
+
+// LLVM's OpenMP removes it in a destructor, which programs do not reach.
+TEST(ProcessRun, LeavesNoFileOfOpenMps) {
+  const ChildResult child = run_program([](int, char**) {
+    const std::string file =
+        "/dev/shm/__KMP_REGISTERED_LIB_" + std::to_string(getpid()) + "_" + std::to_string(getuid());
+    std::fputs(file.c_str(), stderr);
+    return std::ofstream(file).put('x').flush() ? 0 : 50;
+  });
+  EXPECT_EQ(child.status, 0);
+  EXPECT_FALSE(std::filesystem::exists(child.errors)) << child.errors;
 }
 
 TEST(ProcessRun, AnErrorIsOneLineAndItsCode) {

@@ -16,7 +16,8 @@ void require_sane_limits();
 
 // The file that LLVM's OpenMP writes when it starts, under the number of this process, and removes when it ends. A process that is killed
 // leaves it, 4 kB of memory, and a later process of the same number reads it: an empty one ends that with SIGBUS. So it is removed before
-// OpenMP starts, since nobody else has this number, and when it has started, since copies of OpenMP in one process alone would read it.
+// OpenMP starts, since nobody else has this number, and when it has started, since copies of OpenMP in one process alone would read it; and
+// where the program ends, since programs end without destructors.
 void remove_openmp_file(const std::string& folder = "/dev/shm");
 
 // For what computes: shared memory, which LLVM's OpenMP writes to, and the system's random numbers, which LibTorch reads.
