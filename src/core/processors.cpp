@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -45,6 +46,10 @@ const std::vector<Processor>& processors_to_run_on() {
 
 int64_t usable_processors(const std::string& root) { return within_quota(std::ssize(processors_to_run_on()), root); }
 int64_t usable_cores(const std::string& root) { return within_quota(count_cores(processors_to_run_on()), root); }
+
+double seconds_since_boot() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 double processor_seconds() {
   rusage usage{};

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <cstdio>
 #include <utility>
 
@@ -72,8 +71,7 @@ std::optional<ProcessorTimes> processor_times(std::string_view proc_stat, const 
 
 CpuSensor::Senses CpuSensor::of_this_machine() {
   return {.proc_stat = [] { return lines_of_processors("/proc/stat"); },
-          .seconds =
-              [] { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); },
+          .seconds = seconds_since_boot,
           .own_seconds = processor_seconds,
           .memory =
               [bytes = host::memory_bytes()] {

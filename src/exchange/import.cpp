@@ -14,8 +14,6 @@
 #include "gpt/exchange/missing_model.h"
 #include "gpt/exchange/text_format_files.h"
 #include "gpt/exchange/tokenizer_files.h"
-#include "gpt/tokenizer/bpe_files.h"
-#include "gpt/tokenizer/make_tokenizer.h"
 
 namespace gpt::exchange {
 namespace {

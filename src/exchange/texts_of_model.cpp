@@ -9,10 +9,8 @@
 #include "gpt/checkpoint/file_names.h"
 #include "gpt/container/container.h"
 #include "gpt/core/error.h"
-#include "gpt/core/file.h"
 #include "gpt/exchange/text_format_files.h"
 #include "gpt/exchange/tokenizer_files.h"
-#include "gpt/tokenizer/bpe_files.h"
 #include "gpt/tokenizer/make_tokenizer.h"
 
 namespace gpt::exchange {

@@ -1,9 +1,9 @@
 #include "gpt/plan/trial.h"
 
 #include <algorithm>
-#include <chrono>
 #include <vector>
 
+#include "gpt/core/processors.h"
 #include "gpt/layout/tuning.h"
 #include "gpt/model/compile.h"
 #include "gpt/optim/muon.h"
@@ -27,10 +27,6 @@ int64_t batch_size_for(const Config& config, double product_speed, int64_t large
   const auto updates = static_cast<double>(2 * warm_up + 2);  // that should fit into the time
   const double sequences = std::max(0.0, seconds / updates - of_muon) / per_sequence;
   return std::min<int64_t>(largest_batch, static_cast<int64_t>(sequences));
-}
-
-double seconds_since_boot() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 }  // namespace

@@ -135,10 +135,6 @@ DeviceUse::Value DeviceUse::memory_share() const {
   return memory_used_mb && memory_mb && *memory_mb > 0 ? Value(*memory_used_mb / *memory_mb) : std::nullopt;
 }
 
-DeviceUse::Value DeviceUse::others_share() const {
-  return cores_others && cores && *cores > 0 ? Value(*cores_others / *cores) : std::nullopt;
-}
-
 std::vector<DeviceVerdict> judge(const DeviceUse& use, const ReachedShare& reached) {
   std::vector<DeviceVerdict> verdicts;
   const auto busy = busy_share(use);

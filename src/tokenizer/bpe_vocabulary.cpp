@@ -12,6 +12,10 @@ namespace gpt {
 
 using nlohmann::json;
 
+void refuse_tokenizer(const std::string& origin, const std::string& why) {
+  throw Error(ExitCode::data, fmt::format("{}: not a tokenizer that this program can read: {}", origin, why));
+}
+
 json parse_vocabulary_json(std::string_view text, const std::string& origin) {
   constexpr int kMostLevels = 64;
   if (text.size() > kTokenizerSize.bytes) {
@@ -25,12 +29,9 @@ json parse_vocabulary_json(std::string_view text, const std::string& origin) {
                   fmt::format("{}: JSON nested more than {} levels deep is not a tokenizer", origin, kMostLevels));
     });
   } catch (const json::parse_error& e) {
-    throw Error(ExitCode::data,
-                fmt::format("{}: not a tokenizer that this program can read: invalid JSON at byte {}", origin, e.byte));
+    refuse_tokenizer(origin, fmt::format("invalid JSON at byte {}", e.byte));
   } catch (const json::exception&) {  // a number that no double can hold
-    throw Error(ExitCode::data,
-                fmt::format("{}: not a tokenizer that this program can read: its JSON has a number out of range",
-                            origin));
+    refuse_tokenizer(origin, "its JSON has a number out of range");
   }
 }
 

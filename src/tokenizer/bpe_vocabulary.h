@@ -15,6 +15,9 @@
 
 namespace gpt {
 
+// Throws gpt::Error(data) for a tokenizer of another form; the message begins with `origin`.
+[[noreturn]] void refuse_tokenizer(const std::string& origin, const std::string& why);
+
 // The JSON of a vocabulary, up to 64 MiB and 64 levels deep.
 nlohmann::json parse_vocabulary_json(std::string_view text, const std::string& origin);
 

@@ -36,16 +36,11 @@ CharacterBpe::CharacterBpe(const BpeModel& model, CharacterBpeOptions options, c
 void CharacterBpe::read_tokens(const BpeModel& model) {
   ascii_ids_.fill(kNoToken);
   byte_ids_.fill(kNoToken);
-  // In a text their names are letters; where they mean the tokens, they were found before this.
-  const auto is_special = [&](int32_t id) {
-    return std::any_of(model.special_tokens.begin(), model.special_tokens.end(),
-                       [&](const SpecialToken& special) { return special.id == id; });
-  };
   for (size_t id = 0; id < model.tokens.size(); ++id) {
     const std::string& token = model.tokens[id];
     if (!options_.in_vocabulary[id] || token.empty()) continue;
     const auto number = static_cast<int32_t>(id);
-    if (model.ignore_merges && !is_special(number)) whole_pieces_.emplace(token, number);
+    if (model.ignore_merges) whole_pieces_.emplace(token, number);
     if (const auto byte = byte_spelled(token)) byte_ids_[*byte] = number;
     const utf8::Scan scan = utf8::scan(token, 0);
     if (scan.bytes != token.size()) continue;
@@ -55,6 +50,8 @@ void CharacterBpe::read_tokens(const BpeModel& model) {
       other_ids_.emplace(scan.value, number);
     }
   }
+  // In a text their names are letters; where they mean the tokens, they were found before this.
+  for (const SpecialToken& special : model.special_tokens) whole_pieces_.erase(special.text);
 }
 
 void CharacterBpe::read_merges(const BpeModel& model, const std::string& origin) {

@@ -30,29 +30,26 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// Refuses tokenizer JSON; the message begins with `origin`.
-[[noreturn]] void refuse(const std::string& origin, const std::string& why) {
-  throw Error(ExitCode::data, fmt::format("{}: not a tokenizer that this program can read: {}", origin, why));
-}
-
 std::unique_ptr<Tokenizer> char_tokenizer(const json& object, const std::string& origin) {
   const auto list = object.find("characters");
   if (list == object.end() || !list->is_array() || list->empty())
-    refuse(origin, "'characters' must be a list of characters");
-  if (list->size() > utf8::kCodePoints) refuse(origin, fmt::format("{} characters; Unicode has 1114112", list->size()));
+    refuse_tokenizer(origin, "'characters' must be a list of characters");
+  if (list->size() > utf8::kCodePoints)
+    refuse_tokenizer(origin, fmt::format("{} characters; Unicode has 1114112", list->size()));
 
   std::vector<char32_t> characters;
   std::vector<bool> seen(utf8::kCodePoints);
   for (size_t i = 0; i < list->size(); ++i) {
     const json& entry = (*list)[i];
     if (!entry.is_string())
-      refuse(origin, fmt::format("characters[{}] is {}; a string is needed", i, entry.type_name()));
+      refuse_tokenizer(origin, fmt::format("characters[{}] is {}; a string is needed", i, entry.type_name()));
     const auto& text = entry.get_ref<const std::string&>();  // the JSON parser has checked that it is UTF-8
     if (text.empty() || utf8::decode(text, 0).bytes != text.size()) {
-      refuse(origin, fmt::format("characters[{}] has {} bytes; exactly one character is needed", i, text.size()));
+      refuse_tokenizer(origin,
+                       fmt::format("characters[{}] has {} bytes; exactly one character is needed", i, text.size()));
     }
     const char32_t value = utf8::decode(text, 0).value;
-    if (seen[value]) refuse(origin, fmt::format("characters[{}] repeats {}", i, utf8::describe(value)));
+    if (seen[value]) refuse_tokenizer(origin, fmt::format("characters[{}] repeats {}", i, utf8::describe(value)));
     seen[value] = true;
     characters.push_back(value);
   }
@@ -65,11 +62,11 @@ std::unique_ptr<Tokenizer> with_own_specials(std::unique_ptr<Tokenizer> tokenize
   const auto list = object.find(ExtendedTokenizer::kSpecialTokens);
   if (list == object.end()) return tokenizer;
   std::vector<std::string> texts;
-  if (!list->is_array() || list->empty()) refuse(origin, "'special_tokens' must be a list of texts");
+  if (!list->is_array() || list->empty()) refuse_tokenizer(origin, "'special_tokens' must be a list of texts");
   for (const json& entry : *list) {
     const std::string text = entry.is_string() ? entry.get<std::string>() : "";
     if (text.empty() || std::find(texts.begin(), texts.end(), text) != texts.end())
-      refuse(origin, fmt::format("'special_tokens' has {}; texts that differ are needed", shown(entry)));
+      refuse_tokenizer(origin, fmt::format("'special_tokens' has {}; texts that differ are needed", shown(entry)));
     texts.push_back(text);
   }
   return std::make_unique<ExtendedTokenizer>(std::move(tokenizer), texts);
@@ -124,7 +121,8 @@ std::string probably_meant(const std::string& spec) {
 
 std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view text, const std::string& origin) {
   const json object = parse_vocabulary_json(text, origin);
-  if (!object.is_object()) refuse(origin, fmt::format("the JSON is {}; an object is needed", object.type_name()));
+  if (!object.is_object())
+    refuse_tokenizer(origin, fmt::format("the JSON is {}; an object is needed", object.type_name()));
   if (const auto model = object.find("model"); model != object.end() && model->is_object()) {
     TokenizerPipeline pipeline = read_tokenizer_json(object, origin);
     if (pipeline.is_plain() && !pipeline.adds_tokens)
@@ -132,11 +130,11 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view text, const std:
     return std::make_unique<PipelineTokenizer>(std::move(pipeline), std::string(text), origin);
   }
   const auto type = object.find("type");
-  if (type == object.end()) refuse(origin, "it has neither 'type' nor Hugging Face's 'model'");
+  if (type == object.end()) refuse_tokenizer(origin, "it has neither 'type' nor Hugging Face's 'model'");
 
   if (*type == "char") return with_own_specials(char_tokenizer(object, origin), object, origin);
   if (*type == "byte") return with_own_specials(std::make_unique<ByteTokenizer>(), object, origin);
-  refuse(origin, fmt::format("unknown type {}; only char and byte are known", shown(*type)));
+  refuse_tokenizer(origin, fmt::format("unknown type {}; only char and byte are known", shown(*type)));
 }
 
 std::optional<int64_t> trained_vocabulary(const std::string& spec) {

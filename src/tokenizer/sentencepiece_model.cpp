@@ -6,13 +6,11 @@
 #include <bit>
 #include <cstdint>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "gpt/core/error.h"
+#include "bpe_vocabulary.h"
 #include "gpt/tokenizer/utf8.h"
 
 namespace gpt {
@@ -21,10 +19,6 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr const char* kSpace = "\u2581";  // which stands for a space
-
-[[noreturn]] void refuse(const std::string& origin, const std::string& why) {
-  throw Error(ExitCode::data, fmt::format("{}: not a tokenizer that this program can read: {}", origin, why));
-}
 
 // The fields of a message, one after another.
 class Message {
@@ -59,7 +53,7 @@ class Message {
   }
 
  private:
-  [[noreturn]] void damaged() const { refuse(*origin_, "it is damaged, or no model of SentencePiece"); }
+  [[noreturn]] void damaged() const { refuse_tokenizer(*origin_, "it is damaged, or no model of SentencePiece"); }
 
   std::string_view take(uint64_t size) {
     if (size > rest_.size()) damaged();
@@ -107,7 +101,7 @@ Piece read_piece(Message message, const std::string& origin) {
     if (message.number() == 2) piece.score = message.number32();
     if (message.number() == 3) piece.kind = static_cast<Kind>(message.value());
   }
-  if (piece.text.empty() || !utf8::is_valid(piece.text)) refuse(origin, "a piece is empty or not UTF-8");
+  if (piece.text.empty() || !utf8::is_valid(piece.text)) refuse_tokenizer(origin, "a piece is empty or not UTF-8");
   return piece;
 }
 
@@ -135,15 +129,16 @@ Model read_model(std::string_view file, const std::string& origin) {
     if (message.number() == 2) read_training(message.inside(), model);
     if (message.number() == 3) read_normalization(message.inside(), model);
   }
-  if (model.pieces.empty()) refuse(origin, "it has no pieces");
+  if (model.pieces.empty()) refuse_tokenizer(origin, "it has no pieces");
   if (model.type != 2)
-    refuse(origin, fmt::format("its model_type is {}; this program reads BPE", model.type == 1   ? "UNIGRAM"
-                                                                               : model.type == 3 ? "WORD"
-                                                                                                 : "CHAR"));
-  if (model.has_normalization) refuse(origin, "it normalizes text (normalization_rule_name is not identity)");
-  if (model.removes_spaces) refuse(origin, "it removes spaces (remove_extra_whitespaces)");
+    refuse_tokenizer(origin, fmt::format("its model_type is {}; this program reads BPE", model.type == 1   ? "UNIGRAM"
+                                                                                         : model.type == 3 ? "WORD"
+                                                                                                           : "CHAR"));
+  if (model.has_normalization) refuse_tokenizer(origin, "it normalizes text (normalization_rule_name is not identity)");
+  if (model.removes_spaces) refuse_tokenizer(origin, "it removes spaces (remove_extra_whitespaces)");
   if (!model.escapes_spaces || model.has_space_behind_words)
-    refuse(origin, "spaces are other than U+2581 before words (escape_whitespaces, treat_whitespace_as_suffix)");
+    refuse_tokenizer(origin,
+                     "spaces are other than U+2581 before words (escape_whitespaces, treat_whitespace_as_suffix)");
   return model;
 }
 
@@ -153,7 +148,7 @@ Ids ids_of(const Model& model, const std::string& origin) {
   Ids ids;
   for (size_t id = 0; id < model.pieces.size(); ++id)
     if (!ids.emplace(model.pieces[id].text, id).second)
-      refuse(origin, fmt::format("pieces {} and {} are the same", ids.at(model.pieces[id].text), id));
+      refuse_tokenizer(origin, fmt::format("pieces {} and {} are the same", ids.at(model.pieces[id].text), id));
   return ids;
 }
 

@@ -1,17 +1,12 @@
 #include "gpt/train/device_watch.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 namespace gpt {
 
 DeviceWatch::DeviceWatch(std::unique_ptr<DeviceSensor> sensor, Seconds waited, Seconds now)
     : sensor_(std::move(sensor)), waited_(std::move(waited)), now_(std::move(now)) {}
-
-DeviceWatch::Seconds DeviceWatch::of_steady_clock() {
-  return [] { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); };
-}
 
 void DeviceWatch::trains() {
   const auto paused = std::exchange(paused_, std::nullopt);

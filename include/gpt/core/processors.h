@@ -21,5 +21,6 @@ int64_t usable_cores(const std::string& root = "");
 
 // How long the threads of this process have run so far, added up.
 double processor_seconds();
+double seconds_since_boot();  // by a steady clock
 
 }  // namespace gpt

@@ -27,7 +27,6 @@ struct DeviceUse {
 
   bool is_cpu() const { return cores.has_value(); }
   Value memory_share() const;
-  Value others_share() const;  // of the processors
   bool operator==(const DeviceUse&) const = default;
 };
 

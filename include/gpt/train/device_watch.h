@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "gpt/core/processors.h"
 #include "gpt/device/device_sensor.h"
 
 namespace gpt {
@@ -14,8 +15,7 @@ class DeviceWatch {
  public:
   using Seconds = std::function<double()>;
   // `waited`: for data, so far. No sensor: nothing is read.
-  DeviceWatch(std::unique_ptr<DeviceSensor> sensor, Seconds waited, Seconds now = of_steady_clock());
-  static Seconds of_steady_clock();
+  DeviceWatch(std::unique_ptr<DeviceSensor> sensor, Seconds waited, Seconds now = seconds_since_boot);
 
   void trains();  // from now on, as before or again
   void pauses();  // the device does something else from now on

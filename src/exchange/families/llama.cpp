@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "gpt/config/block_form.h"
@@ -44,7 +43,12 @@ nlohmann::ordered_json llama_json(const ModelConfig& m) {
   return file;
 }
 
-// What rotated queries and keys are multiplied by; 0: as it follows from the factor.
+// What YaRN multiplies queries and keys by where a file says nothing else.
+double usual_magnitude(double factor) {
+  return RopeScaling{.kind = RopeScalingKind::yarn, .factor = factor}.magnitude();
+}
+
+// What rotated queries and keys are multiplied by; 0: as usual.
 double read_magnitude(const ConfigSettings& rope, double factor) {
   if (rope.has("attention_factor")) {
     const double magnitude = rope.number("attention_factor", 1);
@@ -53,8 +57,8 @@ double read_magnitude(const ConfigSettings& rope, double factor) {
   }
   const double numerator = rope.number("mscale", 0), denominator = rope.number("mscale_all_dim", 0);
   if (numerator == 0 || denominator == 0) return 0;
-  constexpr double kGrowth = 0.1;
-  return (1 + kGrowth * numerator * std::log(factor)) / (1 + kGrowth * denominator * std::log(factor));
+  const double growth = usual_magnitude(factor) - 1;
+  return (1 + numerator * growth) / (1 + denominator * growth);
 }
 
 }  // namespace
@@ -248,13 +252,11 @@ std::vector<ArchitectureKey> llama_keys(const ModelConfig& m) {
   if (scaling.kind == RopeScalingKind::linear)
     keys.insert(keys.end(), {{"rope.scaling.type", "linear"}, {"rope.scaling.factor", factor}});
   if (scaling.kind == RopeScalingKind::yarn) {
-    RopeScaling of_paper = scaling;
-    of_paper.attention_factor = 0;
     keys.insert(keys.end(), {{"rope.scaling.type", "yarn"},
                              {"rope.scaling.factor", factor},
                              {"rope.scaling.original_context_length", static_cast<uint32_t>(scaling.original_length)},
                              {"rope.scaling.attn_factor",  // by which llama.cpp multiplies what follows from the factor
-                              static_cast<float>(scaling.magnitude() / of_paper.magnitude())},
+                              static_cast<float>(scaling.magnitude() / usual_magnitude(scaling.factor))},
                              {"rope.scaling.yarn_beta_slow", static_cast<float>(scaling.beta_slow)},
                              {"rope.scaling.yarn_beta_fast", static_cast<float>(scaling.beta_fast)}});
   }
