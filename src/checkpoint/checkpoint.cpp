@@ -198,8 +198,8 @@ Checkpoint load_adapters_alone(const std::string& path) {
     for (const auto& [name, tensor] : checkpoint.model)
       if (std::ranges::find(rows, name, &ParameterRow::name) == rows.end())
         throw Error(ExitCode::checkpoint,
-                    fmt::format("its run has changed '{}' as a whole, as with another vocabulary; gpt-export merges "
-                                "such a run into a model of its own",
+                    fmt::format("its run has changed '{}' itself, by training.lora_also_train or another vocabulary; "
+                                "gpt-export merges such a run into a model of its own",
                                 name));
     (void)tensors_of_rows(rows, checkpoint.model, "model");
   } catch (const Error& fault) { refuse(fault.what()); }

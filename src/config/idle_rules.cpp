@@ -74,7 +74,7 @@ std::vector<IdleRule> idle_model() {
 std::vector<IdleRule> idle_precision() {
   return {
       {{"training.lora_alpha", "training.lora_targets", "training.lora_rank_stabilized", "training.lora_base",
-        "training.lora_dropout"},
+        "training.lora_dropout", "training.lora_also_train"},
        [](const Config& c, const Facts&) { return !c.training.tuning.lora.is_on(); },
        "training.lora_rank is 0"},
       {{"training.quantized_products", "training.quantized_forward_skip", "training.quantized_forward_force"},

@@ -110,7 +110,7 @@ std::vector<RefusalRule> tuning_rules() {
       {.keys = {kLoraRank, "training.freeze"},
        .when = [](const Config& c,
                   const Facts&) { return c.training.tuning.lora.is_on() && !c.training.tuning.freeze.empty(); },
-       .why = "with lora_rank all weights of the model stay as they are, and its adapters alone are trained",
+       .why = "with lora_rank the weights of the model stay as they are, unless lora_also_train names them",
        .cures = {leave_out("training.freeze"), leave_out(kLoraRank)},
        .advice = "leave freeze out, and name the products that have adapters in lora_targets"},
       {.keys = {kLoraRank, "training.optimizer"},

@@ -59,6 +59,13 @@ std::vector<Option> options(TuningConfig& c) {
        .min = 0,
        .max = 0.99,
        .tried = {"0", "0.1"}},
+      {.name = "lora_also_train",
+       .target = word_list(c.lora.also_train),
+       .help =
+           "what is trained whole beside the adapters: embeddings, norms, or parameters named as in freeze, such as 'wte, ln_f'; "
+           "[] = nothing",
+       .aliases = {{"modules_to_save"}, {"lora_modules_to_save"}},
+       .tried = {"[]", "[norms]"}},
   };
 }
 

@@ -1,10 +1,12 @@
 // The adapters of a run alone: a folder as Hugging Face's peft reads it.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -28,9 +30,6 @@ using nlohmann::ordered_json;
 
 constexpr const char *kWeights = "adapter_model.safetensors", *kSettings = "adapter_config.json";
 
-// transformers' name of a module without ".weight".
-std::string module_of(const Counterpart& part) { return part.name.substr(0, part.name.rfind('.')); }
-
 std::string base_of(const Checkpoint& checkpoint) {
   const std::string& path = checkpoint.config.training.init_from;
   return is_hugging_face(path) ? path : "";
@@ -38,17 +37,20 @@ std::string base_of(const Checkpoint& checkpoint) {
 
 // Of the fields of peft 0.21 those that a reader needs, and those that say that all else is off. What a module has that others have not
 // stands under its own name.
-ordered_json adapter_json(const Checkpoint& checkpoint, const std::vector<ForeignAdapter>& adapters) {
+ordered_json adapter_json(const Checkpoint& checkpoint, const std::vector<ForeignAdapter>& adapters,
+                          const std::map<std::string, at::Tensor>& whole) {
   const LoraConfig& lora = checkpoint.config.training.tuning.lora;
   const double alpha = lora.scale() * static_cast<double>(lora.rank);
   ordered_json modules = ordered_json::array(), ranks = ordered_json::object(), alphas = ordered_json::object();
   bool is_transposed = false;
   for (const ForeignAdapter& adapter : adapters) {
-    const std::string module = module_of(adapter.part);
+    const std::string module = module_of(adapter.part.name);
     modules.push_back(module);
     if (adapter.a.size(0) != lora.rank) ranks[module] = adapter.a.size(0), alphas[module] = adapter.alpha;
     is_transposed = is_transposed || adapter.part.is_transposed;
   }
+  std::set<std::string> saved;
+  for (const auto& [name, tensor] : whole) saved.insert(module_of(name));
   const std::string base = base_of(checkpoint);
   return {{"peft_type", "LORA"},
           {"task_type", "CAUSAL_LM"},
@@ -60,20 +62,24 @@ ordered_json adapter_json(const Checkpoint& checkpoint, const std::vector<Foreig
           {"bias", "none"},
           {"fan_in_fan_out", is_transposed},
           {"target_modules", std::move(modules)},
-          {"modules_to_save", nullptr},
+          {"modules_to_save", saved.empty() ? ordered_json() : ordered_json(saved)},
+          {"ensure_weight_tying", checkpoint.config.model.tie_weights && whole.contains(kHead)},
           {"rank_pattern", std::move(ranks)},
           {"alpha_pattern", std::move(alphas)},
           {"use_rslora", false},
           {"use_dora", false}};
 }
 
-std::map<std::string, at::Tensor> adapter_tensors(const std::vector<ForeignAdapter>& adapters) {
+std::map<std::string, at::Tensor> adapter_tensors(const std::vector<ForeignAdapter>& adapters,
+                                                  const std::map<std::string, at::Tensor>& whole) {
+  const std::string beginning = "base_model.model.";
   std::map<std::string, at::Tensor> tensors;
   for (const ForeignAdapter& adapter : adapters) {
-    const std::string module = "base_model.model." + module_of(adapter.part);
+    const std::string module = beginning + module_of(adapter.part.name);
     tensors[module + ".lora_A.weight"] = adapter.a;
     tensors[module + ".lora_B.weight"] = adapter.b;
   }
+  for (const auto& [name, values] : whole) tensors[beginning + name] = values;
   return tensors;
 }
 
@@ -110,17 +116,22 @@ void export_peft(const ExportOptions& options) {
   const Checkpoint checkpoint = load_adapters(options);
   const Family& family = family_of(checkpoint.config.model, options.checkpoint, "peft");
   const std::vector<ForeignAdapter> adapters = foreign_adapters(checkpoint, family);
+  const auto whole = modules_trained_whole(checkpoint, family);
   const std::string& folder = options.output;
   create_folders(folder);
   AtomicFile card(folder + "/" + kModelCard), settings(folder + "/" + kSettings);
   card.write(adapter_card(checkpoint, options.checkpoint, family));
-  settings.write(adapter_json(checkpoint, adapters).dump(2) + "\n");
-  const auto weights = written_weights(folder + "/" + kWeights, adapter_tensors(adapters), weight_type(options.dtype));
+  settings.write(adapter_json(checkpoint, adapters, whole).dump(2) + "\n");
+  const auto weights =
+      written_weights(folder + "/" + kWeights, adapter_tensors(adapters, whole), weight_type(options.dtype));
   card.commit();
   weights->commit();
   settings.commit();
-  log::success(fmt::format("{}: {} of rank {}, for peft, which adds them to {}", folder,
-                           plural(std::ssize(adapters), "adapter"), checkpoint.config.training.tuning.lora.rank,
+  const LoraConfig& lora = checkpoint.config.training.tuning.lora;
+  const std::string beside =
+      whole.empty() ? "" : fmt::format(" and what was trained whole ({})", fmt::join(lora.also_train, ", "));
+  log::success(fmt::format("{}: {} of rank {}{}, for peft, which adds them to {}", folder,
+                           plural(std::ssize(adapters), "adapter"), lora.rank, beside,
                            base_of(checkpoint).empty() ? "the model that the run began with" : base_of(checkpoint)));
 }
 

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/mm.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -42,8 +43,6 @@ void require_plain_lora(const ConfigSettings& settings) {
   for (const char* key : {"use_dora", "use_qalora", "use_bdlora", "lora_bias"}) settings.must_be(key, {false});
   for (const char* key : {"layer_replication", "trainable_token_indices", "target_parameters"})
     settings.must_be_absent(key);
-  if (settings.has("modules_to_save") && !settings.is("modules_to_save", json::array()))
-    settings.refuse("modules_to_save", "this program reads adapters of products alone");
   // The others subtract what they begin with from the model's weights.
   settings.must_be("init_lora_weights", {true, false, "gaussian", "orthogonal", "eva"});
 }
@@ -67,27 +66,134 @@ struct Factors {
   at::Tensor a, b;
 };
 
-std::map<std::string, Factors> factors_of(const std::string& path, const std::map<std::string, at::Tensor>& tensors) {
+// The tensors of the file: factors by the name of their module, all others by their own.
+struct Contents {
+  std::map<std::string, Factors> factors;
+  std::map<std::string, at::Tensor> whole;
+};
+
+Contents contents_of(const std::string& path, const std::map<std::string, at::Tensor>& tensors) {
   constexpr std::string_view kBeginning = "base_model.model.", kA = ".lora_A.weight", kB = ".lora_B.weight";
-  std::map<std::string, Factors> found;
-  for (const auto& [name, values] : tensors) {
+  Contents found;
+  for (const auto& [full_name, values] : tensors) {
+    if (!full_name.starts_with(kBeginning))
+      throw Error(ExitCode::checkpoint, fmt::format("{}: tensor '{}' is of no model; its name must begin with {}", path,
+                                                    shortened(printable_line(full_name), 100), kBeginning));
+    const std::string name = full_name.substr(kBeginning.size());
     const bool is_a = name.ends_with(kA);
-    if (!name.starts_with(kBeginning) || (!is_a && !name.ends_with(kB)) || values.dim() != 2)
-      throw Error(ExitCode::checkpoint, fmt::format("{}: tensor '{}' is no factor of an adapter of a product", path,
-                                                    shortened(printable_line(name), 100)));
-    const std::string module = name.substr(kBeginning.size(), name.size() - kBeginning.size() - kA.size());
-    (is_a ? found[module].a : found[module].b) = values;
+    if (values.dim() == 2 && (is_a || name.ends_with(kB))) {
+      Factors& factors = found.factors[name.substr(0, name.size() - kA.size())];
+      (is_a ? factors.a : factors.b) = values;
+    } else {
+      found.whole[name] = values;
+    }
   }
   return found;
 }
 
-const Counterpart* part_of(const std::vector<Counterpart>& parts, const std::string& module) {
-  for (const char* prefix : {"", "model.", "transformer."}) {  // of a base model without its head
-    const auto part = std::ranges::find(parts, prefix + module + ".weight", &Counterpart::name);
-    if (part != parts.end() && part->shape.size() == 2) return &*part;
+// Which of theirs has this name, where the model's own name may be missing, as of a base model without its head; or null.
+const Counterpart* part_named(const std::vector<Counterpart>& parts, const std::string& name) {
+  for (const char* prefix : {"", "model.", "transformer."}) {
+    const auto part = std::ranges::find(parts, prefix + name, &Counterpart::name);
+    if (part != parts.end()) return &*part;
   }
   return nullptr;
 }
+
+// The tensors of a folder, for the model that they are of.
+class FolderReader {
+ public:
+  FolderReader(const std::string& folder, const ModelConfig& model, const Family& family)
+      : path_(folder + "/" + kAdapterSettings),
+        file_(file_of_adapter(folder)),
+        settings_(read_adapter_settings(path_)),
+        named_(settings_, "", path_),
+        family_(family),
+        is_tied_(model.tie_weights),
+        parts_(counterparts(model, family)) {
+    require_plain_lora(named_);
+  }
+
+  std::vector<WeightAdapter> added(const std::map<std::string, Factors>& all) const {
+    std::vector<WeightAdapter> adapters;
+    for (const auto& [module, factors] : all) adapters.push_back(added_to(module, factors));
+    return adapters;
+  }
+
+  std::vector<WholeRows> whole(const std::map<std::string, at::Tensor>& all) const {
+    std::vector<WholeRows> found;
+    for (const auto& [name, values] : all) {
+      const Counterpart* const part = part_named(parts_, name);
+      if (!part && is_tied_ && name == kHead) continue;
+      if (!part) refuse(name, fmt::format("has no place in {}'s form, as this program has it", family_.name));
+      if (values.sizes() != part->shape)
+        refuse(name, fmt::format("is [{}], and the model's [{}]", fmt::join(values.sizes(), ", "),
+                                 fmt::join(part->shape, ", ")));
+      found.push_back({part->row, part->begin, part->is_transposed ? values.t() : values});
+      if (is_tied_ && part->row == kEmbedding) require_same_head(name, values, all);
+    }
+    if (is_tied_ && all.contains(kHead) && std::ranges::find(found, kEmbedding, &WholeRows::parameter) == found.end())
+      refuse_parted(kHead);
+    return found;
+  }
+
+  // What modules_to_save names is there.
+  void require_saved(const std::map<std::string, at::Tensor>& whole) const {
+    constexpr const char* kKey = "modules_to_save";
+    if (!settings_.contains(kKey) || !settings_[kKey].is_array()) return;
+    for (const json& one : settings_[kKey]) {
+      const std::string module = one.is_string() ? one.get<std::string>() : "";
+      const auto is_of_module = [&module](const auto& tensor) {
+        return tensor.first.substr(0, tensor.first.rfind('.')).ends_with(module);
+      };
+      if (module.empty() || std::ranges::none_of(whole, is_of_module))
+        named_.refuse(kKey, fmt::format("{} has no tensor of {}", kAdapterWeights, printable_line(one.dump())));
+    }
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& name, const std::string& why) const {
+    throw Error(ExitCode::checkpoint, fmt::format("{}: '{}' {}", file_, shortened(printable_line(name), 100), why));
+  }
+
+  // As peft trains the one of two tied tables that it was told (0.21, where ensure_weight_tying is not set).
+  [[noreturn]] void refuse_parted(const std::string& name) const {
+    refuse(name,
+           "was trained apart from the table that the model has tied it to; let peft make a model of its own of them "
+           "(merge_and_unload, then save_pretrained), or train them with ensure_weight_tying");
+  }
+
+  void require_same_head(const std::string& name, const at::Tensor& embedding,
+                         const std::map<std::string, at::Tensor>& all) const {
+    const auto head = all.find(kHead);
+    if (head == all.end() || !head->second.equal(embedding)) refuse_parted(name);
+  }
+
+  WeightAdapter added_to(const std::string& module, const Factors& factors) const {
+    const Counterpart* const part = part_named(parts_, module + ".weight");
+    if (!part || part->shape.size() != 2)
+      refuse(module, fmt::format("is no product of {}'s form, as this program has it", family_.name));
+    const auto& [a, b] = factors;
+    if (!a.defined() || !b.defined()) refuse(module, fmt::format("has no lora_{}", a.defined() ? "B" : "A"));
+    const int64_t inputs = part->shape[part->is_transposed ? 0 : 1], rank = a.size(0);
+    if (rank == 0 || a.size(1) != inputs || b.size(0) != part->size || b.size(1) != rank)
+      refuse(module, fmt::format("has factors [{}, {}] and [{}, {}], and its weight is [{}, {}]", rank, a.size(1),
+                                 b.size(0), b.size(1), part->size, inputs));
+    return {part->row, {{part->begin, part->size}, a, b}, scale_of(module, static_cast<double>(rank))};
+  }
+
+  double scale_of(const std::string& module, double rank) const {
+    const double alpha = value_for(settings_, "alpha_pattern", module, named_.number("lora_alpha", 8), named_);
+    return alpha / (named_.flag("use_rslora", false) ? std::sqrt(rank) : rank);
+  }
+
+  const std::string path_, file_;
+  const json settings_;
+  const ConfigSettings named_;
+  const Family& family_;
+  const bool is_tied_;
+  const std::vector<Counterpart> parts_;
+};
 
 }  // namespace
 
@@ -122,41 +228,23 @@ std::string base_of_adapter(const std::string& folder) {
 
 std::string file_of_adapter(const std::string& folder) { return folder + "/" + kAdapterWeights; }
 
-std::vector<WeightAdapter> adapters_of(const std::string& folder, const std::map<std::string, at::Tensor>& tensors,
-                                       const ModelConfig& model, const Family& family) {
-  const std::string path = folder + "/" + kAdapterSettings, file = file_of_adapter(folder);
-  const json settings = read_adapter_settings(path);
-  const ConfigSettings named(settings, "", path);
-  require_plain_lora(named);
-  const std::vector<Counterpart> parts = counterparts(model, family);
-  const bool is_stabilized = named.flag("use_rslora", false);
-  std::vector<WeightAdapter> adapters;
-  for (const auto& [module, factors] : factors_of(file, tensors)) {
-    const auto refuse = [&, &name = module](const std::string& why) {
-      throw Error(ExitCode::checkpoint,
-                  fmt::format("{}: module '{}' {}", file, shortened(printable_line(name), 100), why));
-    };
-    const Counterpart* const part = part_of(parts, module);
-    if (!part) refuse(fmt::format("is no product of {}'s form, as this program has it", family.name));
-    const auto& [a, b] = factors;
-    if (!a.defined() || !b.defined()) refuse(fmt::format("has no lora_{}", a.defined() ? "B" : "A"));
-    const int64_t inputs = part->shape[part->is_transposed ? 0 : 1], rank = a.size(0);
-    if (rank == 0 || a.size(1) != inputs || b.size(0) != part->size || b.size(1) != rank)
-      refuse(fmt::format("has factors [{}, {}] and [{}, {}], and its weight is [{}, {}]", rank, a.size(1), b.size(0),
-                         b.size(1), part->size, inputs));
-    const double alpha = value_for(settings, "alpha_pattern", module, named.number("lora_alpha", 8), named),
-                 scale = alpha / (is_stabilized ? std::sqrt(static_cast<double>(rank)) : static_cast<double>(rank));
-    adapters.push_back({part->row, {{part->begin, part->size}, a, b}, scale});
-  }
-  return adapters;
+FolderAdapter adapter_of(const std::string& folder, const std::map<std::string, at::Tensor>& tensors,
+                         const ModelConfig& model, const Family& family) {
+  const FolderReader reader(folder, model, family);
+  const Contents contents = contents_of(file_of_adapter(folder), tensors);
+  reader.require_saved(contents.whole);
+  return {reader.added(contents.factors), reader.whole(contents.whole)};
 }
 
-void add_adapters(const std::vector<WeightAdapter>& adapters, NamedTensors& weights) {
-  for (const auto& [weight, product, scale] : adapters) {
-    const auto own = std::ranges::find(weights, weight, &std::pair<std::string, at::Tensor>::first);
-    const auto& [outputs, a, b] = product;
-    own->second.narrow(0, outputs.begin, outputs.length).addmm_(b, a, /*beta=*/1, scale);
-  }
+void apply_adapter(const FolderAdapter& adapter, NamedTensors& weights) {
+  const auto rows_of = [&weights](const std::string& parameter, int64_t begin, int64_t count) {
+    const auto own = std::ranges::find(weights, parameter, &std::pair<std::string, at::Tensor>::first);
+    return own->second.narrow(0, begin, count);
+  };
+  for (const WholeRows& whole : adapter.whole)
+    rows_of(whole.parameter, whole.begin, whole.values.size(0)).copy_(whole.values);
+  for (const auto& [weight, product, scale] : adapter.added)
+    rows_of(weight, product.outputs.begin, product.outputs.length).addmm_(product.b, product.a, /*beta=*/1, scale);
 }
 
 }  // namespace gpt::exchange

@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "gpt/checkpoint/adapters.h"
+#include "gpt/exchange/hugging_face.h"
+#include "gpt/exchange/weights.h"
 #include "gpt/layout/tuning.h"
 
 namespace gpt::exchange {
@@ -37,6 +40,8 @@ std::optional<ForeignAdapter> joined(const Counterpart& part, const std::vector<
 
 }  // namespace
 
+std::string module_of(const std::string& tensor) { return tensor.substr(0, tensor.rfind('.')); }
+
 std::vector<ForeignAdapter> foreign_adapters(const Checkpoint& checkpoint, const Family& family) {
   const ModelConfig& model = checkpoint.config.model;
   const std::map<std::string, at::Tensor> values(checkpoint.model.begin(), checkpoint.model.end());
@@ -49,6 +54,21 @@ std::vector<ForeignAdapter> foreign_adapters(const Checkpoint& checkpoint, const
     const auto adapters = product_adapters(*row->adapter, values.at(row->name), values.at(weight + ".lora_B"));
     if (auto one = joined(part, adapters, row->adapter->scale)) found.push_back(std::move(*one));
   }
+  return found;
+}
+
+std::map<std::string, at::Tensor> modules_trained_whole(const Checkpoint& checkpoint, const Family& family) {
+  const ModelConfig& model = checkpoint.config.model;
+  std::set<std::string> trained, modules;
+  for (const ParameterRow& row : parameter_table(model, checkpoint.config.training.tuning))
+    if (is_trained_whole(row)) trained.insert(row.name);
+  for (const Counterpart& part : counterparts(model, family))
+    if (trained.contains(part.row)) modules.insert(module_of(part.name));
+  std::map<std::string, at::Tensor> found = to_hugging_face(model, family, checkpoint.model);
+  std::erase_if(found, [&modules](const auto& tensor) { return !modules.contains(module_of(tensor.first)); });
+  if (model.tie_weights && trained.contains(kEmbedding))
+    for (const Counterpart& part : counterparts(model, family))
+      if (part.row == kEmbedding) found[kHead] = found.at(part.name);
   return found;
 }
 

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -181,6 +182,11 @@ void export_gguf_adapter(const ExportOptions& options) {
   const Checkpoint checkpoint = load_adapters(options);
   const Family& family = llama_cpp_family_of(checkpoint.config.model, options.checkpoint);
   const LoraConfig& lora = checkpoint.config.training.tuning.lora;
+  if (!lora.also_train.empty())
+    throw Error(ExitCode::checkpoint,
+                fmt::format("{}: the run has trained more than adapters ({}), and llama.cpp adds adapters to products "
+                            "alone; leave --adapter out to export the whole model",
+                            options.checkpoint, fmt::join(lora.also_train, ", ")));
   const auto tensors = stored_adapters(checkpoint, family, file_type_of(options.dtype).type);
   GgufMetadata metadata = beginning_of_ours(family);
   metadata.add("general.type", "adapter");

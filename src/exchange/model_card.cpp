@@ -164,6 +164,7 @@ std::string adapter_card(const Checkpoint& checkpoint, const std::string& path, 
   card += "\nAdapters (LoRA) of a language model, which were trained with gpt-train.\n\n| | |\n| --- | --- |\n";
   card += fmt::format("| model | {} |\n", form_of(config.model, family));
   card += fmt::format("| adapters | rank {}, of {} |\n", lora.rank, fmt::join(lora.targets, ", "));
+  if (!lora.also_train.empty()) card += fmt::format("| trained whole | {} |\n", fmt::join(lora.also_train, ", "));
   card += training_rows(checkpoint, path);
   card += kUseOfAdapters;
   return card + settings_of(config);

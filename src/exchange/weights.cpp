@@ -30,8 +30,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char *kOnlyFile = "model.safetensors", *kIndex = "model.safetensors.index.json";
-constexpr const char *kEmbedding = "transformer.wte.weight",
-                     *kHead = "lm_head.weight";  // ours; the head's is theirs, too
 
 struct WeightType {
   at::ScalarType type;
@@ -310,7 +308,7 @@ std::map<std::string, at::Tensor> read_tensors(const std::string& path) {
 NamedTensors read_weights(const std::string& path, const ModelConfig& model, const Family& family, RowPacker* packer) {
   if (holds_adapter(path)) {
     NamedTensors weights = read_weights(base_of_adapter(path), model, family);
-    add_adapters(adapters_of(path, read_tensors(file_of_adapter(path)), model, family), weights);
+    apply_adapter(adapter_of(path, read_tensors(file_of_adapter(path)), model, family), weights);
     if (packer)
       for (auto& [name, tensor] : weights) tensor = packer->take(name, tensor);
     return weights;

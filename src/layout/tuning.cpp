@@ -63,20 +63,29 @@ std::string beginnings(const std::vector<ParameterRow>& rows) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-void freeze(std::vector<ParameterRow>& rows, const std::string& pattern) {
+bool is_named_by(const std::string& pattern, const ParameterRow& row) {
   const Parts parts = parts_of(pattern);
+  return is_named(row.name, parts) || (!row.tied_name.empty() && is_named(row.tied_name, parts));
+}
+
+// `kinds`: what the key takes beside patterns, each with ", " behind it.
+[[noreturn]] void refuse_pattern(const char* key, const std::string& pattern, const std::vector<ParameterRow>& rows,
+                                 std::string_view kinds = "") {
+  throw Error(
+      ExitCode::config,
+      fmt::format("{}: {} names no parameter of this model; there are {}{}, and parts of blocks such as h.0.attn, "
+                  "h.*.mlp or h.2-5.ln_1.weight",
+                  key, printable(pattern), kinds, beginnings(rows)));
+}
+
+void freeze(std::vector<ParameterRow>& rows, const std::string& pattern) {
   bool names_any = false;
   for (ParameterRow& row : rows) {
-    if (!is_named(row.name, parts) && (row.tied_name.empty() || !is_named(row.tied_name, parts))) continue;
+    if (!is_named_by(pattern, row)) continue;
     row.is_trained = false;
     names_any = true;
   }
-  if (names_any) return;
-  throw Error(
-      ExitCode::config,
-      fmt::format("training.freeze: {} names no parameter of this model; there are {}, and parts of blocks such as "
-                  "h.0.attn, h.*.mlp or h.2-5.ln_1.weight",
-                  printable(pattern), beginnings(rows)));
+  if (!names_any) refuse_pattern("training.freeze", pattern, rows);
 }
 
 // As Hugging Face's Llama names a product of a block, of which several may be one here.
@@ -84,6 +93,7 @@ struct Product {
   std::string_view name;
   ParameterRole role;
 };
+constexpr std::string_view kEmbeddings = "embeddings", kNorms = "norms";  // for lora_also_train
 constexpr std::string_view kQueries = "q_proj", kKeys = "k_proj", kValues = "v_proj", kAll = "all-linear";
 constexpr Product kProducts[] = {
     {kQueries, ParameterRole::attention_in}, {kKeys, ParameterRole::attention_in},
@@ -157,6 +167,35 @@ BaseType kept_type(const ParameterRow& row, BaseType of_model) {
   return of_model == BaseType::int4 && is_vocabulary(row.role) ? BaseType::int8 : of_model;
 }
 
+// The words for parameters of one kind, and otherwise a pattern.
+bool is_also_trained(const std::string& name, const ParameterRow& row) {
+  if (name == kEmbeddings)
+    return row.role == ParameterRole::token_embedding || row.role == ParameterRole::position_embedding;
+  if (name == kNorms) return is_norm(row.role);
+  return is_named_by(name, row);
+}
+
+// The bias of a product with an adapter is no more than the product itself, as in peft.
+void train_whole(std::vector<ParameterRow>& rows, const std::string& name, const std::vector<ParameterRow>& adapters) {
+  constexpr const char* kKey = "training.lora_also_train";
+  bool names_any = false;
+  for (ParameterRow& row : rows) {
+    if (!is_also_trained(name, row)) continue;
+    const auto goes_with_row = [&row](const ParameterRow& adapter) {
+      return adapter.role == row.role && adapter.layer == row.layer;
+    };
+    if (std::ranges::any_of(adapters, goes_with_row))
+      throw Error(ExitCode::config,
+                  fmt::format("{}: {} names '{}', and its product has adapters; leave that out here or "
+                              "in training.lora_targets",
+                              kKey, printable(name), row.name));
+    row.is_trained = true;
+    row.kept = BaseType::automatic;
+    names_any = true;
+  }
+  if (!names_any) refuse_pattern(kKey, name, rows, fmt::format("{}, {}, ", kEmbeddings, kNorms));
+}
+
 void add_adapters(std::vector<ParameterRow>& rows, const LoraConfig& lora) {
   require_products(lora, rows);
   std::vector<ParameterRow> added;
@@ -166,6 +205,7 @@ void add_adapters(std::vector<ParameterRow>& rows, const LoraConfig& lora) {
     if (row.is_bias || row.shape.size() < 2) continue;
     std::ranges::move(adapter_of(row, lora), std::back_inserter(added));
   }
+  for (const std::string& name : lora.also_train) train_whole(rows, name, added);
   std::ranges::move(added, std::back_inserter(rows));
 }
 
@@ -185,6 +225,8 @@ void require_tunable(ModelConfig config, const TuningConfig& tuning) {
   if (!config.vocab_size) config.vocab_size = 1;  // no name follows from it
   (void)parameter_table(config, tuning);
 }
+
+bool is_trained_whole(const ParameterRow& row) { return row.is_trained && !row.adapter; }
 
 std::vector<ParameterRow> adapter_rows(const std::vector<ParameterRow>& rows) {
   std::vector<ParameterRow> adapters;

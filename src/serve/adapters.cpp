@@ -12,6 +12,7 @@
 #include "gpt/checkpoint/adapters.h"
 #include "gpt/checkpoint/base.h"
 #include "gpt/checkpoint/quantized_file.h"
+#include "gpt/config/suggest.h"
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
 #include "gpt/core/home.h"
@@ -63,6 +64,9 @@ class AdapterReader {
   }
 
   LoadedAdapter read(const NamedAdapter& adapter) {
+    std::error_code ignored;
+    if (!fs::exists(adapter.path, ignored))
+      refuse_adapter(adapter.path, "there is no such file or folder" + config::did_you_mean_path(adapter.path));
     const bool is_foreign = exchange::is_hugging_face(adapter.path);
     ReadAdapter found = is_foreign ? read_peft(adapter) : read_checkpoint(adapter);
     LoadedAdapter loaded{{}, loaded_.text_format};
@@ -117,20 +121,25 @@ class AdapterReader {
       if (const BaseModel other = describe_base(*base); other.hash != described().hash) refuse_other(adapter, other);
     }
     const ModelConfig& model = loaded_.model->config();
-    return {exchange::adapters_of(folder, exchange::read_tensors(exchange::file_of_adapter(folder)), model,
-                                  exchange::family_of(model, path_, "peft")),
-            exchange::read_text_format(folder, loaded_.tokenizer.get(), *model.vocab_size)};
+    exchange::FolderAdapter read =
+        exchange::adapter_of(folder, exchange::read_tensors(exchange::file_of_adapter(folder)), model,
+                             exchange::family_of(model, path_, "peft"));
+    if (!read.whole.empty()) refuse_change(adapter, read.whole[0].parameter);
+    return {std::move(read.added), exchange::read_text_format(folder, loaded_.tokenizer.get(), *model.vocab_size)};
+  }
+
+  [[noreturn]] static void refuse_change(const NamedAdapter& adapter, const std::string& parameter) {
+    refuse_adapter(adapter.path,
+                   fmt::format("it changes '{}', and products of blocks alone have adapters while they are served; "
+                               "gpt-export merges it into a model of its own",
+                               parameter));
   }
 
   ops::AdapterFactors factors_of(const NamedAdapter& adapter, const WeightAdapter& one) const {
     const auto& [outputs, a, b] = one.product;
     const std::vector<ParameterRow>& rows = loaded_.model->parameters().rows();
     const auto row = std::ranges::find(rows, one.weight, &ParameterRow::name);
-    if (row == rows.end() || !is_product_matrix(*row) || is_vocabulary(row->role))
-      refuse_adapter(adapter.path,
-                     fmt::format("it changes '{}', and products of blocks alone have adapters while they are "
-                                 "served; gpt-export merges it into a model of its own",
-                                 one.weight));
+    if (row == rows.end() || !is_product_matrix(*row) || is_vocabulary(row->role)) refuse_change(adapter, one.weight);
     if (a.size(1) != row->shape[1] || outputs.begin + outputs.length > row->shape[0])
       refuse_adapter(adapter.path, fmt::format("it adds [{}, {}] to '{}', which is [{}, {}] in {}", b.size(0),
                                                a.size(1), one.weight, row->shape[0], row->shape[1], path_));

@@ -82,9 +82,11 @@ void announce_adapters(const Config& config, const std::vector<ParameterRow>& ro
   const LoraConfig& lora = config.training.tuning.lora;
   if (!lora.is_on()) return;
   const auto trained = static_cast<double>(trained_count(rows)), all = static_cast<double>(parameter_count(rows));
-  log::success(fmt::format("LoRA: adapters of rank {} ({}), times {:.3g}: {} parameters are trained, {:.2g} % of {}{}",
-                           lora.rank, fmt::join(lora.targets, ", "), lora.scale(), format_count(trained),
-                           100 * trained / all, format_count(all), described_base(lora.base, rows)));
+  const std::string also = lora.also_train.empty() ? "" : fmt::format(", and {}", fmt::join(lora.also_train, ", "));
+  log::success(
+      fmt::format("LoRA: adapters of rank {} ({}), times {:.3g}{}: {} parameters are trained, {:.2g} % of {}{}",
+                  lora.rank, fmt::join(lora.targets, ", "), lora.scale(), also, format_count(trained),
+                  100 * trained / all, format_count(all), described_base(lora.base, rows)));
   warn_of_random_weights(config, "training.lora_rank");
 }
 

@@ -175,6 +175,7 @@ TEST(Difference, WhatChangesTheDataOrTheShapeIsNotSafe) {
                                           "training.gradient_dtype",
                                           "training.init_from",
                                           "training.lora_alpha",
+                                          "training.lora_also_train",
                                           "training.lora_base",
                                           "training.lora_dropout",
                                           "training.lora_rank",

@@ -40,6 +40,16 @@ def read_safetensors(path: pathlib.Path) -> dict:
     return tensors
 
 
+def write_safetensors(path: pathlib.Path, tensors: dict):
+    header, data = {}, b""
+    for name, values in tensors.items():
+        own = values.contiguous().numpy().tobytes()
+        header[name] = {"dtype": "F32", "shape": list(values.shape), "data_offsets": [len(data), len(data) + len(own)]}
+        data += own
+    head = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(head)) + head + data)
+
+
 class Scratch(programs.WithText):
     @classmethod
     def setUpClass(cls):
@@ -69,6 +79,15 @@ class Scratch(programs.WithText):
                   "training.lora_rank": RANK, "training.learning_rate": 0.02}
         merged.update({key.replace("__", "."): value for key, value in options.items()})
         return programs.run("gpt-train", *programs.flags(merged), *words, check_code=check_code)
+
+    WHOLE = {"training__lora_also_train": "wte, ln_f"}
+
+    @classmethod
+    def whole_of(cls, form):
+        run = cls.root / f"{form}-also-trained"
+        if not run.exists():
+            cls.tune(run, cls.base_of(form), **cls.WHOLE)
+        return run
 
     def begin_with(self, run, folder, check_code=0):
         """A run of one step that leaves the weights as they are."""
@@ -263,7 +282,7 @@ class Lora(Scratch):
         folder = self.export(self.tuned_of("llama"), "edited", "--adapter")
         settings = json.loads((folder / "adapter_config.json").read_text())
         for change, message in (({"use_dora": True}, "use_dora is true; this program has only false"),
-                                ({"modules_to_save": ["lm_head"]}, "modules_to_save is [\"lm_head\"]; this program reads adapters of products alone"),
+                                ({"modules_to_save": ["lm_head"]}, 'modules_to_save is ["lm_head"]; adapter_model.safetensors has no tensor of "lm_head"'),
                                 ({"init_lora_weights": "pissa"}, "init_lora_weights is "),
                                 ({"base_model_name_or_path": "org/name"}, "base_model_name_or_path is org/name, and the model is needed as a folder")):
             (folder / "adapter_config.json").write_text(json.dumps({**settings, **change}))
@@ -273,13 +292,50 @@ class Lora(Scratch):
 
     def test_what_does_not_go_with_adapters_is_refused_in_a_line(self):
         run = self.root / "refused"
-        for words, message in ((("--freeze", "h.0"), "all weights of the model stay as they are"),
+        for words, message in ((("--freeze", "h.0"), "the weights of the model stay as they are, unless lora_also_train names them"),
+                               (("--lora_also_train", "h.0.mlp"), "lora_also_train: h.0.mlp names 'transformer.h.0.mlp.w1.weight', and its product has adapters"),
                                (("--optimizer", "muon"), "Muon makes each update of a matrix orthogonal"),
                                (("--lora_targets", "wte"), "lora_targets: wte names no product of this model; there are all-linear, q_proj")):
             self.assertIn(message, self.tune(run, self.base_of("llama"), *words, check_code=2).stderr)
         plain = programs.run("gpt-export", "--checkpoint", self.root / "llama", "--output", self.root / "no-adapter", "--adapter", check_code=4)
         self.assertIn("has no adapters, because its run trained the weights themselves", plain.stderr)
         self.assertFalse((self.root / "no-adapter").exists())
+
+    def test_what_is_trained_whole_goes_where_the_adapters_go(self):
+        for form, names in (("llama", ("model.embed_tokens", "model.norm")), ("gpt2", ("transformer.wte", "transformer.ln_f"))):
+            with self.subTest(form):
+                base, run = self.base_of(form), self.whole_of(form)
+                saved = torch.load(run / "ckpt.pt", weights_only=True)
+                whole = {name for name in saved["model"] if "lora" not in name}
+                self.assertTrue({"transformer.wte.weight", "lm_head.weight", "transformer.ln_f.weight"} <= whole, whole)
+                self.assertIn("after step 8", self.tune(run, base, training__max_steps=9, **self.WHOLE).stderr)
+                merged = read_safetensors(self.export(run, f"{form}-whole-merged") / "model.safetensors")
+                folder = self.export(run, f"{form}-whole-adapter", "--adapter")
+                settings, tensors = json.loads((folder / "adapter_config.json").read_text()), read_safetensors(folder / "adapter_model.safetensors")
+                self.assertEqual(set(settings["modules_to_save"]), {*names, "lm_head"})
+                self.assertIs(settings["ensure_weight_tying"], True, "or peft gives the head rows of its own")
+                for name in names:
+                    self.assertTrue(torch.equal(tensors[f"base_model.model.{name}.weight"], merged[f"{name}.weight"]))
+                    self.assertFalse(torch.equal(merged[f"{name}.weight"], read_safetensors(base / "model.safetensors")[f"{name}.weight"]))
+                begun = self.root / f"{form}-whole-begun"
+                self.begin_with(begun, folder)
+                found = read_safetensors(self.export(begun, f"{form}-whole-found") / "model.safetensors")
+                for name in merged:  # two sums of float32 that are rounded in different places
+                    torch.testing.assert_close(found[name], merged[name], rtol=0, atol=1e-6 * merged[name].abs().max().item())
+                for words, message in ((("gpt-export", "--adapter", "--format", "gguf", "--output", self.root / "whole.gguf"),
+                                        "the run has trained more than adapters (wte, ln_f), and llama.cpp adds adapters to products alone"),):
+                    self.assertIn(message, programs.run(*words, "--checkpoint", run, check_code=4).stderr)
+
+    def test_a_table_that_was_trained_apart_from_its_head_is_refused(self):
+        folder = self.export(self.whole_of("llama"), "parted", "--adapter")
+        file, head = folder / "adapter_model.safetensors", "base_model.model.lm_head.weight"
+        tensors = read_safetensors(file)
+        for change in ({}, {head: tensors[head] + 1}):
+            write_safetensors(file, {**{name: values for name, values in tensors.items() if name != head}, **change})
+            settings = json.loads((folder / "adapter_config.json").read_text())
+            (folder / "adapter_config.json").write_text(json.dumps({**settings, "modules_to_save": None}))
+            line = self.begin_with(self.root / "none", folder, check_code=4).stderr
+            self.assertIn("'model.embed_tokens.weight' was trained apart from the table that the model has tied it to", line)
 
     def test_a_second_export_is_the_same_to_the_byte(self):
         run = self.tuned_of("llama")
@@ -304,6 +360,24 @@ class Peft(Scratch):
                 error = ((theirs - ours).abs().max() / ours.abs().max()).item()
                 print(f"{form}: {error:.1e} of the largest logit")
                 self.assertLess(error, 3e-6)
+
+    def test_what_was_trained_whole_is_read_by_both(self):
+        ids, load = torch.arange(2, 18)[None], transformers.AutoModelForCausalLM.from_pretrained
+        for form in FORMS:
+            with self.subTest(form):
+                adapter, merged = self.export(self.whole_of(form), f"{form}-w-peft", "--adapter"), self.export(self.whole_of(form), f"{form}-w-merged")
+                theirs = peft.PeftModel.from_pretrained(load(self.base_of(form), dtype=torch.float32), adapter).eval()
+                with torch.no_grad():
+                    expected = load(merged, dtype=torch.float32).eval()(ids).logits
+                    error = ((theirs(ids).logits - expected).abs().max() / expected.abs().max()).item()
+                print(f"{form}: {error:.1e} of the largest logit")
+                self.assertLess(error, 3e-6)
+                theirs.save_pretrained(self.root / f"{form}-w-theirs")
+                begun = self.root / f"{form}-w-begun"
+                self.begin_with(begun, self.root / f"{form}-w-theirs")
+                with torch.no_grad():
+                    ours = load(self.export(begun, f"{form}-w-out"), dtype=torch.float32).eval()(ids).logits
+                self.assertLess(((ours - expected).abs().max() / expected.abs().max()).item(), 3e-6)
 
     def test_an_adapter_of_theirs_is_read_as_they_read_it(self):
         ids = torch.arange(2, 18)[None]

@@ -128,7 +128,7 @@ class ServeAdapters(test_lora.Scratch):
                 (self.base, ("--adapter", f"whole={self.base}"), 4, ("it is a whole model",)),
                 (self.base, ("--adapter", f"a={self.tuned}", "--adapter", f"a={self.peft}"), 2, ('there is an adapter "a" already',)),
                 (self.base, ("--adapter", f"llama-base={self.tuned}"), 2, ('the model itself is called "llama-base"',)),
-                (self.base, ("--adapter", self.root / "none"), 4, ("none", "No such file")),
+                (self.base, ("--adapter", self.root / "none"), 4, (f"--adapter {self.root / 'none'}: there is no such file or folder",)),
                 (self.tuned, ("--adapter", f"again={self.peft}"), 4, (str(self.tuned / "ckpt.pt"), str(self.base)))):
             text = self.refused(base, *words, code=code)
             self.assertTrue(one_line(text, *parts), text)
@@ -137,13 +137,14 @@ class ServeAdapters(test_lora.Scratch):
         self.assertIn("does not say which model it was made of", self.refused(quantized, "--adapter", self.tuned, code=2))
 
     def test_what_an_adapter_trains_as_a_whole_is_refused_by_name(self):
-        edited = shutil.copytree(self.peft, self.root / "edited-peft")
-        settings = json.loads((edited / "adapter_config.json").read_text())
-        (edited / "adapter_config.json").write_text(json.dumps({**settings, "modules_to_save": ["embed_tokens"]}))
-        self.assertIn('modules_to_save is ["embed_tokens"]', self.refused(self.base, "--adapter", edited))
+        whole = self.root / "whole"
+        self.tune(whole, self.base, training__lora_also_train="norms")
+        message = "transformer.h.0.ln_1.weight', and products of blocks alone have adapters while they are served"
+        self.assertIn(message, self.refused(self.base, "--adapter", self.export(whole, "whole-peft", "--adapter")))
+        self.assertIn("its run has changed 'transformer.h.0.ln_1.weight' itself", self.refused(self.base, "--adapter", whole))
         changed = self.root / "changed-vocabulary"
         self.tune(changed, self.base, data__tokenizer="byte")
-        self.assertTrue(one_line(self.refused(self.base, "--adapter", changed), "its run has changed 'transformer.wte.weight' as a whole"))
+        self.assertTrue(one_line(self.refused(self.base, "--adapter", changed), "its run has changed 'transformer.wte.weight' itself"))
 
 
 if __name__ == "__main__":

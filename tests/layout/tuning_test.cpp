@@ -114,9 +114,9 @@ TEST(Freeze, SavesTheWorkOfGradientsThatNobodyNeeds) {
             all - attention - 4 * (weights_of("h.0.") + weights_of("h.1.") + weights_of("h.2.")));
 }
 
-TuningConfig lora(std::vector<std::string> targets) {
+TuningConfig lora(std::vector<std::string> targets, std::vector<std::string> also_train = {}) {
   TuningConfig tuning;
-  tuning.lora.rank = 2, tuning.lora.targets = std::move(targets);
+  tuning.lora.rank = 2, tuning.lora.targets = std::move(targets), tuning.lora.also_train = std::move(also_train);
   return tuning;
 }
 
@@ -152,6 +152,49 @@ TEST(Lora, TargetsThatNameNothingAreRefused) {
                "v_proj, o_proj, up_proj, down_proj");
   EXPECT_ERROR(require_tunable(config, lora({})), ExitCode::config,
                "names no product, so that nothing would be learned");
+}
+
+std::set<std::string> trained_whole(const std::vector<ParameterRow>& rows) {
+  std::set<std::string> names;
+  for (const ParameterRow& row : rows)
+    if (is_trained_whole(row)) names.insert(row.name);
+  return names;
+}
+
+TEST(Lora, WhatIsTrainedWholeIsNamedByAKindOrAPattern) {
+  ModelConfig config = twelve_layers();
+  EXPECT_EQ(trained_whole(parameter_table(config, lora({"all-linear"}))), std::set<std::string>{});
+  EXPECT_EQ(trained_whole(parameter_table(config, lora({"all-linear"}, {"embeddings", "ln_f.bias"}))),
+            (std::set<std::string>{"transformer.wte.weight", "transformer.wpe.weight", "transformer.ln_f.bias"}));
+  EXPECT_EQ(trained_whole(parameter_table(config, lora({"all-linear"}, {"norms"}))).size(), 2u * (2 * 12 + 1));
+  EXPECT_EQ(trained_whole(parameter_table(config, lora({"q_proj"}, {"h.3.mlp"}))).size(), 4u);
+  EXPECT_EQ(trained_whole(parameter_table(config, lora({"q_proj"}, {"lm_head"}))),
+            std::set<std::string>{"transformer.wte.weight"})
+      << "tied";
+  config.tie_weights = false;
+  EXPECT_EQ(trained_whole(parameter_table(config, lora({"q_proj"}, {"lm_head"}))),
+            std::set<std::string>{"lm_head.weight"});
+}
+
+TEST(Lora, WhatIsTrainedWholeIsNotKeptInFewBits) {
+  TuningConfig tuning = lora({"q_proj"}, {"wte", "h.1.mlp.c_fc"});
+  tuning.lora.base = BaseType::int4;
+  for (const ParameterRow& row : parameter_table(twelve_layers(), tuning)) {
+    const bool is_packed = is_product_matrix(row) && !row.adapter && row.name != "transformer.wte.weight" &&
+                           row.name != "transformer.h.1.mlp.c_fc.weight";
+    EXPECT_EQ(row.is_narrow(), is_packed) << row.name;
+  }
+}
+
+TEST(Lora, WhatIsTrainedWholeHasNoAdapters) {
+  const ModelConfig config = twelve_layers();
+  for (const char* pattern : {"h.0.attn", "h.0.attn.c_attn.bias"})
+    EXPECT_ERROR(require_tunable(config, lora({"q_proj"}, {pattern})), ExitCode::config,
+                 std::string("training.lora_also_train: ") + pattern + " names 'transformer.h.0.attn.c_attn.");
+  EXPECT_ERROR(
+      require_tunable(config, lora({"q_proj"}, {"norm"})), ExitCode::config,
+      "training.lora_also_train: norm names no parameter of this model; there are embeddings, norms, wte, wpe, h.0-11, "
+      "ln_f");
 }
 
 }  // namespace

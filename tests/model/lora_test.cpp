@@ -38,10 +38,10 @@ ModelConfig gpt2_of_lora() {
   return config;
 }
 
-TuningConfig lora(std::vector<std::string> targets) {
+TuningConfig lora(std::vector<std::string> targets, std::vector<std::string> also_train = {}) {
   TuningConfig tuning;
   tuning.lora.rank = 3, tuning.lora.alpha = 4.5, tuning.lora.is_alpha_automatic = false,
-  tuning.lora.targets = std::move(targets);
+  tuning.lora.targets = std::move(targets), tuning.lora.also_train = std::move(also_train);
   return tuning;
 }
 
@@ -99,21 +99,24 @@ class LoraTest : public testing::TestWithParam<DeviceCase> {
 
 struct LoraCase {
   ModelConfig config;
-  std::vector<std::string> targets;
+  std::vector<std::string> targets, also_train = {};
 };
 
 std::vector<LoraCase> cases() {
   return {{llama_of_lora(), {"all-linear"}},
           {llama_of_lora(), {"q_proj", "v_proj", "down_proj"}},
           {gpt2_of_lora(), {"all-linear"}},
-          {gpt2_of_lora(), {"k_proj", "up_proj"}}};
+          {gpt2_of_lora(), {"k_proj", "up_proj"}},
+          {llama_of_lora(), {"all-linear"}, {"norms", "embeddings"}},
+          {gpt2_of_lora(), {"q_proj"}, {"wte", "h.1.ln_2", "h.0.mlp.c_proj"}}};
 }
 
-// Of W + s B A the gradient is G: that of A is s B^T G, and that of B is s G A^T, of the rows of each product apart.
+// Of W + s B A the gradient is G: that of A is s B^T G, and that of B is s G A^T, of the rows of each product apart. What is trained whole has
+// that of the merged model.
 TEST_P(LoraTest, LossAndGradientsFollowFromThoseOfTheMergedModel) {
   using enum GradientCheckpointing;
-  for (const auto& [config, targets] : cases()) {
-    const TuningConfig tuning = lora(targets);
+  for (const auto& [config, targets, also_train] : cases()) {
+    const TuningConfig tuning = lora(targets, also_train);
     const NamedTensors values = some_values(config, tuning);
     const std::map<std::string, at::Tensor> by_name(values.begin(), values.end());
     GPT whole(config, GetParam().device, merged(config, tuning, values));
@@ -127,7 +130,11 @@ TEST_P(LoraTest, LossAndGradientsFollowFromThoseOfTheMergedModel) {
         const Result found = result(model, level);
         EXPECT_NEAR(found.loss, expected.loss, 1e-5);
         for (const ParameterRow& row : model.parameters().rows()) {
-          ASSERT_EQ(found.gradients.contains(row.name), row.adapter.has_value()) << row.name;
+          ASSERT_EQ(found.gradients.contains(row.name), row.is_trained) << row.name;
+          if (is_trained_whole(row)) {
+            const at::Tensor &own = found.gradients.at(row.name), &of_merged = expected.gradients.at(row.name);
+            EXPECT_TRUE(at::allclose(own, of_merged, 1e-4, 1e-5 * of_merged.abs().max().item<double>())) << row.name;
+          }
           if (!row.adapter) continue;
           const std::string name = row.name.substr(0, row.name.rfind('.'));
           const at::Tensor gradient = expected.gradients.at(name + ".weight"), a = by_name.at(name + ".lora_A"),
@@ -153,8 +160,8 @@ TEST_P(LoraTest, LossAndGradientsFollowFromThoseOfTheMergedModel) {
 }
 
 TEST_P(LoraTest, GeneratesAsTheMergedModelDoes) {
-  for (const auto& [config, targets] : cases()) {
-    const TuningConfig tuning = lora(targets);
+  for (const auto& [config, targets, also_train] : cases()) {
+    const TuningConfig tuning = lora(targets, also_train);
     const NamedTensors values = some_values(config, tuning);
     const c10::InferenceMode inference;
     const GPT whole(config, GetParam().device, merged(config, tuning, values)),
@@ -180,13 +187,13 @@ NamedTensors unpacked(const GPT& model) {
 TEST_P(LoraTest, ABaseInFewBitsIsTrainedAsItsValuesAreInFloat32) {
   using enum GradientCheckpointing;
   if (!GetParam().device.is_cpu()) GTEST_SKIP() << "it is refused on a GPU";
-  for (const auto& [config, targets] : cases()) {
+  for (const auto& [config, targets, also_train] : cases()) {
     for (const BaseType base : {BaseType::bfloat16, BaseType::int8, BaseType::int4}) {
-      TuningConfig tuning = lora(targets);
+      TuningConfig tuning = lora(targets, also_train);
       const NamedTensors values = some_values(config, tuning);
       tuning.lora.base = base;
       GPT narrow(config, at::kCPU, values, {}, tuning);
-      GPT wide(config, at::kCPU, unpacked(narrow), {}, lora(targets));
+      GPT wide(config, at::kCPU, unpacked(narrow), {}, lora(targets, also_train));
       EXPECT_LT(narrow.parameters().value_bytes(), wide.parameters().value_bytes());
       for (const ops::SharedOperators& operators : {ops::fused_operators(), ops::aten_operators()}) {
         narrow.set_operators(operators), wide.set_operators(operators);
@@ -219,8 +226,8 @@ TEST_P(LoraTest, ABaseInFewBitsIsTrainedAsItsValuesAreInFloat32) {
 // LibTorch's operators make of the same mask what autograd makes of it.
 TEST_P(LoraTest, DropoutIsOfWhatGoesIntoAnAdapterAlone) {
   using enum GradientCheckpointing;
-  for (const auto& [config, targets] : cases()) {
-    TuningConfig tuning = lora(targets);
+  for (const auto& [config, targets, also_train] : cases()) {
+    TuningConfig tuning = lora(targets, also_train);
     const NamedTensors values = some_values(config, tuning);
     GPT without(config, GetParam().device, values, {}, tuning);
     const Result plain = result(without, none);

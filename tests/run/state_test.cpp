@@ -33,6 +33,7 @@ struct ResumeCase {
   int64_t lora_rank = 0;
   BaseType lora_base = BaseType::automatic;
   double lora_dropout = 0;
+  std::vector<std::string> lora_also_train = {};
 };
 
 class ResumeTest : public testing::TestWithParam<std::tuple<DeviceCase, ResumeCase>> {
@@ -64,7 +65,8 @@ TEST_P(ResumeTest, IsBitForBitTheRunThatNeverStopped) {
   config.training.precision = asked;
   config.training.tuning.freeze = what.freeze;
   config.training.tuning.lora.rank = what.lora_rank;
-  config.training.tuning.lora.base = what.lora_base, config.training.tuning.lora.dropout = what.lora_dropout;
+  config.training.tuning.lora.base = what.lora_base, config.training.tuning.lora.dropout = what.lora_dropout,
+  config.training.tuning.lora.also_train = what.lora_also_train;
 
   TinyRun whole(config, corpus, where.device, precision);
   whole.train_to(kStop);
@@ -150,6 +152,12 @@ INSTANTIATE_TEST_SUITE_P(
                        .lora_rank = 2,
                        .lora_base = BaseType::int8,
                        .lora_dropout = 0.2},
+            ResumeCase{.name = "adapters_and_what_is_trained_whole",
+                       .dtype = Dtype::bfloat16,
+                       .amp_mode = AmpMode::end_to_end,
+                       .lora_rank = 2,
+                       .lora_base = BaseType::int4,
+                       .lora_also_train = {"embeddings", "norms"}},
             ResumeCase{"float16", Dtype::float16, kNone})),
     [](const auto& test) { return std::string(std::get<1>(test.param).name) + "_" + std::get<0>(test.param).name; });
 

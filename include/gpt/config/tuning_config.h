@@ -19,6 +19,8 @@ struct LoraConfig {
   std::vector<std::string> targets{"all-linear"};  // as layout/tuning.h has them
   BaseType base = BaseType::automatic;
   double dropout = 0;  // of what A is multiplied with, in [0, 1)
+  std::vector<std::string> also_train =
+      {};  // parameters without adapters that are trained themselves, as layout/tuning.h has it
 
   bool is_on() const { return rank > 0; }
   double alpha_value() const { return is_alpha_automatic ? 2 * static_cast<double>(rank) : alpha; }

@@ -24,10 +24,22 @@ std::string base_of_adapter(const std::string& folder);
 
 std::string file_of_adapter(const std::string& folder);  // with its tensors
 
-// What it adds to the weights of the model. `tensors`: all of that file, float32. Throws gpt::Error(checkpoint): something that peft can do and
+// Rows of a parameter, from `begin` on, that were trained themselves (peft's modules_to_save).
+struct WholeRows {
+  std::string parameter;  // a name of the parameter table
+  int64_t begin;
+  at::Tensor values;
+};
+
+struct FolderAdapter {
+  std::vector<WeightAdapter> added;
+  std::vector<WholeRows> whole;
+};
+
+// What it does to the weights of the model. `tensors`: all of that file, float32. Throws gpt::Error(checkpoint): something that peft can do and
 // this program cannot, or a tensor that is missing, misshapen, or of a module that the model does not have.
-std::vector<WeightAdapter> adapters_of(const std::string& folder, const std::map<std::string, at::Tensor>& tensors,
-                                       const ModelConfig& model, const Family& family);
-void add_adapters(const std::vector<WeightAdapter>& adapters, NamedTensors& weights);
+FolderAdapter adapter_of(const std::string& folder, const std::map<std::string, at::Tensor>& tensors,
+                         const ModelConfig& model, const Family& family);
+void apply_adapter(const FolderAdapter& adapter, NamedTensors& weights);
 
 }  // namespace gpt::exchange

@@ -17,6 +17,9 @@ namespace gpt::exchange {
 
 class ConfigSettings;
 
+// Names of ours; that of the head, also of one that is tied, is theirs in all families, too.
+inline constexpr const char *kEmbedding = "transformer.wte.weight", *kHead = "lm_head.weight";
+
 // One of their tensors: rows [begin, begin + size) of one of our parameters.
 struct Counterpart {
   std::string name;       // transformers'
