@@ -131,6 +131,8 @@ def trainer_of(arguments, dataset, **options):
 def losses(arguments):
     """200 updates on the rows of gpt-train, two of them in turn for each update, beside its own losses."""
     import datasets
+    import torch
+    torch.set_num_threads(arguments.threads)
     rows = rows_in_order(tokenized(tokenizer_of(arguments.model), arguments.chats), arguments.length)
     assert len(rows) >= 2 * arguments.steps, f"{len(rows)} rows are too few"
     columns = {"input_ids": [[i for ids, _ in row for i in ids] for row in rows], "labels": [[i for _, labels in row for i in labels] for row in rows],
@@ -140,6 +142,8 @@ def losses(arguments):
                          warmup_steps=0, weight_decay=0.1, adam_beta1=0.9, adam_beta2=0.99, adam_epsilon=1e-8, max_grad_norm=1.0,
                          train_sampling_strategy="sequential")
     trainer.train()
+    if arguments.adapter:
+        trainer.model.save_pretrained(arguments.results / f"theirs-{arguments.threads}")
     theirs = [sum(trainer.parts[i:i + 2]) for i in range(0, len(trainer.parts), 2)]
     ours = [record["loss"] for record in metrics_of(arguments.metrics) if "loss" in record]
     assert len(ours) == len(theirs), (len(ours), len(theirs))
@@ -147,6 +151,25 @@ def losses(arguments):
     (arguments.results / "losses.json").write_text(json.dumps({"ours": ours, "theirs": theirs}))
     print(f"{len(ours)} updates of {len(rows)} rows: the losses differ by {max(differences):.2e} at most (update "
           f"{1 + differences.index(max(differences))}), {statistics.median(differences):.1e} in the median; from {theirs[0]:.4f} to {theirs[-1]:.4f}")
+
+
+def adapters(arguments):
+    """How far our adapter is from theirs after the updates, beside how far theirs are from each other, with one thread and with two."""
+    from safetensors.torch import load_file
+    ours, theirs, single = (load_file(arguments.results / folder / "adapter_model.safetensors") for folder in ("ours", "theirs-2", "theirs-1"))
+    assert ours.keys() == theirs.keys() == single.keys(), "the adapters are of other products"
+
+    def distance(one, other):
+        return sum((one[name].double() - other[name].double()).square().sum().item() for name in one) ** 0.5
+
+    apart, own, moved = distance(ours, theirs), distance(single, theirs), distance(load_adapter_begun(arguments), theirs)
+    print(f"the adapters moved by {moved:.3g}; ours is {apart:.2e} from peft's, peft's with one thread {own:.2e} from that with two: "
+          f"{apart / own:.2f} times as far")
+
+
+def load_adapter_begun(arguments):
+    from safetensors.torch import load_file
+    return load_file(arguments.adapter / "adapter_model.safetensors")
 
 
 def metrics_of(path):
@@ -219,10 +242,10 @@ def padding(arguments):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=["write", "losses", "speed", "ours", "table", "padding"])
+    parser.add_argument("part", choices=["write", "losses", "adapters", "speed", "ours", "table", "padding"])
     for name in ("model", "chats", "text", "metrics", "results", "adapter"):
         parser.add_argument(f"--{name}", type=pathlib.Path)
-    for name, default in (("count", 600), ("words", 80), ("length", 512), ("steps", 200), ("warm", 1), ("round", 1), ("rows", 2)):
+    for name, default in (("count", 600), ("words", 80), ("length", 512), ("steps", 200), ("warm", 1), ("round", 1), ("rows", 2), ("threads", 2)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--mode", default="packed")
     parser.add_argument("--rate", type=float, default=1e-4)

@@ -2,7 +2,8 @@
 # Compares learning from conversations with TRL's SFTTrainer on a CPU: SmolLM2 is tuned on conversations that are cut out of a text.
 #
 # usage: scripts/compare_tuning.sh losses|speed [FOLDER] [gpt-train flags...]     FOLDER: what scripts/smollm2.sh made (smollm2)
-#   losses   the loss of each of STEPS (200) updates in float32 at RATE (1e-4) on the same rows of 128 positions, two of them to an update, one after the other
+#   losses   the loss of each of STEPS (200) updates in float32 at RATE (1e-4) on the same rows of LENGTH (128) positions, two of them to an update, one after
+#            the other; with LORA_RANK also how far the adapters are apart in the end, beside two runs of peft with one thread and two
 #   speed    ROUNDS (3) rounds of UPDATES (6) updates in turn, of rows of 512: gpt-train with packing and without, and with rows as long as the
 #            longest of eight conversations; TRL with packing in MODES ("eager compiled bfloat16"), and with its defaults. Prints how full the
 #            rows are, and the medians.
@@ -58,12 +59,18 @@ draw_adapter() {
 }
 
 compare_losses() {
-  local steps=${STEPS:-200} rate=${RATE:-1e-4}
+  local steps=${STEPS:-200} rate=${RATE:-1e-4} length=${LENGTH:-128} threads
   conversations 1000 25
   draw_adapter
-  tune --sequence_length 128 --batch_size 1 --gradient_accumulation_steps 2 --max_steps "$steps" --warmup_steps 0 --learning_rate "$rate" --min_lr 0 \
+  tune --sequence_length "$length" --batch_size 1 --gradient_accumulation_steps 2 --max_steps "$steps" --warmup_steps 0 --learning_rate "$rate" --min_lr 0 \
     --beta2 0.99 --dtype float32 "$@"
-  theirs losses --rate "$rate" --length 128 --steps "$steps" --metrics "$results/run/metrics.jsonl"
+  for threads in $([[ ${LORA_RANK:-0} == 0 ]] && echo 2 || echo 1 2); do
+    theirs losses --rate "$rate" --length "$length" --steps "$steps" --threads "$threads" --metrics "$results/run/metrics.jsonl"
+  done
+  [[ ${LORA_RANK:-0} != 0 ]] || return 0
+  build/bin/gpt-export --checkpoint "$results/run" --adapter --output "$results/ours" 2>"$results/gpt-export.log" ||
+    fail "$(tail -n 1 "$results/gpt-export.log")"
+  theirs adapters
 }
 
 # usage: measure NAME ROUND ROWS FLAGS...
