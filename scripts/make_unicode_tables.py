@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes src/tokenizer/unicode_class_table.cpp: which characters are letters, numbers and white space in Unicode 16; and
+"""Writes src/tokenizer/unicode_class_table.cpp: which characters are letters, of which case, marks, numbers and white space in Unicode 16; and
 src/tokenizer/unicode_sets_table.cpp: where Hugging Face tokenizers and the libraries that we use know different characters.
 
     pip install unicodedata2==16.0.0 tokenizers==0.23.3 && python3.11 scripts/make_unicode_tables.py      # rewrites the tables
@@ -23,20 +23,23 @@ SETS = FOLDER / "unicode_sets_table.cpp"
 SCRIPTS = ["Han", "Hiragana", "Katakana", "Hangul", "Latin", "Greek", "Cyrillic", "Arabic", "Hebrew", "Thai", "Devanagari"]
 CODE_POINTS = 0x110000
 PAGE = 256  # code points; unicode_class.h has the same number
-OTHER, LETTER, NUMBER, SPACE = range(4)
+BITS = 4  # of each
+OTHER, LETTER, NUMBER, SPACE, MARK, UPPER, LOWER = 0, 1, 2, 3, 4, 5, 9  # unicode_class.h: the lowest two bits are the class
 SPACE_CONTROLS = [*range(0x09, 0x0E), 0x85]
 
 
-def character_class(value):
-    category = unicodedata2.category(chr(value))[0]
-    if value in SPACE_CONTROLS or category == "Z":
+def character_kind(value):
+    category = unicodedata2.category(chr(value))
+    if value in SPACE_CONTROLS or category[0] == "Z":
         return SPACE
-    return {"L": LETTER, "N": NUMBER}.get(category, OTHER)
+    cases = {"Lu": UPPER, "Lt": UPPER, "Ll": LOWER}
+    return cases.get(category, {"L": LETTER, "N": NUMBER, "M": MARK}.get(category[0], OTHER))
 
 
-def page_words(classes):
-    """A page as 64-bit words, two bits per character, the first one in the lowest bits."""
-    return tuple(sum(c << 2 * i for i, c in enumerate(classes[at:at + 32])) for at in range(0, PAGE, 32))
+def page_words(kinds):
+    """A page as 64-bit words, the first character in the lowest bits."""
+    each = 64 // BITS
+    return tuple(sum(kind << BITS * i for i, kind in enumerate(kinds[at:at + each])) for at in range(0, PAGE, each))
 
 
 def rows(values, form, per_row):
@@ -86,7 +89,7 @@ def write_sets():
     categories = []
     for category, run in itertools.groupby(added, lambda value: unicodedata2.category(chr(value))):
         categories += [f'{{0x{first:X}, 0x{last:X}, "{category}"}}' for first, last in ranges(run)]
-    numbers = {value for value in all_characters() if character_class(value) == NUMBER}
+    numbers = {value for value in all_characters() if character_kind(value) == NUMBER}
 
     def array(name, values):
         return f"const CodePointRange {name}[] = {{\n{rows(list(ranges(values)), lambda r: f'{{0x{r[0]:X}, 0x{r[1]:X}}}', 6)}}};\n"
@@ -124,11 +127,11 @@ const std::span<const CodePointRange> kUnnormalized = kUnnormalizedRanges;
 def main():
     write_sets()
     assert unicodedata2.unidata_version == "16.0.0", unicodedata2.unidata_version
-    classes = [character_class(value) for value in range(CODE_POINTS)]
-    used = max(value for value in range(CODE_POINTS) if classes[value] != OTHER) + 1
+    kinds = [character_kind(value) for value in range(CODE_POINTS)]
+    used = max(value for value in range(CODE_POINTS) if kinds[value] != OTHER) + 1
     pages, index = {}, []
     for at in range(0, used, PAGE):
-        index.append(pages.setdefault(page_words(classes[at:at + PAGE]), len(pages)))
+        index.append(pages.setdefault(page_words(kinds[at:at + PAGE]), len(pages)))
     assert len(pages) <= 256, "a page number must fit into a byte"
     words = [word for page in pages for word in page]
     TABLE.write_text(f"""// Unicode {unicodedata2.unidata_version}. Written by scripts/make_unicode_tables.py; do not edit.
@@ -137,18 +140,17 @@ def main():
 
 namespace gpt::unicode {{
 
-const size_t kClassPageCount = {len(index)};
+const size_t kKindPageCount = {len(index)};
 
-const uint8_t kClassPages[] = {{
+const uint8_t kKindPages[] = {{
 {rows(index, str, 24)}}};
 
-const uint64_t kClasses[] = {{
-{rows(words, lambda word: f"0x{word:X}" if word else "0", 5)}}};
+const uint64_t kKinds[] = {{
+{rows(words, lambda word: f"0x{word:X}" if word else "0", 7)}}};
 
 }}  // namespace gpt::unicode
 """)
-    counts = {name: classes.count(c) for name, c in [("letters", LETTER), ("numbers", NUMBER), ("spaces", SPACE)]}
-    print(f"{TABLE}: {len(pages)} pages of {PAGE} characters; " + ", ".join(f"{n} {name}" for name, n in counts.items()))
+    print(f"{TABLE}: {len(pages)} pages of {PAGE} characters")
 
 
 if __name__ == "__main__":

@@ -46,7 +46,8 @@ std::string_view name_of(SplitPattern split) {
     case SplitPattern::gpt2: return "gpt-2";
     case SplitPattern::llama3: return "llama-bpe";
     case SplitPattern::qwen2: return "qwen2";
-    case SplitPattern::cl100k: break;
+    case SplitPattern::cl100k:
+    case SplitPattern::o200k: break;
   }
   return "";
 }
@@ -67,10 +68,12 @@ std::string split_name(const BpeTokenizer& tokenizer, const std::string& origin)
       if (!ignores_merges) return "smaug-bpe";
       break;
     case SplitPattern::qwen2: require_merges("Qwen 2"); break;
-    case SplitPattern::cl100k: break;
+    case SplitPattern::cl100k:
+    case SplitPattern::o200k: break;
   }
   if (const std::string_view name = name_of(tokenizer.model().split); !name.empty()) return std::string(name);
-  refuse_tokenizer(origin, "it splits text as cl100k_base does, and llama.cpp only as GPT-2, Llama 3 and Qwen 2 do");
+  refuse_tokenizer(origin, fmt::format("it splits text as {} does, and llama.cpp only as GPT-2, Llama 3 and Qwen 2 do",
+                                       tokenizer.model().split == SplitPattern::o200k ? "o200k_base" : "cl100k_base"));
 }
 
 GgufTokenizer byte_level(const BpeModel& model, std::string split) {

@@ -17,7 +17,7 @@ namespace {
 using nlohmann::json;
 
 constexpr SplitPattern kPatterns[] = {SplitPattern::gpt2, SplitPattern::cl100k, SplitPattern::llama3,
-                                      SplitPattern::qwen2};
+                                      SplitPattern::qwen2, SplitPattern::o200k};
 
 std::optional<SplitPattern> known_pattern(const JsonNode& pattern) {
   for (const SplitPattern known : kPatterns) {

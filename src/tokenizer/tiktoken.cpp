@@ -71,7 +71,7 @@ struct KnownVocabulary {
 
 // A .tiktoken file says neither how it splits text nor which tokens are special.
 const KnownVocabulary* known_vocabulary(size_t ranks) {
-  static const std::array<KnownVocabulary, 2> kKnown = {{
+  static const std::array<KnownVocabulary, 3> kKnown = {{
       {50256, SplitPattern::gpt2, {{"<|endoftext|>", 50256}}},
       {100256,
        SplitPattern::cl100k,
@@ -80,6 +80,7 @@ const KnownVocabulary* known_vocabulary(size_t ranks) {
         {"<|fim_middle|>", 100259},
         {"<|fim_suffix|>", 100260},
         {"<|endofprompt|>", 100276}}},
+      {199998, SplitPattern::o200k, {{"<|endoftext|>", 199999}, {"<|endofprompt|>", 200018}}},
   }};
   for (const KnownVocabulary& known : kKnown) {
     if (known.ranks == ranks) return &known;

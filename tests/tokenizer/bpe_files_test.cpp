@@ -67,7 +67,7 @@ TEST(TokenizerJsonFile, IsWrittenAsHuggingFaceWritesIt) {
 
 TEST(TokenizerJsonFile, ComesBackEqual) {
   for (const SplitPattern split :
-       {SplitPattern::gpt2, SplitPattern::cl100k, SplitPattern::llama3, SplitPattern::qwen2}) {
+       {SplitPattern::gpt2, SplitPattern::cl100k, SplitPattern::llama3, SplitPattern::qwen2, SplitPattern::o200k}) {
     BpeModel model = parse_tokenizer_json(fixture("llama3.json"), "llama3.json");
     model.split = split;
     model.ignore_merges = split == SplitPattern::cl100k;

@@ -234,7 +234,7 @@ TEST(Bpe, DecodeGivesBackEveryByteString) {
   std::mt19937 random(3);
   BpeModel model = small_model();
   for (const SplitPattern split :
-       {SplitPattern::gpt2, SplitPattern::cl100k, SplitPattern::llama3, SplitPattern::qwen2}) {
+       {SplitPattern::gpt2, SplitPattern::cl100k, SplitPattern::llama3, SplitPattern::qwen2, SplitPattern::o200k}) {
     model.split = split;
     const BpeTokenizer tokenizer(model);
     std::string all(256, '\0');
@@ -251,7 +251,7 @@ TEST(Bpe, TextCutAtLastCutGivesTheSameIds) {
   std::mt19937 random(5);
   BpeModel model = small_model();
   for (const SplitPattern split :
-       {SplitPattern::gpt2, SplitPattern::cl100k, SplitPattern::llama3, SplitPattern::qwen2}) {
+       {SplitPattern::gpt2, SplitPattern::cl100k, SplitPattern::llama3, SplitPattern::qwen2, SplitPattern::o200k}) {
     model.split = split;
     const BpeTokenizer tokenizer(model);
     const auto text_of = [&](size_t length) {

@@ -4,21 +4,35 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "gpt/tokenizer/utf8.h"
+#include "src/tokenizer/matcher.h"
 #include "src/tokenizer/piece_windows.h"
 #include "src/tokenizer/unicode_class.h"
 
 namespace gpt {
 namespace {
 
-using unicode::CharacterClass;
+using unicode::CharacterClass, unicode::CharacterKind;
 using Texts = std::vector<std::string>;
 
-constexpr std::array kPatterns = {SplitPattern::gpt2, SplitPattern::cl100k, SplitPattern::llama3, SplitPattern::qwen2};
+constexpr std::array kPatterns = {SplitPattern::gpt2, SplitPattern::cl100k, SplitPattern::llama3, SplitPattern::qwen2,
+                                  SplitPattern::o200k};
+
+// Text full of what the patterns treat specially; bytes that are no UTF-8 now and then, unless that is ruled out.
+std::string random_text(std::mt19937& random, size_t length, bool has_broken = true) {
+  static const Texts kParts = {"a", "s", "S",  "t",      "l",      "re",     "'",      "'",          " ",
+                               " ", " ", "\n", "\n",     "\r",     "\t",     "1",      "2",          "!",
+                               "(", "é", "日", "\u017F", "\u3000", "\u00A0", "\u0660", "\U0001F600", "A",
+                               "B", "/", "É",  "\u0301", "\u01C5", "\u02B0", "\xE3",   "\x80"};
+  std::string text;
+  while (text.size() < length) text += kParts[random() % (kParts.size() - (has_broken ? 0 : 2))];
+  return text;
+}
 
 Texts split(SplitPattern pattern, const std::string& text) {
   Texts pieces;
@@ -39,6 +53,15 @@ TEST(UnicodeClass, CountsOfUnicode16) {
             141028);                                                  // Lu 1858 + Ll 2258 + Lt 31 + Lm 404 + Lo 136477
   EXPECT_EQ(counts[static_cast<int>(CharacterClass::number)], 1911);  // Nd 760 + Nl 236 + No 915
   EXPECT_EQ(counts[static_cast<int>(CharacterClass::space)], 25);
+}
+
+TEST(UnicodeClass, CountsOfKinds) {
+  std::map<CharacterKind, int> counts;
+  for (char32_t c = 0; c < utf8::kCodePoints; ++c) ++counts[unicode::character_kind(c)];
+  EXPECT_EQ(counts[CharacterKind::upper], 1858 + 31);      // Lu and Lt
+  EXPECT_EQ(counts[CharacterKind::lower], 2258);           // Ll
+  EXPECT_EQ(counts[CharacterKind::letter], 404 + 136477);  // Lm and Lo
+  EXPECT_EQ(counts[CharacterKind::mark], 2501);            // Mn 2020 + Mc 468 + Me 13
 }
 
 TEST(UnicodeClass, CharactersOfEveryPlane) {
@@ -80,6 +103,38 @@ TEST(PreTokenizer, Cl100k) {
   EXPECT_EQ(cl100k("\u00B2\u00BD\u0661\u0662"), (Texts{"\u00B2\u00BD\u0661", "\u0662"}));
 }
 
+TEST(PreTokenizer, O200k) {
+  const auto o200k = [](const std::string& text) { return split(SplitPattern::o200k, text); };
+  EXPECT_EQ(o200k("Hello world, it'S 2024!"), (Texts{"Hello", " world", ",", " it'S", " ", "202", "4", "!"}));
+  EXPECT_EQ(o200k("camelCaseHTMLParser ABCd aB"), (Texts{"camel", "Case", "HTMLParser", " ABCd", " a", "B"}));
+  EXPECT_EQ(o200k("it's's'sx don'tS we'LL'"), (Texts{"it's", "'s's", "x", " don't", "S", " we'LL", "'"}));
+  EXPECT_EQ(o200k("(foo) ((foo) \tbar"), (Texts{"(foo", ")", " ((", "foo", ")", " ", "\tbar"}));
+  EXPECT_EQ(o200k("x;\n//\n/a;\n\n y\n/z"), (Texts{"x", ";\n//\n/", "a", ";\n\n", " y", "\n", "/z"}));
+  EXPECT_EQ(o200k("中Aa中AB"), (Texts{"中Aa中", "AB"})) << "a letter without case may be the last that is lower-case";
+  EXPECT_EQ(o200k("\u0301AB \u0301Ab -\u0301 --\u0301a"),
+            (Texts{"\u0301", "AB", " \u0301Ab", " -\u0301", " --\u0301", "a"}));
+  EXPECT_EQ(o200k("ÉtéÉTÉ \u01C5a\u02B0A"), (Texts{"Été", "ÉTÉ", " \u01C5a\u02B0", "A"}));
+  EXPECT_EQ(o200k("a \n  "), (Texts{"a", " \n", "  "}));
+}
+
+// The same expressions, matched by a library.
+TEST(PreTokenizer, PiecesAreThoseOfTheRegularExpressions) {
+  std::mt19937 random(23);
+  for (const SplitPattern pattern : kPatterns) {
+    const auto expression = match_expression(regular_expression(pattern));
+    for (int round = 0; round < 20'000; ++round) {
+      std::string text;
+      while (text.empty()) text = random_text(random, random() % 40, /*has_broken=*/false);
+      Texts expected;
+      visit_matches(*expression, text, [&](size_t begin, size_t end, bool is_match) {
+        ASSERT_TRUE(is_match);
+        expected.push_back(text.substr(begin, end - begin));
+      });
+      ASSERT_EQ(split(pattern, text), expected) << testing::PrintToString(text);
+    }
+  }
+}
+
 TEST(PreTokenizer, EveryByteWithinLongWords) {
   for (int byte = 0; byte < 256; ++byte) {
     const char c = static_cast<char>(byte);
@@ -111,16 +166,6 @@ TEST(PreTokenizer, BytesThatAreNoUtf8AreCharactersOfTheirOwn) {
                   "a"),
             (Texts{"\xFF"
                    "a"}));
-}
-
-// Text full of what the patterns treat specially; bytes that are no UTF-8 now and then.
-std::string random_text(std::mt19937& random, size_t length) {
-  static const Texts kParts = {"a",  "s",      "S",      "t",      "l",      "re",         "'",    "'",   " ", " ",
-                               " ",  "\n",     "\n",     "\r",     "\t",     "1",          "2",    "!",   "(", "é",
-                               "日", "\u017F", "\u3000", "\u00A0", "\u0660", "\U0001F600", "\xE3", "\x80"};
-  std::string text;
-  while (text.size() < length) text += kParts[random() % kParts.size()];
-  return text;
 }
 
 // piece_ends() looks at 64 bytes at a time, so the texts are of a few times that, and often of few different parts: runs of
@@ -184,12 +229,15 @@ TEST(PreTokenizer, BoundariesAreFoundNearTheEndOfOrdinaryText) {
   EXPECT_EQ(last_piece_boundary(SplitPattern::gpt2, "a'b"), 1);
   EXPECT_EQ(last_piece_boundary(SplitPattern::gpt2, "a.b"), 2);
   EXPECT_EQ(last_piece_boundary(SplitPattern::cl100k, "a.b"), 1);
+  EXPECT_EQ(last_piece_boundary(SplitPattern::o200k, "x it's"), 1) << "a contraction is of its word";
+  EXPECT_EQ(last_piece_boundary(SplitPattern::o200k, "a\n/"), 1);
 }
 
 // A scan that starts again from each piece's beginning would take hours here.
 TEST(PreTokenizer, LongRunsAreScannedInLinearTime) {
-  constexpr size_t kLength = 4'000'000;
-  Texts patterns = {" ", "\n", "a", "1", "!", "'", "\u3000", " \n", "\n ", "' ", "\xE3", "a ", "! \n", "\r\n\t"};
+  constexpr size_t kLength = 1'000'000;
+  Texts patterns = {" ",  "\n",   "a", "1",      "!",   "'",  "\u3000", " \n", "\n ",          "' ",    "\xE3",
+                    "a ", "! \n", "A", "\u0301", "日A", "aA", "a's",    "/\n", "\u0301ABCDEF", "\r\n\t"};
   for (const SplitPattern pattern : kPatterns) {
     for (const std::string& repeated : patterns) {
       std::string text;

@@ -1,5 +1,5 @@
 // Splits text into the pieces within which byte pairs are merged, exactly as the regular expressions of GPT-2, of
-// tiktoken's cl100k_base, of Llama 3 and of Qwen 2 do, with the character classes of Unicode 16.
+// tiktoken's cl100k_base and o200k_base, of Llama 3 and of Qwen 2 do, with the character classes of Unicode 16.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace gpt {
 
-enum class SplitPattern { gpt2, cl100k, llama3, qwen2 };
+enum class SplitPattern { gpt2, cl100k, llama3, qwen2, o200k };
 
 // The end of the piece that starts at `offset` < text.size(), which must be 0 or the end of an earlier piece. Bytes that
 // are not UTF-8 count as single characters that are neither letter, number nor space.
