@@ -262,6 +262,11 @@ std::vector<Option> cadence(TrainingConfig& c) {
        .min = 1,
        .max = 1e12,
        .aliases = {{"log_every"}, {"logging_steps"}}},
+      {.name = "log_norms",
+       .target = &c.cadence.log_norms,
+       .help =
+           "measure the norms of gradients, weights and updates of each layer at every logged step, for metrics.jsonl, the report and "
+           "TensorBoard"},
       {.name = "eval_interval",
        .target = &c.cadence.eval_interval,
        .help =

@@ -1,5 +1,5 @@
 // Shows the run in <script id="run">, or as the server tells where that only names the stream to listen to.
-const run = { curves: {}, tasks: [], samples: [], events: [], ...JSON.parse(element("run").textContent) };
+const run = { curves: {}, tasks: [], layers: [], samples: [], events: [], ...JSON.parse(element("run").textContent) };
 const curveOf = (name) => run.curves[name] || { steps: [], values: [] };
 
 // ---- the head: progress and figures ----
@@ -106,7 +106,7 @@ const table = (curves) => {
   return [...rows.values()].sort((a, b) => a[0] - b[0]).map(([step, ...values]) => [axis.place(step), ...values]);
 };
 
-const charts = [];  // {graph, rows and options: functions, colors: names of CSS variables}
+const charts = [];  // {graph, rows, options and colors: functions}
 
 // Zooming into steps on one chart does so on all of them.
 let following = false;
@@ -124,7 +124,7 @@ const draw = (figure, names, colors, rows, options) => {
   const y = ["mfu", "gpu_busy", "device_memory"].includes(figure.dataset.chart) ? percent : short;
   const graph = new Dygraph(figure.querySelector(".chart"), rows(), {
     labels: ["step", ...names],
-    colors: colors.map(style),
+    colors: colors(),
     drawCallback: follow,
     ...chartOptions(figure, axis, y),
     ...options(),
@@ -145,7 +145,7 @@ const drawLoss = (figure) => {
     series: { training: { strokeWidth: 1 }, smoothed: { strokeWidth: 2 },
       validation: { strokeWidth: 2, drawPoints: curveOf("validation_loss").steps.length <= 100, pointSize: 3 } },
   });
-  draw(figure, ["training", "smoothed", "validation"], ["--faint", "--first", "--second"], rows, options);
+  draw(figure, ["training", "smoothed", "validation"], () => ["--faint", "--first", "--second"].map(style), rows, options);
   const { graph } = charts.at(-1);
   slider.addEventListener("input", () => {
     isChosen = true;
@@ -157,9 +157,15 @@ const kFromZero = ["peak_memory_mb", "gpu_busy", "cores_busy", "device_memory"];
 const drawCurve = (figure) => {
   const name = figure.dataset.chart, hasOthers = name === "cores_busy" && hasCurve("cores_others");
   const names = hasOthers ? ["this run", "other programs"] : [figure.querySelector("h2").textContent.toLowerCase()];
-  draw(figure, names, ["--first", "--second"].slice(0, names.length), () => table([name, "cores_others"].slice(0, names.length).map(curveOf)),
+  draw(figure, names, () => ["--first", "--second"].slice(0, names.length).map(style), () => table([name, "cores_others"].slice(0, names.length).map(curveOf)),
     () => ({ drawPoints: curveOf(name).steps.length <= 50, pointSize: 2.5, strokeWidth: 1.25, includeZero: kFromZero.includes(name) }));
 };
+
+// From the first layer to the last, from blue to red.
+const colourOfLayer = (i) => "hsl(" + (216 + 150 * i / Math.max(1, run.layers.length - 1)) + (isDark() ? " 85% 70%)" : " 75% 42%)");
+const isOfLayers = (name) => name.startsWith("layer_");
+const drawLayers = (figure) => draw(figure, run.layers, () => run.layers.map((_, i) => colourOfLayer(i)),
+  () => table(run.layers.map((layer) => curveOf(figure.dataset.chart + " " + layer))), () => ({ logscale: true, strokeWidth: 1.25 }));
 
 // Those of every run, and a chart for each task. They stand on the page once they have a curve: how wide a chart is depends on how many
 // there are.
@@ -178,7 +184,8 @@ const addTasks = () => {
   }
 };
 
-const hasCurve = (name) => (name === "loss" ? [name, "validation_loss"] : [name]).some((curve) => curveOf(curve).steps.length > 0);
+const curvesIn = (name) => name === "loss" ? [name, "validation_loss"] : isOfLayers(name) ? run.layers.map((layer) => name + " " + layer) : [name];
+const hasCurve = (name) => curvesIn(name).some((curve) => curveOf(curve).steps.length > 0);
 
 const showCharts = () => {
   axis = axisNamed(axisName);
@@ -192,7 +199,7 @@ const showCharts = () => {
     home.insertBefore(figure, next || home.querySelector(".hint"));
   }
   if (fresh.length > 0) for (const { graph } of charts) graph.resize();
-  for (const figure of fresh) figure.dataset.chart === "loss" ? drawLoss(figure) : drawCurve(figure);
+  for (const figure of fresh) (figure.dataset.chart === "loss" ? drawLoss : isOfLayers(figure.dataset.chart) ? drawLayers : drawCurve)(figure);
   following = false;
   element("axis").hidden = element("hint").hidden = charts.length === 0;
   element("no-curves").hidden = charts.length > 0;
@@ -208,7 +215,7 @@ for (const choice of document.querySelectorAll("#axis input")) {
   });
 }
 onOtherColours(() => {
-  for (const { graph, colors } of charts) graph.updateOptions({ ...theme(), colors: colors.map(style) });
+  for (const { graph, colors } of charts) graph.updateOptions({ ...theme(), colors: colors() });
 });
 
 // ---- samples, events and the rest ----
@@ -241,10 +248,15 @@ const showEvents = () => {
   element("events").querySelector("tbody").replaceChildren(...rows);
 };
 
+// As lines of the log have it: "2026-11-22 14:05:09 warning: ..."
 const showWarnings = () => {
   const warnings = run.live ? run.live.warnings : [];
   element("warnings").hidden = warnings.length === 0;
-  element("warnings").querySelector("ul").replaceChildren(...warnings.slice().reverse().map((warning) => make("li", warning)));
+  element("warnings").querySelector("ul").replaceChildren(...warnings.slice().reverse().map((warning) => {
+    const [, when, what] = /^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) warning: ([^]*)$/.exec(warning) || [null, "", warning], item = make("li");
+    item.append(...(when ? [make("small", when), " "] : []), what);
+    return item;
+  }));
 };
 
 const showDevice = () => {
@@ -254,10 +266,18 @@ const showDevice = () => {
   element("device").querySelector(".hint").textContent = read ? "Last reading: " + read + "." : "";
 };
 
+const showLayers = () => {
+  const kMost = 8;  // of RunHistory
+  element("layers").hidden = run.layers.length === 0;
+  element("layers").querySelector(".hint").textContent = "Norms by layer, before clipping. An update is often about a thousandth of the weights. A layer far from "
+    + "its neighbours is worth a look." + (run.layers.length < kMost ? "" : " metrics.jsonl has all layers.");
+};
+
 const showNumbers = () => {
   showHead();
   showFigures();
   showDevice();
+  showLayers();
   showCharts();
 };
 const showTexts = (changed) => {

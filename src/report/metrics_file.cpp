@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "gpt/report/run_page.h"
 #include "json_number.h"
 
 namespace gpt {
@@ -39,6 +40,10 @@ void MetricsFile::step(const StepRecord& s) {
   if (s.device) {
     for (const auto& [name, value] : kDeviceFields)
       if (const auto& number = *s.device.*value) record["device"][name] = json_number(*number);
+  }
+  if (s.norms) {
+    for (const auto& [name, norms] : kLayerNormFields)
+      for (const double norm : *s.norms.*norms) record["norms"][name].push_back(page_number(norm));
   }
   file().line(record.dump());
 }

@@ -19,7 +19,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kMaxLineBytes = 4096;  // bytes of a line of metrics.jsonl, whose lines have about 200
+// Of a line of metrics.jsonl. Most have about 200; with the norms of a thousand layers it is 40,000.
+constexpr size_t kMaxLineBytes = 1 << 16;
 
 json parse(std::string_view text) { return json::parse(text, nullptr, /*allow_exceptions=*/false); }
 
@@ -53,6 +54,21 @@ std::optional<DeviceUse> device_use(const json& line) {
   for (const auto& [name, value] : kDeviceFields)
     if (const auto read = number(*found, name); read && *read >= 0 && *read <= kMost) use.*value = *read;
   return use;
+}
+
+std::optional<LayerNorms> layer_norms(const json& line) {
+  const auto found = line.find("norms");
+  if (found == line.end() || !found->is_object()) return std::nullopt;
+  LayerNorms read;
+  for (const auto& [name, norms] : kLayerNormFields) {
+    const auto list = found->find(name);
+    if (list == found->end() || !list->is_array()) return std::nullopt;
+    for (const json& value : *list)
+      (read.*norms).push_back(value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN());
+  }
+  const auto layers = static_cast<size_t>(read.layers());
+  return layers > 1 && read.weight.size() == layers && read.update.size() == layers ? std::optional(read)
+                                                                                    : std::nullopt;
 }
 
 // Standard errors are not read: their names are those of metrics too.
@@ -108,6 +124,7 @@ void read_line(const json& line, int64_t last_step, RunHistory& history) {
                            .mfu = number(line, "mfu"),
                            .peak_memory_mb = value("peak_memory_mb"),
                            .device = device_use(line),
+                           .norms = layer_norms(line),
                            .at = at});
   } else if (number(line, "val_loss")) {
     history.add(EvaluationRecord{.step = *step,
@@ -139,6 +156,7 @@ void RunHistory::add(const StepRecord& step) {
   peak_memory_mb.add(step.step, step.peak_memory_mb);
   if (step.mfu) mfu.add(step.step, *step.mfu);
   if (step.device) add(step.step, *step.device);
+  if (step.norms) add(step.step, *step.norms);
   // A record speaks for the steps since the last one; how many those are is not known of the first.
   const auto steps = static_cast<double>(last_step ? step.step - last_step->step : 1);
   const double passed = steps * step.step_ms / 1e3, done = passed * step.tokens_per_second;
@@ -160,6 +178,19 @@ void RunHistory::add(int64_t step, const DeviceUse& device) {
   keep(cores_others, device.cores_others);
   keep(device_memory, device.memory_share());
   last_device = device;
+}
+
+void RunHistory::add(int64_t step, const LayerNorms& norms) {
+  const auto all = static_cast<size_t>(norms.layers()), shown = std::min(all, kMaxLayers);
+  layers.resize(shown);
+  for (size_t i = 0; i < shown; ++i) {
+    const size_t layer = (i * (all - 1) + (shown - 1) / 2) / (shown - 1);  // rounded, from the first to the last
+    Layer& of = layers[i];
+    of.name = norms.name_of(static_cast<int64_t>(layer));
+    of.gradient.add(step, norms.gradient[layer]);
+    of.weight.add(step, norms.weight[layer]);
+    of.change.add(step, norms.update[layer] / norms.weight[layer]);
+  }
 }
 
 void RunHistory::add(const LossRecord& record) {

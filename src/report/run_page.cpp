@@ -44,6 +44,11 @@ std::vector<std::pair<std::string, const Curve*>> curves_of(const RunHistory& hi
                                                            {"seconds", &history.seconds_at_step},
                                                            {"tokens", &history.tokens_at_step}};
   for (const auto& [name, task] : history.tasks) curves.emplace_back(name, &task);
+  for (const RunHistory::Layer& layer : history.layers) {
+    curves.emplace_back("layer_gradient " + layer.name, &layer.gradient);
+    curves.emplace_back("layer_weight " + layer.name, &layer.weight);
+    curves.emplace_back("layer_change " + layer.name, &layer.change);
+  }
   return curves;
 }
 
@@ -116,7 +121,8 @@ ordered_json page_head(const RunPage& page, const RunHistory& history) {
                     {"tokens", page_number(history.tokens)},
                     {"machine", page.machine},
                     {"configuration", page.configuration},
-                    {"tasks", ordered_json::array()}};
+                    {"tasks", ordered_json::array()},
+                    {"layers", ordered_json::array()}};
   if (page.efficiency) head["efficiency"] = page_number(page.efficiency);
   if (history.last_step) head["latest"] = latest(*history.last_step);
   if (history.last_device)
@@ -125,6 +131,7 @@ ordered_json page_head(const RunPage& page, const RunHistory& history) {
   if (history.last_evaluation) head["evaluation"] = evaluation_json(*history.last_evaluation);
   if (history.best_evaluation) head["best"] = evaluation_json(*history.best_evaluation);
   for (const auto& [name, task] : history.tasks) head["tasks"].push_back(name);
+  for (const RunHistory::Layer& layer : history.layers) head["layers"].push_back(layer.name);
   if (page.live) head["live"] = live_json(*page.live);
   return head;
 }

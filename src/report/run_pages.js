@@ -89,6 +89,7 @@ const chartOptions = (figure, axis, y) => ({
   axes: { ...overAxis(axis).axes, y: { axisLabelFormatter: y, valueFormatter: y, axisLabelWidth: 64, pixelsPerLabel: 34 } },
   ...theme(),
 });
+const isDark = () => matchMedia("(prefers-color-scheme: dark)").matches;
 const onOtherColours = (act) => matchMedia("(prefers-color-scheme: dark)").addEventListener("change", act);
 
 // ---- curves ----

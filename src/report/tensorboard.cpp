@@ -6,12 +6,18 @@
 #include <array>
 #include <charconv>
 #include <chrono>
+#include <cstring>
 #include <ctime>
+#include <filesystem>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
+#include <protozero/pbf_reader.hpp>
 #include <protozero/pbf_writer.hpp>
 #include <utility>
+#include <vector>
 
+#include "gpt/core/error.h"
+#include "gpt/core/file.h"
 #include "gpt/report/run_history.h"
 
 namespace gpt {
@@ -42,6 +48,8 @@ namespace tensor {
 constexpr uint32_t dtype = 1, shape = 2, string_value = 8, dimension = 2, size = 1;
 constexpr int32_t string_type = 7;
 }  // namespace tensor
+
+constexpr char kFilePrefix[] = "events.out.tfevents.";
 
 constexpr auto kCrcTable = [] {
   std::array<uint32_t, 256> table{};
@@ -79,7 +87,8 @@ std::string event_record(int64_t step, double time, const AddContent& add_conten
 
 using Scalar = std::pair<const char*, std::optional<double>>;
 
-std::string scalar_record(int64_t step, std::initializer_list<Scalar> scalars, double time = now()) {
+template <class Scalars = std::initializer_list<Scalar>>  // of pairs of a tag and a number
+std::string scalar_record(int64_t step, const Scalars& scalars, double time = now()) {
   return event_record(step, time, [&](protozero::pbf_writer& event) {
     protozero::pbf_writer summary(event, event::summary);
     for (const auto& [tag, number] : scalars) {
@@ -89,6 +98,15 @@ std::string scalar_record(int64_t step, std::initializer_list<Scalar> scalars, d
       value.add_float(value::simple_value, static_cast<float>(*number));
     }
   });
+}
+
+std::vector<std::pair<std::string, std::optional<double>>> scalars_of(const LayerNorms& norms) {
+  std::vector<std::pair<std::string, std::optional<double>>> scalars;
+  for (const auto& [kind, of_layers] : kLayerNormFields)
+    for (int64_t layer = 0; layer < norms.layers(); ++layer)
+      scalars.emplace_back(fmt::format("{}_norm/{}", kind, norms.name_of(layer)),
+                           (norms.*of_layers)[static_cast<size_t>(layer)]);
+  return scalars;
 }
 
 // TensorBoard shows texts as Markdown, in which indented lines keep their breaks, and takes nothing but UTF-8.
@@ -154,10 +172,48 @@ std::string settings_record(const RunRecord& run) {
   });
 }
 
+constexpr size_t kRecordHead = sizeof(uint64_t) + sizeof(uint32_t), kRecordTail = sizeof(uint32_t);
+
+int64_t step_of(std::string_view event_bytes) {
+  protozero::pbf_reader reader(event_bytes.data(), event_bytes.size());
+  return reader.next(event::step) ? reader.get_int64() : 0;
+}
+
+// Where in a file the first record of a later step begins, or what is no record; else its end.
+size_t end_of_steps(std::string_view records, int64_t last_step) {
+  size_t at = 0;
+  while (records.size() - at >= kRecordHead + kRecordTail) {
+    uint64_t size = 0;
+    std::memcpy(&size, records.data() + at, sizeof size);
+    if (size > records.size() - at - kRecordHead - kRecordTail) break;
+    if (step_of(records.substr(at + kRecordHead, size)) > last_step) break;
+    at += kRecordHead + size + kRecordTail;
+  }
+  return at;
+}
+
+// What an earlier start wrote of steps that are lost. TensorBoard's reader in Python drops that for the start that follows, but its data server
+// does so tag by tag, once a tag has another value.
+void cut_after(const std::string& folder, int64_t last_step) {
+  for (const std::string& name : names_in(folder)) {
+    if (!name.starts_with(kFilePrefix)) continue;
+    const std::string path = folder + "/" + name;
+    size_t end = 0;
+    {
+      const MappedFile file(path, ExitCode::disk);
+      end = end_of_steps({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, last_step);
+      if (end == file.bytes().size()) continue;
+    }
+    std::error_code error;
+    std::filesystem::resize_file(path, end, error);
+    if (error) throw Error(ExitCode::disk, fmt::format("{}: cannot be shortened: {}", path, error.message()));
+  }
+}
+
 std::string file_name() {
   char host[256] = {};
   if (gethostname(host, sizeof host - 1) != 0) host[0] = '\0';
-  return fmt::format("events.out.tfevents.{:010}.{}.{}", std::time(nullptr), host[0] ? host : "localhost", getpid());
+  return fmt::format("{}{:010}.{}.{}", kFilePrefix, std::time(nullptr), host[0] ? host : "localhost", getpid());
 }
 
 }  // namespace
@@ -181,6 +237,7 @@ TensorBoardEvents::TensorBoardEvents(std::string folder) : folder_(std::move(fol
 
 void TensorBoardEvents::begin(const RunRecord& run) {
   create_folders(folder_);
+  cut_after(folder_, run.first_step);
   file_.emplace(folder_ + "/" + file_name());
   file_->record(event_record(0, now(), [](protozero::pbf_writer& event) {
     event.add_string(event::file_version, "brain.Event:2");
@@ -207,6 +264,7 @@ void TensorBoardEvents::step(const StepRecord& step) {
                                           {"device/cores_busy", device.cores_busy},
                                           {"device/cores_of_others", device.cores_others},
                                           {"device/memory_share", device.memory_share()}}));
+  if (step.norms) file_->record(scalar_record(step.step, scalars_of(*step.norms)));
 }
 
 void TensorBoardEvents::losses(const std::vector<LossRecord>& losses) {

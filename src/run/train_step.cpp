@@ -45,6 +45,7 @@ TrainStep::TrainStep(const Updated& updated, const LossInputs& inputs, const Tra
       strategy_(parallel::make_strategy(updated.model, division, config, recorder_.records())),
       verdict_(ops::new_verdict(updated.model.device())) {
   const GPT& model = updated_.model;
+  if (config.cadence.log_norms) norms_.emplace(model.parameters(), model.config().n_layer, division);
   if (!updated_.counts.skipped.defined()) updated_.counts = ops::no_updates(model.device());
   for (at::Tensor* scalar : {&learning_rate_, &targets_, &share_}) *scalar = at::zeros({}, model.device());
   if (model.config().dropout > 0 || config.tuning.lora.dropout > 0)
@@ -176,9 +177,11 @@ void TrainStep::note_kept_bytes() {
 
 void TrainStep::apply() {
   strategy_->sum();
+  if (measures_norms_) norms_->before_update(updated_.scaler.scale_value());
   is_applying_ = true;
   const auto update = [this] { this->update(); };
   strategy_->division().speaks_within_updates() ? update() : (void)recorder_.run({Recorder::Part::update}, update);
+  if (measures_norms_) norms_->after_update();
   is_applying_ = false;
   if (std::exchange(has_applied_, true) || !tunes_products_) return;
   // The first update has the products of all others, but for those of other shapes, such as a partial batch's.

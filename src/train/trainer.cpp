@@ -141,6 +141,7 @@ bool Trainer::update() {
   if (time_) time_->begins(seconds_spent());
   learning_rate_ = run_.learning_rate();
   activity_ = kUpdate;
+  run_.step().measure_norms(is_logged(state_.step + 1));
   std::optional<int64_t> tokens;
   try {
     const double waited = setup_.mesh.seconds_waited();
@@ -225,6 +226,7 @@ void Trainer::close_log_interval() {
     }
     m.peak_memory_mb = peak_allocated_bytes(device()) / 1e6;
     m.memory = run::measured_memory(state_, run_.step());
+    m.norms = norms();
     m.wait_ms = waits((now.waited - logged_.waited) / static_cast<double>(steps));
     write_losses();
     listeners_.step(m);
@@ -232,6 +234,15 @@ void Trainer::close_log_interval() {
     divergence_.report_skips();
   }
   logged_ = now;
+}
+
+std::optional<LayerNorms> Trainer::norms() const {
+  try {
+    return run_.step().norms();
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::peer) throw;
+    return std::nullopt;  // as of waits()
+  }
 }
 
 // Of all processes, in ms, from the seconds of this one: the slowest one waits least.

@@ -202,5 +202,68 @@ class RunReport(programs.WithText):
         self.assertRegex(self.diagnose(run, check_code=0).stdout, rf"^run .*\n{run}( +-){{10}}\n$")
 
 
+class LayerNorms(programs.WithText):
+    """training.log_norms: what a logged step has of each layer, and nothing else is changed."""
+
+    KINDS = ("gradient", "weight", "update")
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        for name, options in {"without": {}, "with": {"training.log_norms": "true", "report.tensorboard": "true"},
+                              "zero": {"training.log_norms": "true", "distributed.processes": 2, "distributed.zero": 2}}.items():
+            programs.train(cls.root / name, cls.text, training__log_interval=6, distributed__lanes=2, **options)
+        cls.lines = programs.metrics(cls.root / "with")
+        cls.logged = {line["step"]: line for line in cls.lines if "step_ms" in line}
+
+    def test_logged_steps_have_those_of_each_layer(self):
+        self.assertEqual([line["step"] for line in self.lines if "norms" in line], [1, 2, 5, 6, 12, 18, 24])
+        for line in self.logged.values():
+            self.assertEqual({kind: len(norms) for kind, norms in line["norms"].items()}, dict.fromkeys(self.KINDS, 4))
+            total = sum(norm**2 for norm in line["norms"]["gradient"])**0.5
+            self.assertAlmostEqual(total / line["grad_norm"], 1, delta=1e-5)  # six digits of each
+            for kind in ("weight", "update"):
+                self.assertGreater(min(line["norms"][kind]), 0)
+
+    def test_they_change_nothing(self):
+        self.assertEqual(programs.losses(self.root / "with"), programs.losses(self.root / "without"))
+        self.assertFalse([line for line in programs.metrics(self.root / "without") if "norms" in line])
+
+    def test_processes_that_divide_the_run_have_the_same(self):
+        divided = {line["step"]: line["norms"] for line in programs.metrics(self.root / "zero") if "norms" in line}
+        self.assertEqual(list(divided), list(self.logged))
+        for step, norms in divided.items():
+            for kind in self.KINDS:
+                for found, expected in zip(norms[kind], self.logged[step]["norms"][kind], strict=True):
+                    self.assertAlmostEqual(found / expected, 1, delta=1e-5)
+
+    def test_the_report_draws_them(self):
+        report = report_of(self.root / "with")
+        self.assertEqual(report["layers"], ["embeddings", "h.0", "h.1", "final"])
+        last = {kind: norms[1] for kind, norms in self.logged[24]["norms"].items()}
+        self.assertEqual(report["curves"]["layer_gradient h.0"]["steps"], list(self.logged))
+        self.assertEqual(report["curves"]["layer_gradient h.0"]["values"][-1], last["gradient"])
+        self.assertAlmostEqual(report["curves"]["layer_change h.0"]["values"][-1] / (last["update"] / last["weight"]), 1, delta=1e-5)
+        self.assertEqual(report_of(self.root / "without")["layers"], [])
+
+    @unittest.skipUnless(browser.BROWSER, browser.MISSING)
+    def test_a_browser_shows_them(self):
+        for name, charts in (("with", 3), ("without", 0)):
+            dom = browser.browse(self.root / name / "report.html", self.root / "profile", "--dump-dom").stdout
+            self.assertRegex(dom, r'id="failure" hidden=""')
+            self.assertEqual(dom[dom.index('id="layers"'):dom.index('id="samples"')].count("<canvas"), 2 * charts)
+
+    @unittest.skipUnless(EventAccumulator, "no TensorBoard here: pip install tensorboard")
+    def test_tensorboard_has_all_layers(self):
+        events = EventAccumulator(str(self.root / "with/tensorboard"), size_guidance={"scalars": 0})
+        events.Reload()
+        for kind in self.KINDS:
+            for place, name in enumerate(("embeddings", "h.0", "h.1", "final")):
+                read = {scalar.step: scalar.value for scalar in events.Scalars(f"{kind}_norm/{name}")}
+                self.assertEqual(list(read), list(self.logged))
+                for step, value in read.items():
+                    self.assertAlmostEqual(value / self.logged[step]["norms"][kind][place], 1, delta=1e-5)
+
+
 if __name__ == "__main__":
     unittest.main()

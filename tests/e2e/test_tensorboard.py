@@ -1,15 +1,25 @@
-"""The event files as TensorBoard's own reader sees them."""
+"""The event files as TensorBoard's own readers see them: the one in Python, and its data server, which TensorBoard takes where it is installed."""
 
 import os
 import pathlib
 import subprocess
 import tempfile
+import time
 import unittest
+
+import programs
 
 try:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 except ImportError:
     EventAccumulator = None
+try:
+    import tensorboard_data_server
+    from tensorboard import context
+    from tensorboard.data import server_ingester
+    from tensorboard.util import grpc_util
+except ImportError:
+    tensorboard_data_server = None
 
 BIN = pathlib.Path(os.environ["GPT_BIN"])
 
@@ -21,7 +31,8 @@ class TensorBoard(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(folder.cleanup)
         subprocess.run([BIN / "write_report", folder.name], check=True)
-        cls.events = EventAccumulator(f"{folder.name}/tensorboard", size_guidance={"scalars": 0, "tensors": 0})
+        cls.logs = f"{folder.name}/tensorboard"
+        cls.events = EventAccumulator(cls.logs, size_guidance={"scalars": 0, "tensors": 0})
         cls.events.Reload()
 
     def steps(self, tag):
@@ -57,6 +68,27 @@ class TensorBoard(unittest.TestCase):
         text = last.tensor_proto.string_val[0].decode("utf-8")
         self.assertIn("    </script><script>", text)
         self.assertIn("\ufffd\ufffd", text)
+
+    @unittest.skipUnless(tensorboard_data_server, "no data server here: pip install tensorboard-data-server")
+    def test_the_data_server_shows_the_same_steps(self):
+        server = server_ingester.SubprocessServerDataIngester(
+            server_binary=server_ingester.get_server_binary(), logdir=self.logs, reload_interval=0,
+            channel_creds_type=grpc_util.ChannelCredsType.LOCAL, samples_per_plugin={"scalars": 0, "text": 0})
+        server.start()
+        asked = {"experiment_id": "", "downsample": 100_000}
+
+        def shown():  # it reads in the background
+            of = server.data_provider
+            found = {**of.read_scalars(context.RequestContext(), plugin_name="scalars", **asked).get(".", {}),
+                     **of.read_tensors(context.RequestContext(), plugin_name="text", **asked).get(".", {})}
+            return {tag: [point.step for point in points] for tag, points in found.items()}
+
+        expected = {tag: self.steps(tag) for tag in self.events.Tags()["scalars"]}
+        expected |= {tag: [text.step for text in self.events.Tensors(tag)] for tag in ("sample", "configuration")}
+        end = time.monotonic() + programs.HANGS
+        while shown() != expected and time.monotonic() < end:
+            time.sleep(0.1)
+        self.assertEqual(shown(), expected)
 
 
 if __name__ == "__main__":

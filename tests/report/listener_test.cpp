@@ -135,6 +135,26 @@ TEST(MetricsFile, AppendsALineOfJsonForEachStepAndEvaluation) {
       "\n");
 }
 
+TEST(MetricsFile, HasTheNormsOfEachLayerInSixDigits) {
+  const ScratchFolder folder;
+  const std::string path = folder / "metrics.jsonl";
+  MetricsFile(path).step(
+      {.step = 3,
+       .mfu = {},
+       .norms = LayerNorms{.gradient = {1.0 / 3, NAN, 2}, .weight = {4, 5, 6}, .update = {0, 1e-7, 8}}});
+  EXPECT_NE(read_file(path, ExitCode::data)
+                .find(R"(,"norms":{"gradient":[0.333333,null,2.0],"weight":[4.0,5.0,6.0],"update":[0.0,1e-07,8.0]}})"),
+            std::string::npos)
+      << read_file(path, ExitCode::data);
+}
+
+TEST(LayerNorms, BlocksAreNamedAsInCheckpoints) {
+  const LayerNorms norms{.gradient = {1, 2, 3, 4}, .weight = {}, .update = {}};
+  std::vector<std::string> names;
+  for (int64_t layer = 0; layer < norms.layers(); ++layer) names.push_back(norms.name_of(layer));
+  EXPECT_EQ(names, (std::vector<std::string>{"embeddings", "h.0", "h.1", "final"}));
+}
+
 StepRecord reading(int64_t step, double others) {
   return {.step = step,
           .mfu = {},

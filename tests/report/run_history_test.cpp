@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -79,6 +80,45 @@ TEST(RunHistory, WhatTheDeviceDidIsReadBack) {
       10, odd);
   EXPECT_EQ(*odd.last_device, (DeviceUse{.memory_used_mb = 1, .memory_mb = 0}));
   EXPECT_TRUE(odd.device_memory.points().empty());
+}
+
+TEST(RunHistory, NormsOfLayersAreReadBack) {
+  const auto line = [](const std::string& norms) {
+    return R"({"step":2,"loss":4,"step_ms":10,"tokens_per_second":3200,"norms":)" + norms + "}";
+  };
+  RunHistory history;
+  EXPECT_TRUE(read_metrics_line(line(R"({"gradient":[1,2,null],"weight":[4,5,8],"update":[0.5,1,2]})"), 10, history));
+  ASSERT_EQ(history.layers.size(), 3u);
+  EXPECT_EQ(history.layers[1].name, "h.0");
+  EXPECT_EQ(history.layers[0].gradient.points()[0].value, 1);
+  EXPECT_EQ(history.layers[2].gradient.points()[0].value, std::nullopt);
+  EXPECT_EQ(history.layers[2].weight.points()[0].value, 8);
+  EXPECT_EQ(history.layers[2].change.points()[0].value, 0.25);
+  for (const char* nonsense :
+       {"7", "{}", R"({"gradient":[1,2],"weight":[1,2],"update":[1]})", R"({"gradient":[1],"weight":[1],"update":[1]})",
+        R"({"gradient":1,"weight":2,"update":3})"}) {
+    RunHistory other;
+    EXPECT_TRUE(read_metrics_line(line(nonsense), 10, other)) << nonsense;
+    EXPECT_TRUE(other.layers.empty()) << nonsense;
+    EXPECT_FALSE(other.loss.empty()) << nonsense;
+  }
+}
+
+// A model of a thousand layers has lines of 40,000 bytes.
+TEST(RunHistory, OfManyLayersTheFirstTheLastAndSomeBetweenAreKept) {
+  constexpr int64_t kLayers = 1002;
+  std::vector<double> numbers;
+  for (int64_t layer = 0; layer < kLayers; ++layer) numbers.push_back(1.23456 + static_cast<double>(layer));
+  const std::string list = nlohmann::json(numbers).dump();
+  RunHistory history;
+  EXPECT_TRUE(read_metrics_line(R"({"step":2,"loss":4,"step_ms":10,"norms":{"gradient":)" + list + R"(,"weight":)" +
+                                    list + R"(,"update":)" + list + "}}",
+                                10, history));
+  std::vector<std::string> names;
+  for (const RunHistory::Layer& layer : history.layers) names.push_back(layer.name);
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"embeddings", "h.142", "h.285", "h.428", "h.571", "h.714", "h.857", "final"}));
+  EXPECT_EQ(history.layers[1].gradient.points()[0].value, 1.23456 + 143);
 }
 
 // Lines of losses are read without a parser of JSON, and say the same.

@@ -66,6 +66,19 @@ TEST(RunPage, SaysWhatTheDeviceDoesBesideTheShareOfItsLimit) {
                 "The GPU is busy 99 % of the time, at 75 % of what a large product and a large copy would allow."});
 }
 
+TEST(RunPage, HasCurvesOfEachLayer) {
+  RunHistory history;
+  EXPECT_EQ(page_head({.name = "a"}, history)["layers"], ordered_json::array());
+  history.add(StepRecord{.step = 5,
+                         .mfu = {},
+                         .norms = LayerNorms{.gradient = {1, 2, 3}, .weight = {4, 5, 6}, .update = {1, 5, 3}}});
+  EXPECT_EQ(page_head({.name = "a"}, history)["layers"], (ordered_json{"embeddings", "h.0", "final"}));
+  const ordered_json curves = SentCurves().next(history);
+  EXPECT_EQ(curves["layer_gradient embeddings"]["values"], ordered_json{1.0});
+  EXPECT_EQ(curves["layer_weight h.0"]["values"], ordered_json{5.0});
+  EXPECT_EQ(curves["layer_change final"]["values"], ordered_json{0.5});
+}
+
 TEST(RunPage, SaysWhatHappensOnlyWhereItIsLive) {
   RunPage page{.name = "a", .written = 12.75};
   EXPECT_FALSE(page_head(page, {}).contains("live"));

@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <protozero/pbf_reader.hpp>
 #include <string>
@@ -171,6 +174,22 @@ TEST(TensorBoardEvents, EveryStepHasItsLossAtItsOwnTime) {
   EXPECT_EQ(events[3].time, 1e9 + 2);
 }
 
+TEST(TensorBoardEvents, LayersHaveTheirNorms) {
+  ScratchFolder folder;
+  TensorBoardEvents listener(folder.path());
+  listener.begin({});
+  listener.step(
+      {.step = 3, .mfu = {}, .norms = LayerNorms{.gradient = {1, NAN, 3}, .weight = {4, 5, 6}, .update = {7, 8, 9}}});
+  const auto events = events_in(folder.path());
+  ASSERT_EQ(events.size(), 4);
+  EXPECT_EQ(events[3].step, 3);
+  EXPECT_EQ(events[3].scalars.size(), 9);
+  EXPECT_EQ(events[3].scalars.at("gradient_norm/embeddings"), 1);
+  EXPECT_TRUE(std::isnan(events[3].scalars.at("gradient_norm/h.0")));
+  EXPECT_EQ(events[3].scalars.at("weight_norm/h.0"), 5);
+  EXPECT_EQ(events[3].scalars.at("update_norm/final"), 9);
+}
+
 TEST(TensorBoardEvents, AResumedRunDropsTheStepsAfterItsFirst) {
   ScratchFolder folder;
   TensorBoardEvents listener(folder.path());
@@ -185,6 +204,33 @@ TEST(TensorBoardEvents, AResumedRunDropsTheStepsAfterItsFirst) {
   ASSERT_EQ(events.size(), 2);
   EXPECT_TRUE(events[1].starts_session);
   EXPECT_EQ(events[1].step, 701);
+}
+
+// TensorBoard's data server would show them until their tags have other values.
+TEST(TensorBoardEvents, ALaterStartCutsOffTheStepsThatAreLost) {
+  ScratchFolder folder;
+  RunRecord run;
+  run.configuration = "model: {}", run.settings = {{"seed", "1"}};
+  {
+    TensorBoardEvents listener(folder.path());
+    listener.begin(run);
+    for (const int64_t step : {700, 701}) listener.evaluation({.step = step, .loss = 2, .bits_per_byte = {}});
+    listener.sample({701, "lost"});
+  }
+  const std::string first = names_in(folder.path()).front();
+  const size_t before = read_file(folder / first, ExitCode::disk).size();
+  std::ofstream(folder / first, std::ios::app | std::ios::binary) << "a kill has cut";
+  folder.file("notes.txt", "not one of ours");
+  run = {};
+  run.first_step = 700;
+  TensorBoardEvents(folder.path()).begin(run);
+  EXPECT_LT(read_file(folder / first, ExitCode::disk).size(), before);
+  std::filesystem::remove(folder / "notes.txt");
+  std::vector<int64_t> steps;
+  for (const Event& event : events_in(folder.path())) steps.push_back(event.step);
+  std::sort(steps.begin(), steps.end());
+  EXPECT_EQ(steps, (std::vector<int64_t>{0, 0, 0, 1, 1, 700, 701}))
+      << "versions and settings; the first start and its configuration; an evaluation; the second start";
 }
 
 TEST(TensorBoardEvents, AFolderThatCannotBeMadeIsAnError) {

@@ -353,10 +353,14 @@ TEST_P(StepOfEveryPrecision, RecordedHasTheEagerLossAndItsGradientsWithinTheirRo
   }
 }
 
-// The host gets ahead of the device: neither an update nor the data for it waits, once buffers and kernels have been found.
+// The host gets ahead of the device: neither an update nor the data for it waits, once buffers and kernels have been found; nor does one
+// whose norms are measured by layer, until somebody reads them.
 TEST_P(StepOfEveryPrecision, NeverWaitsForTheDevice) {
   for (const bool is_recorded : {false, true}) {
-    TinyRun run(with_batch(4), device(), what().precision(), what().dropout, is_recorded);
+    TrainingConfig config = with_batch(4);
+    config.cadence.log_norms = true;
+    TinyRun run(config, device(), what().precision(), what().dropout, is_recorded);
+    run.step.measure_norms(true);
     const auto update = [&run] { return run_update(run.step, run.loader, 3, 1e-3, 0, never); };
     for (int warm_up = 0; warm_up <= Recorder::kRunsBefore; ++warm_up) update();
     {
@@ -365,6 +369,7 @@ TEST_P(StepOfEveryPrecision, NeverWaitsForTheDevice) {
       EXPECT_NO_THROW(update());
     }
     EXPECT_TRUE(std::isfinite(run.step.loss().item<float>()));
+    EXPECT_TRUE(std::isfinite(run.step.norms()->update[1]));
     EXPECT_EQ(run.replays, is_recorded ? 4 * 3 : 0);
   }
 }

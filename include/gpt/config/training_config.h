@@ -93,6 +93,7 @@ struct DistillationConfig {
 // When the run logs, evaluates, samples, saves and gives up.
 struct CadenceConfig {
   int64_t log_interval = 100;  // steps
+  bool log_norms = false;      // of each layer, at logged steps
   Interval eval_interval{500, Interval::Unit::steps};
   std::optional<int64_t> eval_batches;  // auto: enough for a standard error below 0.5 %; 0 = the whole validation split
   std::vector<std::string> eval_tasks;  // NAME:FILE each, as evaluate/task.h has it

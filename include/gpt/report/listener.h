@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "gpt/report/device_use.h"
+#include "gpt/report/layer_norms.h"
 #include "gpt/report/memory_use.h"
 
 namespace gpt {
@@ -56,6 +57,7 @@ struct StepRecord {
   double peak_memory_mb = 0;
   std::optional<MemoryUse> memory = {};  // what tensors take, part by part
   std::optional<DeviceUse> device = {};  // since the last one that has it
+  std::optional<LayerNorms> norms = {};  // with training.log_norms
   std::vector<double> wait_ms = {};      // of a step, by process: for the others; none where there is one, or on GPUs
   Moment at = {};
   double elapsed_seconds = 0, remaining_seconds = 0;  // in this start; to the end of the run, 0: not known

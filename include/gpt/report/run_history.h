@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "gpt/report/curve.h"
 #include "gpt/report/device_use.h"
@@ -19,6 +20,7 @@ namespace gpt {
 struct RunHistory {
   static constexpr size_t kMaxSamples = 100, kMaxEvents = 500;  // the latest ones
   static constexpr size_t kMaxTasks = 20, kMaxTaskBytes = 100;  // the first ones
+  static constexpr size_t kMaxLayers = 8;                       // of deeper models, so many from the first to the last
   static constexpr size_t kMaxSampleBytes = 10'000, kMaxEventBytes = 1'000;
 
   struct Event {
@@ -29,10 +31,17 @@ struct RunHistory {
     int64_t times = 1;        // how many those were
   };
 
+  // Of LayerNorms. The change: the norm of the update over that of the weights.
+  struct Layer {
+    std::string name;
+    Curve gradient, weight, change;
+  };
+
   Curve loss, learning_rate, grad_norm, tokens_per_second, peak_memory_mb, mfu;
   Curve validation_loss, bits_per_byte;
   Curve gpu_busy, cores_busy, cores_others, device_memory;  // of DeviceUse; memory as a share
-  std::map<std::string, Curve> tasks;     // by task and metric, such as "hellaswag acc_norm": the main metric of each
+  std::map<std::string, Curve> tasks;  // by task and metric, such as "hellaswag acc_norm": the main metric of each
+  std::vector<Layer> layers;
   double seconds = 0, tokens = 0;         // totals of the updates, as far as they were logged
   Curve seconds_at_step, tokens_at_step;  // the same, as they grew
   std::optional<StepRecord> last_step;
@@ -43,6 +52,7 @@ struct RunHistory {
 
   void add(const StepRecord& step);
   void add(int64_t step, const DeviceUse& device);
+  void add(int64_t step, const LayerNorms& norms);
   void add(const LossRecord& loss);
   void add(const EvaluationRecord& evaluation);
   void add(const TaskRecord& task);

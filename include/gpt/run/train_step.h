@@ -23,6 +23,7 @@
 #include "gpt/parallel/division.h"
 #include "gpt/parallel/micro_steps.h"
 #include "gpt/parallel/strategy.h"
+#include "gpt/parallel/update_norms.h"
 #include "gpt/run/recorder.h"
 #include "gpt/run/teacher.h"
 
@@ -56,6 +57,8 @@ class TrainStep : private parallel::MicroSteps {
   bool compute(DataLoader& loader, int64_t micro_batches, const std::function<bool()>& stop);
   void apply();  // sum over lanes and processes, clip and optimizer, unless loss or gradients are not finite or a spike
   void abandon();  // instead of apply(): what was accumulated is dropped
+  // Whether the next updates are, from layer to layer; without training.log_norms none is.
+  void measure_norms(bool is_wanted) { measures_norms_ = is_wanted && norms_.has_value(); }
 
   // An update has begun to change the parameters and has not ended: they are between two states.
   bool is_applying() const { return is_applying_; }
@@ -73,6 +76,8 @@ class TrainStep : private parallel::MicroSteps {
   const at::Tensor& grad_norm() const { return verdict_.grad_norm; }  // before clipping
   // 1 when loss or gradients were not finite or a spike: nothing was changed.
   const at::Tensor& skipped() const { return verdict_.skipped; }
+  // Of the last update, where it was measured; all processes ask. sync: reads the device
+  std::optional<LayerNorms> norms() const { return measures_norms_ ? std::optional(norms_->read()) : std::nullopt; }
   std::optional<ops::Spike> spike() const { return ops::spike_of(verdict_); }  // sync: reads the device
 
  private:
@@ -96,6 +101,8 @@ class TrainStep : private parallel::MicroSteps {
   bool tunes_products_;
   Recorder recorder_;
   std::unique_ptr<parallel::Strategy> strategy_;
+  std::optional<parallel::UpdateNorms> norms_;
+  bool measures_norms_ = false;
   // A batch for each shape so far, because what is recorded reads the same memory each time; and the one that comes next.
   std::map<std::tuple<int64_t, int64_t, bool>, Batch> batches_;
   Batch batch_;

@@ -88,6 +88,7 @@ class Trainer {
   bool may_save(bool all_come = false);
   bool is_logged(int64_t step) const;
   void close_log_interval();
+  std::optional<LayerNorms> norms() const;
   std::vector<double> waits(double own) const;
   void close_epoch();
   Progress progress() const;

@@ -12,8 +12,14 @@ void add_state(const RunPart& run, MemoryTerms& sum) {
   const StateBytes state = state_bytes(run.rows, run.layout, run.training.optimizer);
   sum.use.optimizer += run.form.state_share * static_cast<double>(state.device);
   sum.use.host += run.form.state_share * static_cast<double>(state.host);
+  // With training.log_norms, the weights before an update that is measured (parallel/update_norms.h), which a graph's memory does not hold.
+  const double before = run.training.cadence.log_norms
+                            ? run.form.state_share * ops::kFloatBytes * static_cast<double>(run.layout.trained_size)
+                            : 0;
+  if (run.form.is_recorded) sum.use.workspace += before;
   // The update needs no more than the passes before it, unless they are of very few tokens.
-  sum.at_other_time(muon_workspace(run.rows, run.training.optimizer, run.form.newton_schulz));
+  sum.at_other_time(muon_workspace(run.rows, run.training.optimizer, run.form.newton_schulz) +
+                    (run.form.is_recorded ? 0 : before));
 }
 
 // 8-bit moments have a scale of four bytes for each block of 256.
