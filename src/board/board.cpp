@@ -186,6 +186,8 @@ std::optional<std::string> Board::curves_of(const std::string& name) {
   ordered_json all = SentCurves().next(run->history()), some = ordered_json::object();
   for (const char* curve : {"mean_loss", "validation_loss", "bits_per_byte", "seconds", "tokens"})
     some[curve] = std::move(all[curve]);
+  if (const auto read = comparison_.text_and_tokens(run->folder()))
+    some["text"] = read->text, some["tokens"] = read->tokens;
   return text_of(some);
 }
 

@@ -90,11 +90,28 @@ const known = new Map();  // by name: {step: of the run when it was asked for, c
 let graph = null;
 
 const hues = [216, 22, 140, 280, 340, 180, 50, 250, 100, 310, 0, 200];
-const colourOf = (i) => "hsl(" + hues[i % hues.length] + (matchMedia("(prefers-color-scheme: dark)").matches ? " 85% 70%)" : " 75% 42%)");
+const colourOf = (i) => "hsl(" + hues[i % hues.length] + (isDark() ? " 85% 70%)" : " 75% 42%)");
+
+// Only what compares is laid over each other: losses of the same text in the same tokens, bits per byte of the same text.
+const comparesWith = (first, other) => first === other
+  || (first.text !== undefined && first.text === other.text && (shown.what === "bits_per_byte" || first.tokens === other.tokens));
+
+const sayLeftOut = (names, first) => {
+  const why = shown.what === "bits_per_byte" ? "another text than " + first : "another text than " + first + ", or in other tokens";
+  element("left-out").hidden = names.length === 0;
+  element("left-out").textContent = names.length === 0 ? "" : "Not drawn: " + names.join(", ") + (names.length === 1 ? " reads " : " read ") + why + ".";
+};
+
+const curveShown = (curves) => {
+  const curve = curves[shown.what];
+  return shown.what === "mean_loss" && curve.steps.length > 50 ? smoothed(curve, 0.9) : curve;
+};
 
 const drawCurves = () => {
   const figure = element("curves").querySelector("figure");
-  const names = shown.chosen.filter((name) => known.has(name) && known.get(name).curves[shown.what].steps.length > 0);
+  const ready = shown.chosen.filter((name) => known.has(name) && known.get(name).curves[shown.what].steps.length > 0);
+  const names = ready.filter((name) => comparesWith(known.get(ready[0]).curves, known.get(name).curves));
+  sayLeftOut(ready.filter((name) => !names.includes(name)), ready[0]);
   const longest = Math.max(0, ...names.map((name) => known.get(name).curves.seconds.values.at(-1) || 0));
   const axis = axisKinds[shown.axis](longest), unit = timeUnitOf(longest)[1];
   const rows = new Map();
@@ -102,15 +119,17 @@ const drawCurves = () => {
     const { curves } = known.get(name);
     const grown = shown.axis === "tokens" ? grownTo(curves.tokens) : grownTo(curves.seconds);
     const place = (step) => shown.axis === "steps" ? step : shown.axis === "tokens" ? grown(step) : grown(step) / unit;
-    curves[shown.what].steps.forEach((step, i) => {
-      const x = place(step), value = curves[shown.what].values[i];
+    const curve = curveShown(curves);
+    curve.steps.forEach((step, i) => {
+      const x = place(step), value = curve.values[i];
       if (!rows.has(x)) rows.set(x, [x, ...names.map(() => null)]);
       rows.get(x)[column + 1] = value === null ? NaN : value;
     });
   });
   const file = [...rows.values()].sort((a, b) => a[0] - b[0]);
   figure.dataset.unit = shown.what === "bits_per_byte" ? "bits per byte" : "nats per token";
-  figure.querySelector("h2").textContent = element("curves").querySelector("input[value=" + shown.what + "]").parentElement.textContent.trim();
+  figure.querySelector("h2").textContent = element("curves").querySelector("input[value=" + shown.what + "]").parentElement.textContent.trim()
+    + (names.some((name) => curveShown(known.get(name).curves) !== known.get(name).curves[shown.what]) ? ", smoothed" : "");
   figure.hidden = file.length === 0;
   document.body.dataset.curves = names.length;
   if (file.length === 0) return;

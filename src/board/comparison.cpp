@@ -3,7 +3,6 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "gpt/board/run_groups.h"
 #include "gpt/config/output_folder.h"
 #include "gpt/config/run_files.h"
 #include "gpt/report/run_page.h"
@@ -47,6 +46,12 @@ std::string Comparison::text(const std::vector<ComparedRun>& runs) {
     if (group.runs.size() > 1) groups.push_back(group_json(group));
   return ordered_json{{"groups", std::move(groups)}}.dump(-1, ' ', /*ensure_ascii=*/false,
                                                           ordered_json::error_handler_t::replace);
+}
+
+std::optional<TextAndTokens> Comparison::text_and_tokens(const std::string& folder) {
+  const std::lock_guard lock(mutex_);
+  const std::optional<Config> config = configuration(folder);
+  return config ? std::optional(board::text_and_tokens(*config)) : std::nullopt;
 }
 
 std::optional<Config> Comparison::configuration(const std::string& folder) {

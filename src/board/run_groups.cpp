@@ -24,17 +24,6 @@ std::string place_of(const std::string& path) {
   return path.empty() || error ? path : whole.string();
 }
 
-std::string text_of(const DataConfig& data) {
-  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}", place_of(data.text), static_cast<int>(data.dataset),
-                     place_of(data.bin), place_of(data.validation_bin), data.text_field, data.max_chars,
-                     data.validation_fraction);
-}
-
-// What the tokens of a run are. Those of char and bpe:N are made from the text, which is the same in a group.
-std::string tokens_of(const Config& config) {
-  return fmt::format("{}\n{}", config.data.tokenizer, config.model.vocab_size.value_or(0));
-}
-
 bool differ_in_seed_alone(const Config& one, const Config& other) {
   const auto changes = config::difference(one, other);
   return std::all_of(changes.begin(), changes.end(),
@@ -94,6 +83,15 @@ Spread spread_of(const std::vector<Settings>& all) {
 
 }  // namespace
 
+// The tokens of char and bpe:N are made from the text.
+TextAndTokens text_and_tokens(const Config& config) {
+  const DataConfig& data = config.data;
+  return {.text = fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}", place_of(data.text), static_cast<int>(data.dataset),
+                              place_of(data.bin), place_of(data.validation_bin), data.text_field, data.max_chars,
+                              data.validation_fraction),
+          .tokens = fmt::format("{}\n{}", data.tokenizer, config.model.vocab_size.value_or(0))};
+}
+
 std::optional<int64_t> RunSummary::parameters() const {
   return config && config->model.vocab_size ? std::optional(parameter_count(config->model)) : std::nullopt;
 }
@@ -110,11 +108,12 @@ std::vector<RunGroup> grouped(std::vector<RunSummary> runs) {
   for (RunSummary& run : runs) {
     const auto same = std::find_if(groups.begin(), groups.end(), [&](const RunGroup& group) {
       const auto& first = group.runs[0].config;
-      return first && run.config && text_of(first->data) == text_of(run.config->data);
+      return first && run.config && text_and_tokens(*first).text == text_and_tokens(*run.config).text;
     });
     RunGroup& group = same == groups.end() ? groups.emplace_back() : *same;
     if (!group.runs.empty())
-      group.have_same_tokens = group.have_same_tokens && tokens_of(*group.runs[0].config) == tokens_of(*run.config);
+      group.have_same_tokens = group.have_same_tokens &&
+                               text_and_tokens(*group.runs[0].config).tokens == text_and_tokens(*run.config).tokens;
     group.runs.push_back(std::move(run));
   }
   for (RunGroup& group : groups) {

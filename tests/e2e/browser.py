@@ -15,7 +15,7 @@ BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "
 MISSING = "no chromium here: apt-get install chromium"
 DRIVER = BROWSER and shutil.which("chromedriver")
 DRIVER_MISSING = "no chromedriver here: apt-get install chromium chromium-driver"
-CONTROL, ENTER = "\ue009", "\ue007"  # as WebDriver writes these keys
+CONTROL, ENTER, TAB, SPACE = "\ue009", "\ue007", "\ue004", " "  # as WebDriver writes these keys
 # Without a sandbox, which root and containers cannot have: the pages are our own.
 FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
          "--disable-background-networking", "--disable-component-update")
@@ -62,6 +62,23 @@ class Session:
 
     def press(self, id, keys):
         self.ask("POST", self.element(id) + "/value", {"text": keys})
+
+    def keys(self, keys):
+        """Typed wherever the focus is."""
+        actions = [{"type": action, "value": key} for key in keys for action in ("keyDown", "keyUp")]
+        self.ask("POST", "/actions", {"actions": [{"type": "key", "id": "keyboard", "actions": actions}]})
+
+    def look_as(self, width, colours="light"):
+        """A screen so wide, whose user likes light or dark colours: a window has a least width."""
+        self.devtools("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=width < 500)
+        self.devtools("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": colours}])
+
+    def devtools(self, command, **params):
+        return self.ask("POST", "/goog/cdp/execute", {"cmd": command, "params": params})
+
+    def overflow(self):
+        """By how many pixels the page is wider than the screen."""
+        return self.script("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
 
     def click(self, id):
         self.ask("POST", self.element(id) + "/click", {})

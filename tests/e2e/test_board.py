@@ -258,6 +258,12 @@ class Page(WithRuns):
     def wait_for(self, id, text):
         self.browser.wait_for(lambda: re.search(text, self.browser.text(id)))
 
+    def assert_fits_a_phone(self):
+        for colours in ("light", "dark"):
+            self.browser.look_as(360, colours)
+            self.assertEqual(self.browser.script("return innerWidth"), 360)
+            self.assertLessEqual(self.browser.overflow(), 0, colours)
+
     def test_the_page_says_which_run_to_use(self):
         for name, rate in (("fox", 1e-2), ("<b>hen", 1e-3)):
             programs.train(self.models / name, self.text, training__max_steps=2, **{"training.learning_rate": rate})
@@ -265,8 +271,44 @@ class Page(WithRuns):
         self.wait_for("comparison", r"(fox is [0-9.]+ better than <b>hen|<b>hen is [0-9.]+ better than fox) .*needs runs with other seeds")
         self.assertRegex(self.browser.text("comparison"), r"Best validation loss\s*training.learning_rate")
         self.assertEqual(self.browser.text("failure"), "")
-        self.browser.script("window.resizeTo(360, 700)")
-        self.assertLessEqual(self.browser.script("return document.documentElement.scrollWidth - innerWidth"), 0)
+        self.assert_fits_a_phone()
+
+    def test_a_keyboard_is_enough(self):
+        for name in ("fox", "hen"):
+            programs.train(self.models / name, self.text, training__max_steps=2)
+        self.browser.open(f"http://127.0.0.1:{self.board(self.models).port}/")
+        self.wait_for("status", "^2 runs: 2 finished")
+
+        def tab_to(what):
+            self.browser.wait_for(lambda: self.browser.keys(browser.TAB) or self.browser.script(f"return document.activeElement.matches('{what}')"))
+
+        rows = "return [...document.querySelectorAll('#runs tbody a')].map((link) => link.textContent)"
+        tab_to("button[data-key=name]")
+        self.browser.keys(browser.ENTER)
+        self.assertEqual(self.browser.script(rows), ["fox", "hen"])
+        self.browser.keys(browser.ENTER)
+        self.assertEqual(self.browser.script(rows), ["hen", "fox"])
+        tab_to("input[type=checkbox]")
+        self.browser.keys(browser.SPACE)
+        self.browser.wait_for(lambda: self.browser.script("return document.body.dataset.curves") == "1")
+        tab_to("#runs a")
+        self.browser.keys(browser.ENTER)
+        self.wait_for("name", "^hen$")
+
+    def test_curves_are_laid_over_each_other_where_they_compare(self):
+        other = self.folder / "other.txt"
+        other.write_text(self.text.read_text()[::-1])
+        for name, settings in {"fox": {}, "hen": {}, "bpe": {"data.tokenizer": "bpe:300"}, "other": {"data.text": other}}.items():
+            programs.train(self.models / name, self.text, training__max_steps=4, training__eval_interval=2, **settings)
+        self.browser.open(f"http://127.0.0.1:{self.board(self.models).port}/")
+        self.wait_for("status", "^4 runs: 4 finished")
+        for name in ("hen", "fox", "bpe", "other"):
+            self.browser.script(f"document.querySelector('[aria-label=\"Draw the curve of {name}\"]').click()")
+        self.wait_for("left-out", "^Not drawn: bpe, other read another text than hen, or in other tokens.$")
+        self.assertEqual(self.browser.script("return document.body.dataset.curves"), "2")
+        self.browser.script("document.querySelector('[value=bits_per_byte]').click()")
+        self.wait_for("left-out", "^Not drawn: other reads another text than hen.$")
+        self.assertEqual(self.browser.script("return document.body.dataset.curves"), "3")
 
     def test_a_run_that_is_killed_and_comes_back_while_gpt_board_does_too(self):
         board = self.board(self.models)
@@ -286,8 +328,7 @@ class Page(WithRuns):
         self.wait_for("status", r"^Training: step [\d,]+ of 1,000,000")
         self.wait_for("connection", "^$")
         self.assertEqual(self.browser.text("failure"), "")
-        self.browser.script("window.resizeTo(360, 700)")
-        self.assertLessEqual(self.browser.script("return document.documentElement.scrollWidth - innerWidth"), 0)
+        self.assert_fits_a_phone()
 
 
 if __name__ == "__main__":

@@ -45,7 +45,8 @@ class Board {
   // nobody knows, has nothing to tell.
   std::string news_of(const std::string& name, ToldRun& told);
   std::string news_of_all(ToldTable& told);
-  // {"loss": {...}, ...} as in a run's messages.
+  // {"mean_loss": {...}, ...} as in a run's messages, and what those of another run must have alike to compare: "text" and "tokens", where
+  // they are known.
   std::optional<std::string> curves_of(const std::string& name);
   std::string comparison_text();  // as Comparison has it
   std::string prometheus_text();

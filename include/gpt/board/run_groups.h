@@ -11,6 +11,12 @@
 
 namespace gpt::board {
 
+// What losses depend on besides the model: two runs whose strings are equal read one text, or have the same tokens of it.
+struct TextAndTokens {
+  std::string text, tokens;
+};
+TextAndTokens text_and_tokens(const Config& config);
+
 struct RunSummary {
   std::string folder;
   RunHistory history;
