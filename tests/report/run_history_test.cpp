@@ -116,7 +116,7 @@ TEST(RunHistory, OfManyLayersTheFirstTheLastAndSomeBetweenAreKept) {
                                 10, history));
   std::vector<std::string> names;
   for (const RunHistory::Layer& layer : history.layers) names.push_back(layer.name);
-  EXPECT_EQ(names,
+  ASSERT_EQ(names,
             (std::vector<std::string>{"embeddings", "h.142", "h.285", "h.428", "h.571", "h.714", "h.857", "final"}));
   EXPECT_EQ(history.layers[1].gradient.points()[0].value, 1.23456 + 143);
 }
