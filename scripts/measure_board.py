@@ -6,7 +6,7 @@ usage: scripts/measure_board.py latency|cost FILE [gpt-train flags...]
 
 latency         from a logged update of nanogpt_cpu to its arrival at a client of --live, and how many messages a second such a client gets
 cost            nanogpt_cpu with --live and two viewers beside the same run without, alternating: needs an idle machine. ROUNDS (10), STEPS (500)
-runs            100 runs of 100,000 steps (1.4 GB in a temporary folder): the time to their table, and then to the curves of ten of them
+runs            100 runs of 100,000 steps (1.0 GB in a temporary folder): the time to their table, and then to the curves of ten of them
 reconnections   the memory of a gpt-board beside a run that goes on, over 1,000 connections that come and go in so many MINUTES (60)"""
 
 import http.client

@@ -149,7 +149,8 @@ std::string verdict_on(const RunGroup& group) {
       student_t(spread.freedom) * spread.deviation *
       std::sqrt(1 / static_cast<double>(best.values.size()) + 1 / static_cast<double>(next.values.size()));
   const std::string measured =
-      fmt::format("{}; the difference is {:.4f} ± {:.4f}, by what seeds change", means, difference, half);
+      fmt::format("{}; the difference is {:.4f} ± {:.4f} (95 %, from the spread between seeds)", means, difference,
+                  half);
   return difference > half ? fmt::format("{} is better than {}: {}.", best.name(), next.name(), measured)
                            : fmt::format("{} cannot be told from {}: {}.", best.name(), next.name(), measured);
 }

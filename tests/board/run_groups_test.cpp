@@ -28,8 +28,8 @@ TEST(RunGroups, AVerdictNeedsTheSpreadBetweenSeeds) {
   // The spread is 0.02 / sqrt(2) with two degrees of freedom, and so the interval 4.303 times that.
   EXPECT_EQ(
       verdict_of(four),
-      "c (2 seeds) is better than a (2 seeds): 1.5100 and 2.0100 validation loss; the difference is 0.5000 ± 0.0609, by "
-      "what seeds change.");
+      "c (2 seeds) is better than a (2 seeds): 1.5100 and 2.0100 validation loss; the difference is 0.5000 ± 0.0609 "
+      "(95 %, from the spread between seeds).");
   four[0] = run_of("a", 1.55, 1, 1e-3), four[1] = run_of("b", 1.53, 2, 1e-3);
   EXPECT_TRUE(verdict_of(four).starts_with("c (2 seeds) cannot be told from b (2 seeds): ")) << verdict_of(four);
 }
