@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "foreign_adapters.h"
@@ -22,6 +23,7 @@
 #include "gpt/exchange/import.h"
 #include "gpt/exchange/model_card.h"
 #include "gpt/exchange/weights.h"
+#include "moved_scales.h"
 
 namespace gpt::exchange {
 namespace {
@@ -108,7 +110,7 @@ Checkpoint load_adapters(const ExportOptions& options) {
                             "0): leave --adapter out",
                             path));
   require_vocabulary_of_base(checkpoint, path);
-  return checkpoint;
+  return with_scales_moved(std::move(checkpoint));  // as its base is, where that leaves
 }
 
 void export_peft(const ExportOptions& options) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <vector>
 
 #include "config_settings.h"
@@ -12,6 +13,7 @@
 #include "gpt/core/format.h"
 #include "gpt/exchange/hugging_face.h"
 #include "gpt/exchange/text_format_files.h"
+#include "text_part.h"
 
 namespace gpt::exchange {
 namespace {
@@ -53,7 +55,8 @@ const Family& family_named(const json& model_type, const ConfigSettings& setting
     if (model_type == family->model_type) return *family;
     known.emplace_back(family->model_type);
   }
-  settings.refuse("model_type", "this program has only " + enumerated(known));
+  settings.refuse("model_type", fmt::format("this program has only {}, and the text models of {}", enumerated(known),
+                                            enumerated(models_with_images())));
 }
 
 }  // namespace
@@ -75,12 +78,16 @@ ordered_json config_json(const ModelConfig& model, const Family& family, std::st
 
 ForeignForm read_config_json(std::string_view text, const std::string& origin) {
   const json object = parse_config(text, origin);
-  const ConfigSettings settings(object, "", origin);
-  const Family& family = family_named(object.value("model_type", json()), settings);
-  settings.must_be_absent("quantization_config");
-  for (const char* key : {"qk_norm", "use_qk_norm", "use_sliding_window"}) settings.must_be(key, {false});
+  const std::optional<json> of_text = text_part(object);
+  const json& own = of_text ? *of_text : object;
+  const ConfigSettings settings(own, of_text && object.contains("text_config") ? "text_config." : "", origin);
+  ConfigSettings(object, "", origin).must_be_absent("quantization_config");
+  const Family& family = family_named(own.value("model_type", json()), settings);
+  for (const char* key : {"qk_norm", "use_qk_norm"}) settings.must_be(key, {false});
   ForeignForm form{&family, family.read_config(settings)};
-  form.model.vocab_size = settings.count("vocab_size");
+  if (of_text) form.text_part_of = object["model_type"];
+  const bool has_vocabulary = settings.has("vocab_size") || !form.model.vocab_size;
+  if (has_vocabulary) form.model.vocab_size = settings.count("vocab_size");
   require_valid(form.model, origin);
   return form;
 }

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -49,6 +50,18 @@ void require_dividing_heads(const ModelConfig& model, const std::string& path) {
   throw Error(ExitCode::checkpoint,
               fmt::format("{}: transformers has no model of this form: {}; llama.cpp takes it: add --format gguf", path,
                           why));
+}
+
+// Other programs that read such a folder, where they do not compute what is in it.
+void say_who_differs(const ModelConfig& model, const Family& family) {
+  std::vector<std::string> programs;
+  const auto add = [&](const char* program, std::span<const Limit> limits) {
+    if (const std::string why = limit_of_reader(model, limits); !why.empty())
+      programs.push_back(fmt::format("{} ({})", program, why));
+  };
+  add("CTranslate2", family.ctranslate2_limits);
+  add("mlx-lm", family.mlx_lm_limits);
+  if (!programs.empty()) log::info(fmt::format("transformers computes this model, but not {}", enumerated(programs)));
 }
 
 std::string as_text(const ordered_json& json) { return json.dump(2) + "\n"; }
@@ -163,6 +176,7 @@ void write_hugging_face(const ExportOptions& options, const Checkpoint& own) {
 
   log::success(fmt::format("{}: {} parameters in {}, in the form of {}", folder,
                            format_count(static_cast<double>(parameter_count(model))), dtype, family.name));
+  say_who_differs(model, family);
   const auto tokenizer =
       checkpoint.tokenizer.empty() ? nullptr : tokenizer_from_json(checkpoint.tokenizer, options.checkpoint);
   if (tokenizer && !is_known_to_auto_tokenizer(*tokenizer, family))

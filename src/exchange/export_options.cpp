@@ -7,7 +7,9 @@
 #include "gpt/checkpoint/file_names.h"
 #include "gpt/config/arguments.h"
 #include "gpt/core/error.h"
+#include "gpt/core/printable.h"
 #include "gpt/exchange/export.h"
+#include "gpt/exchange/families_reference.h"
 
 namespace gpt::exchange {
 namespace {
@@ -26,7 +28,7 @@ Exit status
   0 done, 2 wrong usage, 4 a checkpoint that cannot be read or has another form, 5 weights that are not finite in the type, 7 out of memory, 8 output that cannot be written
 )";
 
-std::vector<config::Section> export_sections(ExportOptions& o) {
+std::vector<config::Section> export_sections(ExportOptions& o, bool& print_families) {
   return {
       {"What to write, and where",
        {{.name = "checkpoint",
@@ -62,6 +64,8 @@ std::vector<config::Section> export_sections(ExportOptions& o) {
         config::switch_row("averages", o.averages,
                            "the averages of the weights in their place, of a run with training.ema_decay"),
         config::switch_row("json", o.json, "print what was written as JSON on standard output"),
+        config::switch_row("print-families", print_families,
+                           "show which forms there are, and which programs compute each of them, in Markdown"),
         {.name = "max-shard-size",
          .target = &o.max_shard_size,
          .help =
@@ -110,7 +114,8 @@ std::string_view name_of(ExportDtype dtype) {
 
 std::optional<ExportOptions> parse_export_options(int argc, const char* const* argv) {
   ExportOptions options;
-  const std::vector<config::Section> rows = export_sections(options);
+  bool print_families = false;
+  const std::vector<config::Section> rows = export_sections(options, print_families);
   const auto arguments = config::parse_arguments(
       {.name = "gpt-export",
        .description =
@@ -121,6 +126,10 @@ std::optional<ExportOptions> parse_export_options(int argc, const char* const* a
       argc, argv);
   if (!arguments) return std::nullopt;
   config::apply_settings(arguments->settings, config::rows_of(rows));
+  if (print_families) {
+    print(families_markdown());
+    return std::nullopt;
+  }
   if (options.checkpoint.empty())
     throw Error(ExitCode::config, "name what to export: --checkpoint FILE, or the folder of a run");
   if (options.output.empty())

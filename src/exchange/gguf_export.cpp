@@ -47,16 +47,18 @@ GgufFileType file_type_of(ExportDtype dtype) {
 }
 
 // What our files begin with, and by which they are known.
-GgufMetadata beginning_of_ours(const Family& family) {
+GgufMetadata beginning_of_ours(const Architecture& architecture) {
   GgufMetadata metadata;
-  metadata.add("general.architecture", family.architecture);
+  metadata.add("general.architecture", architecture.name);
   metadata.add("general.tags", std::vector<std::string>{"gpt-train", "text-generation"});
   return metadata;
 }
 
 bool is_ours(const std::string& path) {
-  return std::any_of(families().begin(), families().end(),
-                     [&](const Family* family) { return gguf_begins_with(path, beginning_of_ours(*family)); });
+  const auto begins_as = [&](const Architecture* one) { return gguf_begins_with(path, beginning_of_ours(*one)); };
+  return std::any_of(families().begin(), families().end(), [&](const Family* family) {
+    return std::any_of(family->architectures.begin(), family->architectures.end(), begins_as);
+  });
 }
 
 // The folder of the file, which may have to be made.
@@ -81,15 +83,15 @@ std::unique_ptr<Tokenizer> require_tokenizer(const Checkpoint& checkpoint, const
                   path));
 }
 
-GgufMetadata metadata_of(const Checkpoint& checkpoint, const Family& family, const GgufFileType& type,
+GgufMetadata metadata_of(const Checkpoint& checkpoint, const Architecture& architecture, const GgufFileType& type,
                          const GgufTokenizer& tokenizer) {
   constexpr uint32_t kQuantizationVersion = 2;  // ggml's
-  GgufMetadata metadata = beginning_of_ours(family);
+  GgufMetadata metadata = beginning_of_ours(architecture);
   metadata.add("general.type", "model");
   metadata.add("general.name", last_name(checkpoint.config.output_dir));
   metadata.add("general.file_type", type.number);
   if (type.type == GgufType::q8_0) metadata.add("general.quantization_version", kQuantizationVersion);
-  add_architecture(metadata, checkpoint.config.model, family, std::ssize(tokenizer.tokens));
+  add_architecture(metadata, checkpoint.config.model, architecture, std::ssize(tokenizer.tokens));
   add_tokenizer(metadata, tokenizer);
   return metadata;
 }
@@ -152,24 +154,24 @@ void write_gguf(const ExportOptions& options, const Checkpoint& own) {
   const Checkpoint checkpoint = with_scales_moved(own);
   const std::string folder = require_free_file(options.output);
   const ModelConfig& model = checkpoint.config.model;
-  const Family& family = llama_cpp_family_of(model, options.checkpoint);
+  const LlamaCppForm form = llama_cpp_form(model, options.checkpoint);
   const auto own_tokenizer = require_tokenizer(checkpoint, options.checkpoint);
   const GgufTokenizer tokenizer = gguf_tokenizer(*own_tokenizer, text_format_of(checkpoint.text_format, *own_tokenizer),
                                                  *model.vocab_size, options.checkpoint);
   const GgufFileType type = file_type_of(options.dtype);
-  const std::vector<LlamaCppTensor> tensors = llama_cpp_tensors(model, family, type.type, tokenizer.adds_end);
+  const std::vector<LlamaCppTensor> tensors = llama_cpp_tensors(model, form, type.type, tokenizer.adds_end);
   std::vector<GgufTensor> stored;
   for (const LlamaCppTensor& tensor : tensors) stored.push_back(tensor.stored);
 
   create_folders(folder);
   sweep_unfinished_files(folder);
-  GgufWriter file(options.output, metadata_of(checkpoint, family, type, tokenizer), stored);
+  GgufWriter file(options.output, metadata_of(checkpoint, form.architecture, type, tokenizer), stored);
   for (const LlamaCppTensor& tensor : tensors)
     write_or_refuse(file, tensor.stored, llama_cpp_values(tensor, checkpoint.model), options);
   file.commit();
   log::success(fmt::format("{}: {} parameters in {}, for llama.cpp in the form of {}", options.output,
                            format_count(static_cast<double>(parameter_count(model))), name_of(options.dtype),
-                           family.name));
+                           form.family.name));
 }
 
 void export_gguf(const ExportOptions& options) {
@@ -180,15 +182,15 @@ void export_gguf(const ExportOptions& options) {
 void export_gguf_adapter(const ExportOptions& options) {
   const std::string folder = require_free_file(options.output);
   const Checkpoint checkpoint = load_adapters(options);
-  const Family& family = llama_cpp_family_of(checkpoint.config.model, options.checkpoint);
+  const LlamaCppForm form = llama_cpp_form(checkpoint.config.model, options.checkpoint);
   const LoraConfig& lora = checkpoint.config.training.tuning.lora;
   if (!lora.also_train.empty())
     throw Error(ExitCode::checkpoint,
                 fmt::format("{}: the run has trained more than adapters ({}), and llama.cpp adds adapters to products "
                             "alone; leave --adapter out to export the whole model",
                             options.checkpoint, fmt::join(lora.also_train, ", ")));
-  const auto tensors = stored_adapters(checkpoint, family, file_type_of(options.dtype).type);
-  GgufMetadata metadata = beginning_of_ours(family);
+  const auto tensors = stored_adapters(checkpoint, form.family, file_type_of(options.dtype).type);
+  GgufMetadata metadata = beginning_of_ours(form.architecture);
   metadata.add("general.type", "adapter");
   metadata.add("general.name", last_name(checkpoint.config.output_dir));
   metadata.add("adapter.type", "lora");

@@ -56,6 +56,25 @@ std::vector<std::string> differences(const ModelConfig& model, const Family& fam
   return found;
 }
 
+// What the program that is `named` does where it does not compute the model; empty: it does.
+std::string limit_of(const ModelConfig& model, std::span<const Limit> limits, const std::string& named) {
+  const ModelConfig whole = written_out(model);
+  for (const Limit& limit : limits)
+    if (limit.is_beyond(whole)) return fmt::format("{} {}", named, limit.has);
+  return "";
+}
+
+std::string limit_of(const ModelConfig& model, const Architecture& architecture) {
+  return limit_of(model, architecture.limits, fmt::format("its architecture {}", architecture.name));
+}
+
+// The reason of the first architecture, where none computes the model.
+std::string llama_cpp_limit(const ModelConfig& model, const Family& family) {
+  for (const Architecture* const architecture : family.architectures)
+    if (limit_of(model, *architecture).empty()) return "";
+  return limit_of(model, *family.architectures.front());
+}
+
 }  // namespace
 
 std::string misfits(const ModelConfig& model) {
@@ -100,11 +119,8 @@ std::string export_limits(const ModelConfig& own) {
   return fmt::format("gpt-export will write this model with --format quantized alone: {}, {}", of_heads, of_llama_cpp);
 }
 
-std::string llama_cpp_limit(const ModelConfig& model, const Family& family) {
-  if (model.rope_scaling.kind == RopeScalingKind::llama3 && !family.reads_rope_divisors)
-    return fmt::format("its architecture {} has model.rope_scaling none, linear and yarn, and here it is llama3",
-                       family.architecture);
-  return family.llama_cpp_limit ? family.llama_cpp_limit(written_out(model)) : "";
+std::string limit_of_reader(const ModelConfig& model, std::span<const Limit> limits) {
+  return limit_of(model, limits, "it");
 }
 
 const Family& family_of(const ModelConfig& model, const std::string& origin, std::string_view program) {
@@ -117,14 +133,13 @@ const Family& family_of(const ModelConfig& model, const std::string& origin, std
                                                 misfits(model), enumerated(forms)));
 }
 
-const Family& llama_cpp_family_of(const ModelConfig& model, const std::string& origin) {
+LlamaCppForm llama_cpp_form(const ModelConfig& model, const std::string& origin) {
   const Family& family = family_of(model, origin, "llama.cpp");
-  if (const std::string why = llama_cpp_limit(model, family); !why.empty())
-    throw Error(
-        ExitCode::checkpoint,
-        fmt::format("{}: llama.cpp has no model of this form: {}; transformers has one ({}): leave --format out",
-                    origin, why, family.name));
-  return family;
+  for (const Architecture* const architecture : family.architectures)
+    if (limit_of(model, *architecture).empty()) return {family, *architecture};
+  throw Error(ExitCode::checkpoint,
+              fmt::format("{}: llama.cpp has no model of this form: {}; transformers has one ({}): leave --format out",
+                          origin, llama_cpp_limit(model, family), family.name));
 }
 
 std::vector<Counterpart> counterparts(const ModelConfig& model, const Family& family) {

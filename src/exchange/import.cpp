@@ -55,9 +55,15 @@ ForeignModel read_foreign_model(const std::string& path) {
   if (is_unfinished_export(of_model)) throw Error(ExitCode::checkpoint, why_missing(of_model));
   const ForeignForm form = read_config_json(read_file(config, ExitCode::checkpoint, kConfigSize), config);
   ForeignModel model{form.family, form.model, ""};
+  if (!form.text_part_of.empty())
+    model.notes.push_back(fmt::format(
+        "{} is a model that sees images, too ({}): what is read is its model of text alone, {} in form, and "
+        "what leaves will see none",
+        of_model, form.text_part_of, form.family->name));
   std::unique_ptr<Tokenizer> tokenizer;
   if (!file.empty()) tokenizer = read_foreign_tokenizer(file, form.model);
-  if (file.ends_with("/tokenizer.json")) model.note = class_that_splits_otherwise(folder);
+  if (file.ends_with("/tokenizer.json"))
+    if (std::string note = class_that_splits_otherwise(folder); !note.empty()) model.notes.push_back(std::move(note));
   if (tokenizer) model.tokenizer = tokenizer->to_json();
   model.text_format = read_text_format(folder, tokenizer.get(), *form.model.vocab_size);
   return model;

@@ -25,10 +25,10 @@ GgufType stored_type(const GgufTensor& tensor, GgufType type) {
 
 }  // namespace
 
-std::vector<LlamaCppTensor> llama_cpp_tensors(const ModelConfig& model, const Family& family, GgufType type,
+std::vector<LlamaCppTensor> llama_cpp_tensors(const ModelConfig& model, const LlamaCppForm& form, GgufType type,
                                               bool adds_token) {
   std::vector<LlamaCppTensor> tensors;
-  for (Counterpart& part : family.counterparts(model)) {
+  for (Counterpart& part : form.family.counterparts(model)) {
     GgufTensor stored{part.gguf_name, type, part.shape};
     if (part.is_transposed) std::reverse(stored.shape.begin(), stored.shape.end());
     const bool adds_row = adds_token && (stored.name == "token_embd.weight" || stored.name == "output.weight");
@@ -41,8 +41,8 @@ std::vector<LlamaCppTensor> llama_cpp_tensors(const ModelConfig& model, const Fa
         ops::frequency_divisors(model.head_dim(), model.rope_theta, model.rope_scaling).to(at::kFloat);
     tensors.push_back({{"rope_freqs.weight", GgufType::f32, divisors.sizes().vec()}, {}, false, divisors});
   }
-  if (family.gguf_constants) {
-    for (const GgufConstant& constant : family.gguf_constants(model)) {
+  if (form.architecture.constants) {
+    for (const GgufConstant& constant : form.architecture.constants(model)) {
       const at::Tensor values = at::full({constant.size}, constant.value, at::kFloat);
       tensors.push_back({{constant.name, GgufType::f32, {constant.size}}, {}, false, values});
     }
@@ -72,9 +72,10 @@ at::Tensor in_llama_cpp_order(const at::Tensor& rows, const Counterpart& part) {
   return rows.unflatten(0, {heads, 2, part.size / heads / 2}).transpose(1, 2).reshape(rows.sizes());
 }
 
-void add_architecture(GgufMetadata& metadata, const ModelConfig& model, const Family& family, int64_t tokens) {
+void add_architecture(GgufMetadata& metadata, const ModelConfig& model, const Architecture& architecture,
+                      int64_t tokens) {
   const auto add = [&](const char* key, auto value) {
-    metadata.add(fmt::format("{}.{}", family.architecture, key), value);
+    metadata.add(fmt::format("{}.{}", architecture.name, key), value);
   };
   const auto add_count = [&](const char* key, int64_t value) { add(key, static_cast<uint32_t>(value)); };
   add_count("context_length", model.block_size);
@@ -84,7 +85,7 @@ void add_architecture(GgufMetadata& metadata, const ModelConfig& model, const Fa
   add_count("attention.head_count", model.heads());
   add_count("attention.head_count_kv", model.kv_heads());
   add_count("vocab_size", tokens);
-  for (const ArchitectureKey& key : family.architecture_keys(model))
+  for (const ArchitectureKey& key : architecture.keys(model))
     std::visit([&](auto value) { add(key.name, value); }, key.value);
 }
 

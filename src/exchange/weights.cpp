@@ -23,6 +23,7 @@
 #include "gpt/exchange/adapter_import.h"
 #include "gpt/exchange/safetensors.h"
 #include "gpt/layout/parameter_table.h"
+#include "text_part.h"
 
 namespace gpt::exchange {
 namespace {
@@ -78,6 +79,7 @@ class WeightFiles {
     for (const auto& file : files_) paths.push_back(file->path());
     return paths;
   }
+  // By their names in a model of text.
   const std::map<std::string, const StoredTensor*>& tensors() const { return tensors_; }
   // A base model without its head was saved without the prefix of its names.
   const StoredTensor* find(const std::string& name) const {
@@ -112,7 +114,7 @@ class WeightFiles {
   }
 
   void add_all_of(const std::string& path) {
-    for (const StoredTensor& tensor : open(path).tensors()) tensors_[tensor.name] = &tensor;
+    for (const StoredTensor& tensor : open(path).tensors()) add(tensor);
   }
 
   void add_indexed(const std::string& folder, const std::string& index) {
@@ -131,8 +133,13 @@ class WeightFiles {
       if (!reader) reader = &open(folder + "/" + file);
       const StoredTensor* const tensor = reader->find(name);
       if (!tensor) refuse(reader->path(), "tensor {} is missing, which the index places here", tensor_name(name));
-      tensors_[name] = tensor;
+      add(*tensor);
     }
+  }
+
+  void add(const StoredTensor& tensor) {
+    const std::string name = name_in_text_model(tensor.name);
+    if (!name.empty()) tensors_[name] = &tensor;
   }
 
   std::string where_;

@@ -88,7 +88,7 @@ StoredModel read_quantized_model(const std::string& path) {
 
 StoredModel read_hugging_face_model(const std::string& path) {
   exchange::ForeignModel foreign = exchange::read_foreign_model(path);
-  if (!foreign.note.empty()) log::warn(foreign.note);
+  for (const std::string& note : foreign.notes) log::warn(note);
   return {.config = foreign.model,
           .weights = exchange::read_weights(path, foreign.model, *foreign.family),
           .tokenizer = std::move(foreign.tokenizer),

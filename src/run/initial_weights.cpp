@@ -272,7 +272,7 @@ InitialWeights read_initial_weights(const Config& config, const config::Origins&
   initial.vocab_size = *foreign.model.vocab_size;
   initial.changes_tokenizer = asks_for_other_tokenizer(config, origins, initial.tokenizer);
   initial.text_format = std::move(foreign.text_format);
-  if (!foreign.note.empty()) log::warn(foreign.note);
+  for (const std::string& note : foreign.notes) log::warn(note);
   return initial;
 }
 

@@ -261,6 +261,21 @@ class Lora(Scratch):
                                     "--json", check_code=0)
                 self.assertAlmostEqual(json.loads(told.stdout)["val_loss"], programs.losses(run)["val", 8], delta=1e-6)
 
+    def test_adapters_leave_with_a_model_whose_scales_move(self):
+        """GELU's gate leaves in Gemma's form, with factors in other weights than here, and its adapters are of that form, too."""
+        run, base = self.root / "geglu", self.root / "geglu-tuned"
+        programs.train(run, self.text, training__max_steps=2, model__mlp="geglu")
+        self.tune(base, run)
+        weights, merged = (read_safetensors(self.export(of, f"{of.name}-whole") / "model.safetensors") for of in (run, base))
+        folder = self.export(base, "geglu-adapter", "--adapter")
+        adapters, settings = read_safetensors(folder / "adapter_model.safetensors"), json.loads((folder / "adapter_config.json").read_text())
+        self.assertEqual(len(settings["target_modules"]), 2 * 7)
+        for module in settings["target_modules"]:
+            a, b = (adapters[f"base_model.model.{module}.lora_{factor}.weight"] for factor in "AB")
+            expected = weights[f"{module}.weight"] + settings["lora_alpha"] / settings["r"] * (b @ a)
+            torch.testing.assert_close(merged[f"{module}.weight"], expected, rtol=0, atol=1e-6 * expected.abs().max().item())
+        programs.run("gpt-export", "--checkpoint", base, "--adapter", "--format", "gguf", "--output", self.root / "geglu.gguf", check_code=0)
+
     def test_texts_come_from_the_merged_model(self):
         run = self.tuned_of("llama")
         words = ("--prompt", "12: the", "--max-new-tokens", "24", "--temperature", "0")

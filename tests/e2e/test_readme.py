@@ -22,6 +22,11 @@ class Readme(unittest.TestCase):
         shown = readme.split("<!-- gpt-train --print-reference -->\n")[1].split("\n<!-- end of reference -->")[0]
         self.assertEqual(shown, programs.run("gpt-train", "--print-reference", check_code=0).stdout.rstrip())
 
+    def test_table_of_families_is_current(self):
+        readme = (programs.SOURCE / "src/exchange/README.md").read_text()
+        shown = readme.split("<!-- gpt-export --print-families -->\n")[1].split("\n<!-- end of families -->")[0]
+        self.assertEqual(shown, programs.run("gpt-export", "--print-families", check_code=0).stdout.rstrip())
+
     def test_examples_that_need_no_data_are_what_the_program_prints(self):
         """The program prints the time of day, which no document can know."""
         clock = re.compile(r"done (on \w+ \d+ \w+ )?at \d\d:\d\d if")

@@ -88,6 +88,15 @@ std::vector<int64_t> windows(const ModelConfig& model) {
   return found;
 }
 
+// Of a key with a number for each layer.
+std::vector<int32_t> layers_of(const std::vector<ArchitectureKey>& keys, std::string_view name) {
+  for (const ArchitectureKey& key : keys)
+    if (key.name == name) return std::get<std::vector<int32_t>>(key.value);
+  return {};
+}
+
+std::string_view architecture_of(const ModelConfig& model) { return llama_cpp_form(model, "here").architecture.name; }
+
 // The members are those of Qwen2.5-0.5B's file.
 TEST(Families, Qwen2HasBiasesOfQueriesKeysAndValuesAlone) {
   const json file = json::parse(
@@ -170,7 +179,7 @@ TEST(Families, MistralHasAWindowInAllLayers) {
   EXPECT_EQ(windows(model), (std::vector<int64_t>(4, 16)));
   EXPECT_EQ(windows(again(model, kMistralFamily)), windows(model));
   EXPECT_EQ(export_limits(model), "");
-  const std::vector<GgufConstant> sinks = kMistralFamily.gguf_constants(model);
+  const std::vector<GgufConstant> sinks = kMistralFamily.architectures[0]->constants(model);
   ASSERT_EQ(sinks.size(), 4u) << "one for each layer, which Mistral has not";
   EXPECT_EQ(sinks[3].name, "blk.3.attn_sinks.weight");
   EXPECT_EQ(sinks[3].size, 4);
@@ -188,9 +197,9 @@ TEST(Families, MinistralHasAWindowInSomeLayers) {
   const std::vector<int64_t> own{16, 16, 16, 0, 16, 0};
   EXPECT_EQ(windows(model), own);
   EXPECT_EQ(windows(again(model, kMinistralFamily)), own);
-  const std::vector<ArchitectureKey> keys = kMinistralFamily.architecture_keys(model);
-  EXPECT_STREQ(keys.back().name, "attention.sliding_window_pattern");
-  EXPECT_EQ(std::get<std::vector<int32_t>>(keys.back().value), (std::vector<int32_t>{1, 1, 1, 0, 1, 0}));
+  const std::vector<ArchitectureKey> keys = kMinistralFamily.architectures[0]->keys(model);
+  EXPECT_EQ(layers_of(keys, "attention.sliding_window_pattern"), (std::vector<int32_t>{1, 1, 1, 0, 1, 0}));
+  EXPECT_EQ(layers_of(keys, "attention.rope_pattern"), (std::vector<int32_t>(6, 1)));
   json file = json::parse(config_json(model, kMinistralFamily, "float32", {}).dump());
   file["layer_types"][1] = "chunked_attention";
   expect_refused(file, "layer_types is [");
@@ -217,17 +226,23 @@ TEST(Families, SmolLM3DoesNotRotateInSomeLayers) {
   EXPECT_TRUE(model.tie_weights) << "where it does not say so";
   EXPECT_FALSE(block_form(model, 3).rotary);
   EXPECT_EQ(again(model, kSmolLM3Family).rope_pattern, "RRRN");
+  EXPECT_EQ(architecture_of(model), "smollm3");
   EXPECT_EQ(export_limits(model), "");
   json changed = file;
   changed.erase("no_rope_layers"), changed.erase("rope_theta"), changed["no_rope_layer_interval"] = 2;
   model = read(changed, kSmolLM3Family);
   EXPECT_EQ(model.rope_pattern, "RN");
   EXPECT_EQ(model.rope_theta, 2e6) << "as in transformers";
-  EXPECT_EQ(
-      export_limits(model),
-      "gpt-export will write this model for transformers, but not for llama.cpp: in its architecture smollm3 every "
-      "fourth layer does not rotate (model.rope_pattern RRRN), and here it is RNRN");
-  changed["no_rope_layer_interval"] = 1'000'000'000;
+  EXPECT_EQ(export_limits(model), "");
+  EXPECT_EQ(architecture_of(model), "granite_swa") << "which has any layers so";
+  EXPECT_EQ(layers_of(llama_cpp_form(model, "here").architecture.keys(model), "attention.rope_pattern"),
+            (std::vector<int32_t>{1, 0, 1, 0}));
+  changed["use_sliding_window"] = true, changed["sliding_window"] = 16, changed.erase("layer_types");
+  model = read(changed, kSmolLM3Family);
+  EXPECT_EQ(windows(model), (std::vector<int64_t>{0, 16, 0, 16})) << "in layers that do not rotate, as in transformers";
+  EXPECT_EQ(windows(again(model, kSmolLM3Family)), windows(model));
+  EXPECT_EQ(architecture_of(model), "granite_swa") << "smollm3 has no windows";
+  changed["use_sliding_window"] = false, changed["no_rope_layer_interval"] = 1'000'000'000;
   expect_refused(changed, "no_rope_layer_interval is 1000000000; no model has so many layers");
   changed["no_rope_layers"] = {1, 2, 1, 1};
   expect_refused(changed, "no_rope_layers is [1,2,1,1]; this program does not have 2 in such a model");
@@ -321,11 +336,11 @@ TEST(Families, Gemma3HasFourNormsAndWindowsWithABaseOfTheirOwn) {
   scaled.rope_scaling.kind = RopeScalingKind::llama3;
   EXPECT_EQ(export_limits(scaled),
             "gpt-export will write this model for transformers, but not for llama.cpp: its architecture gemma3 has "
-            "model.rope_scaling none, linear and yarn, and here it is llama3");
+            "no llama3 in model.rope_scaling");
   scaled.rope_scaling.kind = RopeScalingKind::yarn;
   EXPECT_EQ(export_limits(scaled),
             "gpt-export will write this model for transformers, but not for llama.cpp: its architecture gemma3 has "
-            "model.rope_scaling none and linear, and here it is yarn");
+            "no yarn in model.rope_scaling");
   scaled.rope_scaling.kind = RopeScalingKind::linear;
   EXPECT_EQ(export_limits(scaled), "");
   scaled.rope_window_theta = 0;
@@ -431,7 +446,7 @@ TEST(Families, Olmo3HasWindowsInThreeOfFourLayers) {
   EXPECT_EQ(
       export_limits(other),
       "gpt-export will write this model for transformers, but not for llama.cpp: its architecture olmo2 has one base "
-      "of RoPE's frequencies, and here model.rope_window_theta is another one");
+      "of RoPE's frequencies");
   other = model;
   other.tie_weights = true;
   EXPECT_EQ(export_limits(other),
@@ -448,15 +463,17 @@ TEST(Families, Olmo3HasWindowsInThreeOfFourLayers) {
 // The architectures that read what frequencies are divided by are those of Llama and of Mistral.
 TEST(Families, ScaleRotationsInLlamaCppAsItsArchitecturesDo) {
   ModelConfig model;
-  model.vocab_size = 64, model.rope_scaling.kind = RopeScalingKind::llama3, model.rope_pattern = "RRRN";
+  model.vocab_size = 64, model.rope_scaling.kind = RopeScalingKind::llama3, model.qk_norm = QkNorm::heads;
   EXPECT_EQ(export_limits(model),
-            "gpt-export will write this model for transformers, but not for llama.cpp: its architecture smollm3 has "
-            "model.rope_scaling none, linear and yarn, and here it is llama3");
+            "gpt-export will write this model for transformers, but not for llama.cpp: its architecture qwen3 has "
+            "no llama3 in model.rope_scaling");
+  model.qk_norm = QkNorm::none, model.rope_pattern = "RRRN";
+  EXPECT_EQ(architecture_of(model), "granite_swa") << "which smollm3 has not";
   model.rope_pattern = "R";
   EXPECT_EQ(export_limits(model), "");
   model.rope_scaling = {.kind = RopeScalingKind::yarn, .factor = 8, .attention_factor = 1.5};
   std::map<std::string, float> numbers;
-  for (const ArchitectureKey& key : kLlamaFamily.architecture_keys(model))
+  for (const ArchitectureKey& key : kLlamaFamily.architectures[0]->keys(model))
     if (const float* const number = std::get_if<float>(&key.value)) numbers[key.name] = *number;
   EXPECT_FLOAT_EQ(numbers.at("rope.scaling.attn_factor"), 1.5 / 1.2079441541679836)
       << "beside what llama.cpp has itself";

@@ -62,7 +62,7 @@ TEST_F(GgufExport, MissingBiasesAreZerosAndRowsOfOddLengthAreFloat16) {
   for (const GgufType type : {GgufType::q8_0, GgufType::bf16}) {
     ModelConfig odd = model;
     odd.n_embd = 48, odd.n_hidden = 64;
-    for (const LlamaCppTensor& tensor : llama_cpp_tensors(odd, kGpt2Family, type, false)) {
+    for (const LlamaCppTensor& tensor : llama_cpp_tensors(odd, llama_cpp_form(odd, "here"), type, false)) {
       const bool is_vector = tensor.stored.shape.size() == 1 || tensor.stored.name == "position_embd.weight";
       const bool is_odd = tensor.stored.shape.back() == 48 && type == GgufType::q8_0;
       EXPECT_EQ(tensor.stored.type, is_vector ? GgufType::f32 : is_odd ? GgufType::f16 : type) << tensor.stored.name;

@@ -247,6 +247,24 @@ TEST(Weights, OfAModelWithoutBiasesAreWrittenWithZeros) {
   EXPECT_EQ(theirs.at("transformer.wte.weight").size(0), 10);
 }
 
+TEST(Weights, OfAModelThatSeesImagesAreThoseOfItsTextModel) {
+  const ScratchFolder folder;
+  ModelConfig model = small_model(/*is_gpt2=*/false);
+  model.tie_weights = false;
+  const NamedTensors weights = numbered_weights(model);
+  const std::map<std::string, at::Tensor> alone = to_hugging_face(model, kLlamaFamily, weights);
+  for (const auto& [instead, of_head] : {std::pair("language_model.model.", "language_model."),
+                                         std::pair("model.language_model.", ""), std::pair("model.text_model.", "")}) {
+    std::map<std::string, at::Tensor> all{{"model.vision_tower.a", at::zeros({2})}, {"visual.b", at::zeros({2})}};
+    for (const auto& [name, values] : alone)
+      all[name.starts_with("model.") ? instead + name.substr(6) : of_head + name] = values;
+    written_weights(folder / "a.safetensors", all, at::kFloat)->commit();
+    const NamedTensors read = read_weights(folder / "a.safetensors", model, kLlamaFamily);
+    ASSERT_EQ(read.size(), weights.size());
+    for (size_t i = 0; i < read.size(); ++i) EXPECT_TRUE(read[i].second.equal(weights[i].second)) << read[i].first;
+  }
+}
+
 TEST(Weights, OfAnotherTypeAreRefused) {
   const ScratchFolder folder;
   const ModelConfig model = small_model(/*is_gpt2=*/false);

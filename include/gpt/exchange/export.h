@@ -30,7 +30,7 @@ struct ExportOptions {
   std::optional<double> max_shard_size = {};  // GB (1e9 bytes) of weights in a file of a folder; kMaxShardSize
 };
 
-// Nothing when --help or --version was answered on standard output. Throws gpt::Error(config).
+// Nothing when --help, --version or --print-families was answered on standard output. Throws gpt::Error(config).
 std::optional<ExportOptions> parse_export_options(int argc, const char* const* argv);
 
 // Writes the folder: model.safetensors or several such files with their index, config.json, generation_config.json, README.md and, where the

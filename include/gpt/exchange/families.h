@@ -48,24 +48,35 @@ struct GgufConstant {
   float value;  // of all its elements
 };
 
+// What a program does not compute of a family.
+struct Limit {
+  std::string_view setting;                     // in Markdown: "not with ..."; empty: of every model
+  bool (*is_beyond)(const ModelConfig& model);  // whose patterns have a letter for each layer
+  std::string_view has;                         // what the program does instead: "has model.tie_weights true"
+};
+
+// One of llama.cpp's architectures, as models of a family are written for it.
+struct Architecture {
+  std::string_view name;
+  std::vector<ArchitectureKey> (*keys)(const ModelConfig& model);              // beside those of all
+  std::vector<GgufConstant> (*constants)(const ModelConfig& model) = nullptr;  // null: none
+  std::span<const Limit> limits = {};
+};
+
 struct Family {
-  std::string_view name;          // for people
-  std::string_view form;          // for people: what its blocks have
-  std::string_view model_type;    // in config.json
-  std::string_view architecture;  // in GGUF
+  std::string_view name;                               // for people
+  std::string_view form;                               // for people: what its blocks have
+  std::string_view model_type;                         // in config.json
+  std::span<const Architecture* const> architectures;  // llama.cpp's; a model is written for the first that computes it
   // Puts what all models of the family have in place of what the model has there, whose patterns have a letter for each layer.
   void (*set_form)(ModelConfig& model);
   std::vector<Counterpart> (*counterparts)(const ModelConfig& model);  // `model.vocab_size` must be set
   // What config.json says of this family alone, written and read. Reading throws gpt::Error(checkpoint) naming the setting that this program
-  // does not have, and leaves vocab_size to the caller.
+  // does not have. vocab_size is what a file without it means, if anything.
   nlohmann::ordered_json (*config_json)(const ModelConfig& model);
   ModelConfig (*read_config)(const ConfigSettings& settings);
-  std::vector<ArchitectureKey> (*architecture_keys)(const ModelConfig& model);      // beside those of all families
-  std::vector<GgufConstant> (*gguf_constants)(const ModelConfig& model) = nullptr;  // null: none
-  // Why llama.cpp's architecture does not compute this model of the family; empty: it does. Null: of no model.
-  std::string (*llama_cpp_limit)(const ModelConfig& model) = nullptr;
-  // llama.cpp's architecture reads what RoPE's frequencies are divided by, as model.rope_scaling llama3 needs.
-  bool reads_rope_divisors = false;
+  // Of programs that read a folder as it is written for transformers.
+  std::span<const Limit> ctranslate2_limits = {}, mlx_lm_limits = {};
   // How transformers' AutoTokenizer splits text for these models, by llama.cpp's name, whatever tokenizer.json says; empty: as that says.
   std::string_view auto_split = {};
 };

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,9 +33,14 @@ std::string export_limits(const ModelConfig& model);
 // fit and what would. `program` is the one that is to read the model, for the message.
 const Family& family_of(const ModelConfig& model, const std::string& origin, std::string_view program);
 // The same for llama.cpp, which does not compute all models of a family.
-const Family& llama_cpp_family_of(const ModelConfig& model, const std::string& origin);
-// Why not; empty: it does.
-std::string llama_cpp_limit(const ModelConfig& model, const Family& family);
+struct LlamaCppForm {
+  const Family& family;
+  const Architecture& architecture;
+};
+LlamaCppForm llama_cpp_form(const ModelConfig& model, const std::string& origin);
+
+// Why a program that reads an exported folder does not compute this model; empty: it does. "it has model.tie_weights true".
+std::string limit_of_reader(const ModelConfig& model, std::span<const Limit> limits);
 
 // In the order of their names. `model.vocab_size` must be set.
 std::vector<Counterpart> counterparts(const ModelConfig& model, const Family& family);
@@ -46,7 +52,8 @@ nlohmann::ordered_json config_json(const ModelConfig& model, const Family& famil
 // What a config.json describes. `origin` begins messages. Throws gpt::Error(checkpoint) naming the setting that this program does not have.
 struct ForeignForm {
   const Family* family;
-  ModelConfig model;  // vocab_size is set; vocab_multiple and dropout are the defaults
+  ModelConfig model;              // vocab_size is set; vocab_multiple and dropout are the defaults
+  std::string text_part_of = {};  // the model_type of a model that sees images, too; empty: it is a model of text
 };
 ForeignForm read_config_json(std::string_view text, const std::string& origin);
 

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "gpt/exchange/hugging_face.h"
 
@@ -17,7 +18,7 @@ struct ForeignModel {
   ModelConfig model;      // vocab_multiple and dropout are the defaults
   std::string tokenizer;  // our JSON; empty where there is no tokenizer.json
   std::optional<TextFormat> text_format = {};
-  std::string note = {};  // for whoever uses it with transformers, too; empty where there is nothing to say
+  std::vector<std::string> notes = {};  // what is not as in transformers, for whoever uses it there, too
 };
 
 // What is known without the weights, which weights.h reads. Throws gpt::Error(checkpoint): a file that cannot be read, a form or a

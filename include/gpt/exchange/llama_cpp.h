@@ -24,7 +24,7 @@ struct LlamaCppTensor {
 // All tensors of a file whose matrices are of this type, in the order of their names. As llama.cpp's own converter has it, learned
 // positions, norms, biases and what RoPE's frequencies are divided by are f32 in every file, and of q8_0 a matrix whose rows cannot be divided into blocks is f16.
 // `adds_token`: the vocabulary has one token more than the model.
-std::vector<LlamaCppTensor> llama_cpp_tensors(const ModelConfig& model, const Family& family, GgufType type,
+std::vector<LlamaCppTensor> llama_cpp_tensors(const ModelConfig& model, const LlamaCppForm& form, GgufType type,
                                               bool adds_token);
 
 // The values as float32, of the shape that is stored; a view of ours where that is possible. An added row is the mean of the others: as a
@@ -36,6 +36,7 @@ at::Tensor llama_cpp_values(const LlamaCppTensor& tensor, const NamedTensors& we
 at::Tensor in_llama_cpp_order(const at::Tensor& rows, const Counterpart& part);
 
 // The architecture's own keys.
-void add_architecture(GgufMetadata& metadata, const ModelConfig& model, const Family& family, int64_t tokens);
+void add_architecture(GgufMetadata& metadata, const ModelConfig& model, const Architecture& architecture,
+                      int64_t tokens);
 
 }  // namespace gpt::exchange

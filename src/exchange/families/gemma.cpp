@@ -12,7 +12,7 @@ using Role = ParameterRole;
 
 constexpr const char* kGelu = "gelu_pytorch_tanh";
 constexpr int64_t kHeadDim = 256;  // where the file does not say, as in transformers
-constexpr double kWindowTheta = 10'000;
+constexpr double kTheta = 1'000'000, kWindowTheta = 10'000;
 constexpr int64_t kPeriod = 6;  // the last of so many layers sees everything
 
 constexpr RoleNames kGemma3Names[] = {
@@ -53,11 +53,21 @@ nlohmann::ordered_json gemma_json(const ModelConfig& m) {
   return file;
 }
 
+// Every so-manyth layer sees everything, and no other one; 0: that is not so.
+int64_t window_period(const ModelConfig& m) {
+  int64_t period = 1;
+  while (period <= m.n_layer && m.has_window(period - 1)) ++period;
+  for (int64_t layer = 0; layer < m.n_layer; ++layer)
+    if (m.has_window(layer) != ((layer + 1) % period != 0)) return 0;
+  return period > m.n_layer ? 0 : period;
+}
+
 nlohmann::ordered_json gemma3_json(const ModelConfig& m) {
   nlohmann::ordered_json file{{"architectures", {"Gemma3ForCausalLM"}}, {"model_type", "gemma3_text"}};
   file.update(gemma_settings(m));
   file.update(layer_windows_json(m));
   if (m.attention_window == 0) file["sliding_window"] = m.block_size;  // transformers makes no mask without it
+  if (const int64_t period = window_period(m); period > 0) file["sliding_window_pattern"] = period;  // for mlx-lm
   file["rope_parameters"] = layer_ropes_json(m);
   file.update(
       {{"rope_local_base_freq", m.rope_window_theta > 0 ? m.rope_window_theta : m.rope_theta},  // transformers 4
@@ -69,11 +79,11 @@ nlohmann::ordered_json gemma3_json(const ModelConfig& m) {
 }
 
 // Older files of Gemma say "gelu" and mean the tanh form.
-ModelConfig read_gemma_settings(const ConfigSettings& s, int64_t positions) {
+ModelConfig read_gemma_settings(const ConfigSettings& s, const OtherwiseSizes& otherwise) {
   s.must_be(s.has("hidden_activation") ? "hidden_activation" : "hidden_act", {kGelu, "gelu"});
   s.must_be("attention_bias", {false});
   s.must_be("use_bidirectional_attention", {false});
-  ModelConfig m = read_llama_sizes(s, positions);
+  ModelConfig m = read_llama_sizes(s, otherwise);
   set_gemma_form(m);
   if (!s.has("head_dim")) m.n_head_dim = kHeadDim;
   m.tie_weights = s.flag("tie_word_embeddings", true);
@@ -81,8 +91,7 @@ ModelConfig read_gemma_settings(const ConfigSettings& s, int64_t positions) {
 }
 
 ModelConfig read_gemma(const ConfigSettings& s) {
-  constexpr int64_t kPositions = 8192;
-  ModelConfig m = read_gemma_settings(s, kPositions);
+  ModelConfig m = read_gemma_settings(s, {.positions = 8192});
   m.rope_theta = s.number("rope_theta", m.rope_theta);
   if (s.has("rope_scaling")) s.refuse("rope_scaling", "this program has Gemma only without it");
   if (!s.has("rope_parameters")) return m;
@@ -93,11 +102,11 @@ ModelConfig read_gemma(const ConfigSettings& s) {
 }
 
 ModelConfig read_gemma3(const ConfigSettings& s) {
-  constexpr int64_t kPositions = 131'072, kMostLayers = 1024;
-  constexpr double kTheta = 1'000'000;
+  constexpr int64_t kMostLayers = 1024;
   s.must_be_absent("attn_logit_softcapping");
   s.must_be_absent("final_logit_softcapping");
-  ModelConfig m = read_gemma_settings(s, kPositions);
+  ModelConfig m = read_gemma_settings(s, {.positions = 131'072, .heads = 8, .kv_heads = 4});
+  m.vocab_size = 262'208;
   if (s.count("query_pre_attn_scalar", kHeadDim) != m.head_dim())
     s.refuse("query_pre_attn_scalar", fmt::format("this program scales attention by head_dim {}", m.head_dim()));
   m.qk_norm = QkNorm::heads, m.norm_place = NormPlace::both;
@@ -113,46 +122,57 @@ ModelConfig read_gemma3(const ConfigSettings& s) {
 std::vector<ArchitectureKey> gemma3_keys(const ModelConfig& m) {
   std::vector<ArchitectureKey> keys = llama_keys(m);
   // Without any window its graph is another one, which caps logits.
-  keys.push_back(
-      {"attention.sliding_window", static_cast<uint32_t>(m.attention_window > 0 ? m.attention_window : m.block_size)});
+  keys.push_back(window_key(m));
   keys.push_back(window_pattern_key(m));
   keys.push_back(
       {"rope.freq_base_swa", static_cast<float>(m.rope_window_theta > 0 ? m.rope_window_theta : m.rope_theta)});
   return keys;
 }
 
-std::string tied_limit(const ModelConfig& m) {
-  return m.tie_weights ? "" : "its architecture gemma has model.tie_weights true";
+bool scales_at_all(const ModelConfig& m) { return m.rope_scaling.kind != RopeScalingKind::none; }
+
+bool has_no_period(const ModelConfig& m) { return window_period(m) == 0; }
+
+bool has_other_bases(const ModelConfig& m) {
+  return m.rope_theta != kTheta || (m.attention_window > 0 && m.rope_window_theta != kWindowTheta);
 }
 
-std::string gemma3_limit(const ModelConfig& m) {
-  return m.rope_scaling.kind == RopeScalingKind::yarn
-             ? "its architecture gemma3 has model.rope_scaling none and linear, and here it is yarn"
-             : unscaled_windows_limit(m, "gemma3");
-}
+constexpr Limit
+    kGemmaLimits[] = {kTiedHead},
+    kGemma3Limits[] = {kNoLlama3, kNoYarn, kUnscaledWindows},
+    kGemma3LimitsOfMlx[] = {{"a `window_pattern` without a period", has_no_period,
+                             "has a layer without a window after every so many with one"},
+                            kUnscaledWindows},
+    kGemma3LimitsOfCTranslate2[] = {
+        {"`rope_scaling`", scales_at_all, "has model.rope_scaling none"},
+        {"other bases than 1,000,000 and 10,000", has_other_bases,
+         "has model.rope_theta 1000000 and model.rope_window_theta 10000"}};  // findings/gemma3_rope_bases.sh
+const Architecture kGemmaArchitecture = {.name = "gemma", .keys = llama_keys, .limits = kGemmaLimits},
+                   kGemma3Architecture = {.name = "gemma3", .keys = gemma3_keys, .limits = kGemma3Limits};
+constexpr const Architecture *kGemmaArchitectures[] = {&kGemmaArchitecture},
+                             *kGemma3Architectures[] = {&kGemma3Architecture};
 
 }  // namespace
 
 const Family kGemmaFamily = {.name = "Gemma",
                              .form = "rmsnorm of unit offset, geglu, rope, scaled embedding",
                              .model_type = "gemma",
-                             .architecture = "gemma",
+                             .architectures = kGemmaArchitectures,
                              .set_form = set_gemma_form,
                              .counterparts = llama_counterparts_in_halves,
                              .config_json = gemma_json,
                              .read_config = read_gemma,
-                             .architecture_keys = llama_keys,
-                             .llama_cpp_limit = tied_limit};
+                             .mlx_lm_limits = kGemmaLimits};
 
 const Family kGemma3Family = {.name = "Gemma 3",
                               .form = "Gemma's with norms on both sides and of queries and keys, and windows",
                               .model_type = "gemma3_text",
-                              .architecture = "gemma3",
+                              .architectures = kGemma3Architectures,
                               .set_form = set_gemma3_form,
                               .counterparts = gemma3_counterparts,
                               .config_json = gemma3_json,
                               .read_config = read_gemma3,
-                              .architecture_keys = gemma3_keys,
-                              .llama_cpp_limit = gemma3_limit};
+                              .ctranslate2_limits = kGemma3LimitsOfCTranslate2,
+                              .mlx_lm_limits = kGemma3LimitsOfMlx};
 
 }  // namespace gpt::exchange

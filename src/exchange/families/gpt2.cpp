@@ -98,16 +98,21 @@ std::vector<ArchitectureKey> gpt2_keys(const ModelConfig& m) {
   return {{"attention.layer_norm_epsilon", static_cast<float>(m.norm_eps)}};
 }
 
+constexpr Limit kGpt2LimitsOfMlx[] = {{"", [](const ModelConfig&) { return true; },
+                                       "reads GPT-2's tensors under OpenAI's names alone, without transformer."}};
+const Architecture kGpt2Architecture = {.name = "gpt2", .keys = gpt2_keys};
+constexpr const Architecture* kGpt2Architectures[] = {&kGpt2Architecture};
+
 }  // namespace
 
 const Family kGpt2Family = {.name = "GPT-2",
                             .form = "layernorm, gelu, learned positions",
                             .model_type = "gpt2",
-                            .architecture = "gpt2",
+                            .architectures = kGpt2Architectures,
                             .set_form = set_gpt2_form,
                             .counterparts = gpt2_counterparts,
                             .config_json = gpt2_json,
                             .read_config = read_gpt2,
-                            .architecture_keys = gpt2_keys};
+                            .mlx_lm_limits = kGpt2LimitsOfMlx};
 
 }  // namespace gpt::exchange

@@ -68,7 +68,8 @@ RopeScaling read_rope_scaling(const ConfigSettings& rope, int64_t positions) {
   const char* const type = rope.has("rope_type") ? "rope_type" : "type";  // its name in older files
   for (const auto& [name, kind] : kScalings)
     if (rope.is(type, name)) scaling.kind = kind;
-  if (scaling.kind == RopeScalingKind::none && rope.has(type) && !rope.is(type, "default"))
+  // mrope rotates by the place in an image, too, and text as default does.
+  if (scaling.kind == RopeScalingKind::none && rope.has(type) && !rope.is(type, "default") && !rope.is(type, "mrope"))
     rope.refuse(type, "this program has default, linear, llama3 and yarn");
   if (scaling.kind == RopeScalingKind::none) return scaling;
   scaling.factor = rope.number("factor", 1);
@@ -120,6 +121,9 @@ nlohmann::ordered_json rope_json(double theta, const RopeScaling& scaling) {
                  {"beta_slow", scaling.beta_slow},
                  {"beta_fast", scaling.beta_fast},
                  {"original_max_position_embeddings", scaling.original_length}});
+  const double usual = usual_magnitude(scaling.factor);
+  if (scaling.kind == RopeScalingKind::yarn && scaling.magnitude() != usual && usual > 1)
+    rope["mscale"] = (scaling.magnitude() - 1) / (usual - 1);  // the same for mlx-lm, which reads no attention_factor
   return rope;
 }
 
@@ -203,22 +207,24 @@ ModelConfig read_llama_settings(const ConfigSettings& s, double default_theta) {
   return m;
 }
 
-ModelConfig read_llama_sizes(const ConfigSettings& s, int64_t default_positions) {
+ModelConfig read_llama_sizes(const ConfigSettings& s, const OtherwiseSizes& otherwise) {
   s.must_be("partial_rotary_factor", {1.0});
   ModelConfig m;
   set_llama_blocks(m);
   m.n_embd = s.count("hidden_size");
   m.n_layer = s.count("num_hidden_layers");
-  m.n_head = s.count("num_attention_heads");
-  m.n_kv_head = s.count("num_key_value_heads", *m.n_head);
+  const bool has_heads = s.has("num_attention_heads") || !otherwise.heads;
+  m.n_head = has_heads ? s.count("num_attention_heads") : *otherwise.heads;
+  m.n_kv_head = s.count("num_key_value_heads", otherwise.kv_heads.value_or(*m.n_head));
   m.n_hidden = s.count("intermediate_size");
-  m.block_size = s.count("max_position_embeddings", default_positions);
+  m.block_size = s.count("max_position_embeddings", otherwise.positions);
   m.norm_eps = s.number("rms_norm_eps", 1e-6);
   if (s.has("head_dim") && s.count("head_dim") * *m.n_head != m.n_embd) m.n_head_dim = s.count("head_dim");
   return m;
 }
 
 void require_full_layers(const ConfigSettings& s, const ModelConfig& model) {
+  s.must_be("use_sliding_window", {false});
   if (s.has("layer_types")) (void)s.pattern("layer_types", model.n_layer, {{"full_attention", 'L'}});
 }
 
@@ -288,11 +294,23 @@ void read_layer_ropes(const ConfigSettings& s, double theta, double window_theta
   m.rope_window_theta = windowed == full ? 0 : windowed.theta;
 }
 
-std::string unscaled_windows_limit(const ModelConfig& m, std::string_view architecture) {
-  const bool is_scaled = m.rope_scaling.kind != RopeScalingKind::none;
-  if (m.attention_window == 0 || !is_scaled || m.rope_window_theta > 0) return "";
-  return fmt::format("its architecture {} scales RoPE in layers without windows alone (model.rope_window_theta)",
-                     architecture);
+bool is_every_model(const ModelConfig&) { return true; }
+bool scales_as_llama3(const ModelConfig& m) { return m.rope_scaling.kind == RopeScalingKind::llama3; }
+bool scales_as_yarn(const ModelConfig& m) { return m.rope_scaling.kind == RopeScalingKind::yarn; }
+bool has_tied_head(const ModelConfig& m) { return m.tie_weights; }
+bool has_head_of_its_own(const ModelConfig& m) { return !m.tie_weights; }
+
+bool scales_windowed_layers(const ModelConfig& m) {
+  return m.attention_window > 0 && m.rope_scaling.kind != RopeScalingKind::none && m.rope_window_theta == 0;
+}
+
+bool has_two_bases(const ModelConfig& m) {
+  return m.attention_window > 0 && m.rope_window_theta > 0 && m.rope_window_theta != m.rope_theta;
+}
+
+ArchitectureKey window_key(const ModelConfig& m) {
+  return {"attention.sliding_window",
+          static_cast<uint32_t>(m.attention_window > 0 ? m.attention_window : m.block_size)};
 }
 
 ArchitectureKey window_pattern_key(const ModelConfig& m) {
@@ -301,15 +319,28 @@ ArchitectureKey window_pattern_key(const ModelConfig& m) {
   return {"attention.sliding_window_pattern", std::move(has_window)};
 }
 
+namespace {
+
+bool has_heads_of_their_own_width(const ModelConfig& m) { return m.attention_width() != m.n_embd; }
+
+constexpr Limit kLlamaLimitsOfCTranslate2[] = {
+    kNoYarn,
+    {"`rope_scaling: llama3`", scales_as_llama3,
+     "scales otherwise with model.rope_scaling llama3"},  // findings/ctranslate2_llama3.sh
+    {"a `head_dim` of its own", has_heads_of_their_own_width, "has model.head_dim n_embd / n_head"}};
+const Architecture kLlamaArchitecture = {.name = "llama", .keys = llama_keys};
+constexpr const Architecture* kLlamaArchitectures[] = {&kLlamaArchitecture};
+
+}  // namespace
+
 const Family kLlamaFamily = {.name = "Llama",
                              .form = "rmsnorm, swiglu, rope",
                              .model_type = "llama",
-                             .architecture = "llama",
+                             .architectures = kLlamaArchitectures,
                              .set_form = set_llama_blocks,
                              .counterparts = llama_counterparts,
                              .config_json = llama_json,
                              .read_config = read_llama,
-                             .architecture_keys = llama_keys,
-                             .reads_rope_divisors = true};
+                             .ctranslate2_limits = kLlamaLimitsOfCTranslate2};
 
 }  // namespace gpt::exchange

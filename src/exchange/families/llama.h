@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,14 +25,18 @@ std::vector<Counterpart> llama_counterparts_in_halves(const ModelConfig& model, 
 
 // All but the biases, and what names the family.
 nlohmann::ordered_json llama_settings(const ModelConfig& model);
-// Widths, numbers, lengths and the norms' epsilon alone.
-ModelConfig read_llama_sizes(const ConfigSettings& settings, int64_t default_positions = 2048);
+// Widths, numbers, lengths and the norms' epsilon alone. Where the file leaves out heads they are those of the family, if it has such.
+struct OtherwiseSizes {
+  int64_t positions = 2048;
+  std::optional<int64_t> heads = {}, kv_heads = {};
+};
+ModelConfig read_llama_sizes(const ConfigSettings& settings, const OtherwiseSizes& otherwise = {});
 // How positions are rotated: an object of rope_parameters, without and with its base. `positions`: those of the model, which stand for the
 // original ones where the file has none.
 RopeScaling read_rope_scaling(const ConfigSettings& rope, int64_t positions);
 nlohmann::ordered_json rope_json(double theta, const RopeScaling& scaling);
 ModelConfig read_llama_settings(const ConfigSettings& settings, double default_theta = 10000);
-// Where a list says what each layer sees, it must be everything.
+// Of families whose files may have windows that no published model has: each layer must see everything.
 void require_full_layers(const ConfigSettings& settings, const ModelConfig& model);
 
 // Of models with windows: sliding_window, null where no layer has one, and layer_types. Without the first key the window has 4,096 positions,
@@ -45,10 +50,26 @@ void read_layer_types(const ConfigSettings& settings, ModelConfig& model);  // o
 // everything.
 nlohmann::ordered_json layer_ropes_json(const ModelConfig& model);
 void read_layer_ropes(const ConfigSettings& settings, double theta, double window_theta, ModelConfig& model);
-// Why llama.cpp's architecture does not compute this model if it never scales the rotation of windowed layers; empty: it does.
-std::string unscaled_windows_limit(const ModelConfig& model, std::string_view architecture);
-
 std::vector<ArchitectureKey> llama_keys(const ModelConfig& model);
+ArchitectureKey window_key(
+    const ModelConfig& model);  // its positions, where no layer has one all there are: readers need some number
 ArchitectureKey window_pattern_key(const ModelConfig& model);  // which layers have one
+
+// Limits that several programs have.
+bool is_every_model(const ModelConfig& model);
+bool scales_as_llama3(const ModelConfig& model);
+bool scales_as_yarn(const ModelConfig& model);
+bool has_tied_head(const ModelConfig& model);
+bool has_head_of_its_own(const ModelConfig& model);
+bool scales_windowed_layers(const ModelConfig& model);
+bool has_two_bases(const ModelConfig& model);
+inline constexpr Limit kNoLlama3{"`rope_scaling: llama3`", scales_as_llama3, "has no llama3 in model.rope_scaling"},
+    kNoYarn{"`rope_scaling: yarn`", scales_as_yarn, "has no yarn in model.rope_scaling"},
+    kUnscaledWindows{"`rope_scaling` of layers with windows", scales_windowed_layers,
+                     "scales RoPE in layers without windows alone (model.rope_window_theta)"},
+    kOneBase{"another `rope_window_theta` than `rope_theta`", has_two_bases, "has one base of RoPE's frequencies"},
+    kTiedHead{"`tie_weights: false`", has_head_of_its_own, "has model.tie_weights true"};
+inline constexpr Limit kOfCTranslate2[] = {kNoYarn, kNoLlama3};
+inline constexpr Limit kNoSuchFamily[] = {{"", is_every_model, "has no such family"}};
 
 }  // namespace gpt::exchange

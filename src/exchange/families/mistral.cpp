@@ -1,8 +1,6 @@
 // Mistral, Llama with one window in all layers, and Ministral, with the same window in some of them. llama.cpp computes Mistral's own files
-// as Llama, without windows. What has windows and Llama's other parts there is Granite's architecture granite_swa, which also has sinks:
-// a score for each head that takes part in the softmax, and of which very low ones are none.
-#include <fmt/format.h>
-
+// as Llama, without windows, and what has them as granite_swa.
+#include "exchange/families/granite_swa.h"
 #include "exchange/families/llama.h"
 
 namespace gpt::exchange {
@@ -48,46 +46,31 @@ ModelConfig read_ministral(const ConfigSettings& s) {
   return m;
 }
 
-std::vector<ArchitectureKey> granite_keys(const ModelConfig& m) {
-  std::vector<ArchitectureKey> keys = llama_keys(m);
-  keys.push_back({"logit_scale", 1.0f});
-  keys.push_back({"attention.sliding_window", static_cast<uint32_t>(m.attention_window)});
-  keys.push_back(window_pattern_key(m));
-  return keys;
-}
-
-std::vector<GgufConstant> no_sinks(const ModelConfig& m) {
-  constexpr float kNone = -1e30f;
-  std::vector<GgufConstant> sinks;
-  for (int64_t layer = 0; layer < m.n_layer; ++layer)
-    sinks.push_back({fmt::format("blk.{}.attn_sinks.weight", layer), m.heads(), kNone});
-  return sinks;
-}
+constexpr Limit kMistralLimitsOfMlx[] = {{"", is_every_model, "reads its models as Llama's, without windows"}};
+constexpr const Architecture* kMistralArchitectures[] = {&kGraniteSwa};
 
 }  // namespace
 
 const Family kMistralFamily = {.name = "Mistral",
                                .form = "rmsnorm, swiglu, rope, a window in all layers",
                                .model_type = "mistral",
-                               .architecture = "granite_swa",
+                               .architectures = kMistralArchitectures,
                                .set_form = set_mistral_form,
                                .counterparts = llama_counterparts,
                                .config_json = mistral_json,
                                .read_config = read_mistral,
-                               .architecture_keys = granite_keys,
-                               .gguf_constants = no_sinks,
-                               .reads_rope_divisors = true};
+                               .ctranslate2_limits = kOfCTranslate2,
+                               .mlx_lm_limits = kMistralLimitsOfMlx};
 
 const Family kMinistralFamily = {.name = "Ministral",
                                  .form = "rmsnorm, swiglu, rope, a window in some layers",
                                  .model_type = "ministral",
-                                 .architecture = "granite_swa",
+                                 .architectures = kMistralArchitectures,
                                  .set_form = set_blocks_with_windows,
                                  .counterparts = llama_counterparts,
                                  .config_json = ministral_json,
                                  .read_config = read_ministral,
-                                 .architecture_keys = granite_keys,
-                                 .gguf_constants = no_sinks,
-                                 .reads_rope_divisors = true};
+                                 .ctranslate2_limits = kNoSuchFamily,
+                                 .mlx_lm_limits = kNoSuchFamily};
 
 }  // namespace gpt::exchange

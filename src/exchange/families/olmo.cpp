@@ -73,40 +73,50 @@ ModelConfig read_olmo3(const ConfigSettings& s) {
 
 std::vector<ArchitectureKey> olmo3_keys(const ModelConfig& m) {
   std::vector<ArchitectureKey> keys = llama_keys(m);
-  keys.push_back({"attention.sliding_window", static_cast<uint32_t>(m.attention_window)});
+  keys.push_back(window_key(m));
   keys.push_back(window_pattern_key(m));
   return keys;
 }
 
-std::string olmo_limit(const ModelConfig& m) {
-  if (m.tie_weights) return "its architecture olmo2 has model.tie_weights false";
-  if (m.attention_window > 0 && m.rope_window_theta > 0 && m.rope_window_theta != m.rope_theta)
-    return "its architecture olmo2 has one base of RoPE's frequencies, and here model.rope_window_theta is another one";
-  return unscaled_windows_limit(m, "olmo2");
+bool has_one_kind_of_layer(const ModelConfig& m) {
+  for (int64_t layer = 1; layer < m.n_layer; ++layer)
+    if (m.has_window(layer) != m.has_window(0)) return false;
+  return true;
 }
+
+constexpr Limit kNoTiedHead{"`tie_weights: true`", has_tied_head, "has model.tie_weights false"};
+constexpr Limit kOlmo3LimitsOfMlx[] = {{"windows in all layers or in none", has_one_kind_of_layer,
+                                        "has layers with windows and others"},
+                                       kOneBase,
+                                       kUnscaledWindows};
+constexpr Limit kOlmo2Limits[] = {kNoTiedHead, kNoLlama3},
+                kOlmo3Limits[] = {kNoTiedHead, kNoLlama3, kOneBase, kUnscaledWindows};
+const Architecture kOlmo2Architecture = {.name = "olmo2", .keys = llama_keys, .limits = kOlmo2Limits},
+                   kOlmo3Architecture = {.name = "olmo2", .keys = olmo3_keys, .limits = kOlmo3Limits};
+constexpr const Architecture *kOlmo2Architectures[] = {&kOlmo2Architecture},
+                             *kOlmo3Architectures[] = {&kOlmo3Architecture};
 
 }  // namespace
 
 const Family kOlmo2Family = {.name = "OLMo 2",
                              .form = "rmsnorm of outputs and of queries and keys, swiglu, rope",
                              .model_type = "olmo2",
-                             .architecture = "olmo2",
+                             .architectures = kOlmo2Architectures,
                              .set_form = set_olmo2_form,
                              .counterparts = olmo_counterparts,
                              .config_json = olmo2_json,
                              .read_config = read_olmo2,
-                             .architecture_keys = llama_keys,
-                             .llama_cpp_limit = olmo_limit};
+                             .ctranslate2_limits = kNoSuchFamily};
 
 const Family kOlmo3Family = {.name = "OLMo 3",
                              .form = "OLMo 2's with windows",
                              .model_type = "olmo3",
-                             .architecture = "olmo2",
+                             .architectures = kOlmo3Architectures,
                              .set_form = set_olmo3_form,
                              .counterparts = olmo_counterparts,
                              .config_json = olmo3_json,
                              .read_config = read_olmo3,
-                             .architecture_keys = olmo3_keys,
-                             .llama_cpp_limit = olmo_limit};
+                             .ctranslate2_limits = kNoSuchFamily,
+                             .mlx_lm_limits = kOlmo3LimitsOfMlx};
 
 }  // namespace gpt::exchange

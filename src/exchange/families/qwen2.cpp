@@ -25,17 +25,21 @@ ModelConfig read_qwen2(const ConfigSettings& s) {
   return m;
 }
 
+constexpr Limit kQwen2Limits[] = {kNoLlama3};
+const Architecture kQwen2Architecture = {.name = "qwen2", .keys = llama_keys, .limits = kQwen2Limits};
+constexpr const Architecture* kQwen2Architectures[] = {&kQwen2Architecture};
+
 }  // namespace
 
 const Family kQwen2Family = {.name = "Qwen2",
                              .form = "rmsnorm, swiglu, rope, biases of queries, keys and values",
                              .model_type = "qwen2",
-                             .architecture = "qwen2",
+                             .architectures = kQwen2Architectures,
                              .set_form = set_qwen2_form,
                              .counterparts = llama_counterparts_in_halves,
                              .config_json = qwen2_json,
                              .read_config = read_qwen2,
-                             .architecture_keys = llama_keys,
+                             .ctranslate2_limits = kOfCTranslate2,
                              .auto_split = "qwen2"};  // of transformers 5.24: findings/qwen2_tokenizers.sh
 
 }  // namespace gpt::exchange

@@ -29,16 +29,20 @@ ModelConfig read_qwen3(const ConfigSettings& s) {
   return m;
 }
 
+constexpr Limit kQwen3Limits[] = {kNoLlama3};
+const Architecture kQwen3Architecture = {.name = "qwen3", .keys = llama_keys, .limits = kQwen3Limits};
+constexpr const Architecture* kQwen3Architectures[] = {&kQwen3Architecture};
+
 }  // namespace
 
 const Family kQwen3Family = {.name = "Qwen3",
                              .form = "rmsnorm, swiglu, rope, norms of queries and keys",
                              .model_type = "qwen3",
-                             .architecture = "qwen3",
+                             .architectures = kQwen3Architectures,
                              .set_form = set_qwen3_form,
                              .counterparts = llama_counterparts_in_halves,
                              .config_json = qwen3_json,
                              .read_config = read_qwen3,
-                             .architecture_keys = llama_keys};
+                             .ctranslate2_limits = kOfCTranslate2};
 
 }  // namespace gpt::exchange
