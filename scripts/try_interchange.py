@@ -24,70 +24,17 @@ import transformers
 import xllamacpp
 
 import compare_tokenizers
+from interchange_models import ADAPTED, BLOCK, FOREIGN, MODELS, NOT_IN_CTRANSLATE2, NOT_IN_MLX, SIZES, WITH_IMAGES
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BIN = pathlib.Path(os.environ.get("GPT_BIN", ROOT / "build" / "bin"))
-BLOCK, GREEDY = 128, 64
+GREEDY = 64
 PROMPTS = ("First Citizen:\n", "ROMEO:\nI ", "To be, or")
 # What a character vocabulary has to be tried with, besides the corpus.
 STRANGE = "A café, a naïve 語 and 🙂; tabs\tand  spaces. \n\n  It's 12345 <b>!\n"
 SPECIAL = re.compile(r"<\|(endoftext|im_start|im_end)\|>|</?s>|<unk>")
 TIE = 1e-3  # two logits that are nearer to each other may change places, since other programs round elsewhere
 
-GPT2 = {"model.norm": "layernorm", "model.mlp": "gelu", "model.position": "learned"}
-MODELS = {
-    "llama-char": {"data.tokenizer": "char"},
-    "llama-byte": {"data.tokenizer": "byte", "model.n_kv_head": 1, "model.tie_weights": "false"},
-    "llama-bpe": {"data.tokenizer": "bpe:500", "model.bias": "true", "model.rope_theta": 5000},
-    "llama-gpt2": {"data.tokenizer": "gpt2", "model.n_embd": 48, "model.n_hidden": 96, "training.max_steps": 100},
-    "llama-smollm": {"data.tokenizer": ROOT / "tests/tokenizer/hugging_face/smollm.json"},
-    "llama-qwen2": {"data.tokenizer": ROOT / "tests/tokenizer/hugging_face/qwen2.json"},
-    "qwen3-bpe": {"data.tokenizer": "bpe:500", "model.qk_norm": "true", "model.head_dim": 48, "model.n_kv_head": 1},
-    "smollm3-bpe": {"data.tokenizer": "bpe:500", "model.rope_pattern": "RRRN", "model.n_layer": 4, "model.rope_scaling": "yarn",
-                    "model.rope_scaling_factor": 4, "model.rope_original_length": 32, "model.rope_beta_fast": 4,
-                    "model.rope_attention_factor": 1.3},
-    "mistral-bpe": {"data.tokenizer": "bpe:500", "model.attention_window": 24, "model.window_pattern": "S",
-                    "model.last_layer_full": "false"},
-    "ministral-byte": {"data.tokenizer": "byte", "model.attention_window": 24, "model.window_pattern": "SL",
-                       "model.rope_scaling": "linear", "model.rope_scaling_factor": 4},
-    "llama-llama2": {"data.tokenizer": "pieces of llama2_legacy"},
-    "gemma-bpe": {"data.tokenizer": "bpe:500", "model.mlp": "geglu"},  # whose scales move into weights
-    "gemma3-gemma": {"data.tokenizer": "pieces of gemma", "model.mlp": "geglu",
-                     "model.norm_place": "both", "model.qk_norm": "heads", "model.norm_unit_offset": "true",
-                     "model.scaled_embedding": "true", "model.n_layer": 4, "model.attention_window": 24,
-                     "model.window_pattern": "SL", "model.rope_theta": 1000000,
-                     "model.rope_window_theta": 100},
-    "olmo2-bpe": {"data.tokenizer": "bpe:500", "model.norm_place": "output", "model.qk_norm": "all",
-                  "model.tie_weights": "false"},
-    "olmo3-byte": {"data.tokenizer": "byte", "model.norm_place": "output", "model.qk_norm": "all", "model.tie_weights": "false",
-                   "model.n_layer": 4, "model.attention_window": 24, "model.window_pattern": "SL", "model.rope_window_theta": 10000,
-                   "model.rope_scaling": "yarn", "model.rope_scaling_factor": 4, "model.rope_original_length": 32},
-    "gpt2-char": {"data.tokenizer": "char", "model.bias": "true", **GPT2},
-    "gpt2-byte": {"data.tokenizer": "byte", "model.tie_weights": "false", **GPT2},
-    "gpt2-bpe": {"data.tokenizer": "bpe:500", **GPT2},
-    "gpt2-gpt2": {"data.tokenizer": "gpt2", "model.bias": "true", "model.n_embd": 48, "model.n_hidden": 96,
-                  "training.max_steps": 100, **GPT2},
-}
-NOT_IN_CTRANSLATE2 = ("smollm3-bpe", "ministral-byte", "olmo2-bpe", "olmo3-byte",
-                      "gemma3-gemma")  # of which it knows the published bases alone: findings/gemma3_rope_bases.sh
-YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
-# Small models of transformers with random weights: families with what differs among them, beside the sizes.
-FOREIGN = {
-    "llama": {"rope_parameters": {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 32.0, "low_freq_factor": 1.0,
-                                  "high_freq_factor": 4.0, "original_max_position_embeddings": 64}},
-    "qwen2": {"rope_parameters": {**YARN, "rope_theta": 10000.0, "attention_factor": 1.3, "beta_fast": 4}},
-    "qwen3": {"head_dim": 48},
-    "mistral": {"sliding_window": 24},
-    "ministral": {"head_dim": 16, "sliding_window": 24, "layer_types": ["sliding_attention", "full_attention"] * 2},
-    "smollm3": {"no_rope_layers": [1, 0, 1, 1], "pad_token_id": None},
-    "gemma": {"head_dim": 48, "pad_token_id": None},
-    "gemma3_text": {"head_dim": 48, "query_pre_attn_scalar": 48, "sliding_window": 24, "pad_token_id": None,
-                    "layer_types": ["sliding_attention", "full_attention"] * 2},
-    "olmo2": {"pad_token_id": None},
-    "olmo3": {"sliding_window": 24, "pad_token_id": None,
-              "rope_parameters": {"full_attention": YARN, "sliding_attention": {"rope_type": "default"}}},
-}
-ADAPTED = ("llama-byte", "gpt2-bpe")  # whose adapters are tried
 TYPES = {"float32": ("F32", 0), "bfloat16": ("BF16", 32), "float16": ("F16", 1), "q8_0": ("Q8_0", 7)}
 
 failures = 0
@@ -114,9 +61,9 @@ def train(folder, text, **options):
                         "training.checkpoint_interval": 0, "training.sample_interval": 0, "device": "cpu", **options})
 
 
-def our_text(checkpoint, prompt, tokens=GREEDY):
+def our_text(checkpoint, prompt, tokens=GREEDY, **options):
     written = json.loads(run("gpt-generate", "--json", "--no-display-prompt", checkpoint=checkpoint, prompt=prompt, dtype="float32",
-                             temperature=0, **{"max-new-tokens": tokens, "device": "cpu"}))
+                             temperature=0, **{"max-new-tokens": tokens, "device": "cpu", **options}))
     return written["text"]
 
 
@@ -146,15 +93,28 @@ def texts_for(name, corpus):
 # transformers
 
 
-def check_logits(checkpoint, exported, scratch, *tokenizer):
+def check_logits(checkpoint, exported, scratch, *tokenizer, kind=transformers.AutoModelForCausalLM):
     output = scratch / "logits.safetensors"
     subprocess.run([BIN / "write_logits", checkpoint, output, *tokenizer], check=True)
     ours = safetensors.torch.load_file(output)
-    model = transformers.AutoModelForCausalLM.from_pretrained(exported, dtype=torch.float32).eval()
+    model = kind.from_pretrained(exported, dtype=torch.float32).eval()
     with torch.no_grad():
-        logits = model(ours["ids"]).logits
+        logits = model(input_ids=ours["ids"]).logits
     error = ((logits - ours["logits"]).abs().max() / ours["logits"].abs().max()).item()
     report("logits in transformers", error < 1e-5, f"{error:.1e} of the largest apart")
+
+
+def check_mlx(exported, scratch):
+    """After check_logits(), of whose ids it takes the logits. Without mlx-lm, which has no package for every machine, a line says so."""
+    if not util.find_spec("mlx_lm"):
+        return print("  not here: mlx-lm (pip install 'mlx[cpu]' mlx-lm)", flush=True)
+    import mlx.core
+    from mlx_lm.utils import load_model
+    ours = safetensors.numpy.load_file(scratch / "logits.safetensors")
+    model, _ = load_model(exported)
+    logits = numpy.array(model(mlx.core.array(ours["ids"])).astype(mlx.core.float32))
+    error = numpy.abs(logits - ours["logits"]).max() / numpy.abs(ours["logits"]).max()
+    report("logits in mlx-lm", error < 1e-5, f"{error:.1e} of the largest apart")
 
 
 def first_difference(documents, found, wanted):
@@ -192,16 +152,20 @@ def permuted(rows, heads):
     return rows.reshape(heads, 2, rows.shape[0] // heads // 2, *rows.shape[1:]).swapaxes(1, 2).reshape(rows.shape)
 
 
-def wanted_tensors(exported, dtype, tokens):
+def architecture_in(path):
+    return gguf.GGUFReader(path).fields["general.architecture"].contents()
+
+
+def wanted_tensors(path, exported, dtype, tokens):
     """What a GGUF file should hold, from the folder for transformers, with the names and the quantization of the package gguf."""
     config = json.loads((exported / "config.json").read_text())
     family = config["model_type"]
     blocks = config["n_layer" if family == "gpt2" else "num_hidden_layers"]
-    has_windows = family in ("mistral", "ministral")  # whose tensors have Llama's names, and sinks that are none
-    architecture = "LLAMA" if has_windows else {"gemma3_text": "GEMMA3", "olmo3": "OLMO2"}.get(family, family.upper())
+    is_granite = architecture_in(path) == "granite_swa"  # whose tensors have Llama's names, and sinks that are none
+    architecture = "LLAMA" if is_granite else {"gemma3_text": "GEMMA3", "olmo3": "OLMO2"}.get(family, family.upper())
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH[architecture], blocks)
-    sinks = numpy.full(config["num_attention_heads"], -1e30, numpy.float32) if has_windows else None
-    wanted = {f"blk.{i}.attn_sinks.weight": (sinks, gguf.GGMLQuantizationType.F32) for i in range(blocks if has_windows else 0)}
+    sinks = numpy.full(config["num_attention_heads"], -1e30, numpy.float32) if is_granite else None
+    wanted = {f"blk.{i}.attn_sinks.weight": (sinks, gguf.GGMLQuantizationType.F32) for i in range(blocks if is_granite else 0)}
     for theirs, values in safetensors.numpy.load_file(exported / "model.safetensors").items():
         name = names.get_name(theirs, try_suffixes=(".weight", ".bias"))
         if theirs.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight")):
@@ -228,7 +192,7 @@ def check_file(path, exported, dtype):
     reader = gguf.GGUFReader(path)
     fields = {name: field.contents() for name, field in reader.fields.items()}
     tokens = fields["tokenizer.ggml.tokens"]
-    wanted = wanted_tensors(exported, dtype, len(tokens))
+    wanted = wanted_tensors(path, exported, dtype, len(tokens))
     problems = [name for name in {tensor.name for tensor in reader.tensors} ^ set(wanted)]
     for tensor in reader.tensors:
         values, kind = wanted.get(tensor.name, (None, None))
@@ -351,6 +315,8 @@ def check_model(name, text_file, scratch):
     same = all((exported / file).read_bytes() == (scratch / "again" / file).read_bytes() for file in os.listdir(exported))
     report("second export", same, "the bytes of the first one")
     check_logits(checkpoint, exported, scratch)
+    if name not in NOT_IN_MLX:
+        check_mlx(exported, scratch)
     tokenizer = transformers.AutoTokenizer.from_pretrained(exported)
     documents = texts_for(name, text_file.read_text())
     wanted = our_ids(checkpoint, documents, scratch, *decoded)
@@ -367,27 +333,59 @@ def check_model(name, text_file, scratch):
         check_llama_cpp(path, dtype, documents, wanted, tokenizer, texts)
 
 
-def check_foreign(family, scratch):
-    """A model of transformers, read here, and again after a step that changes nothing."""
-    print(f"{family} of transformers", flush=True)
-    folder, tuned, exported = (scratch / f"foreign-{family}{ending}" for ending in ("", "-run", "-exported"))
+def save_with_images(kind, folder):
+    """A small random model of transformers that sees images, too; what it sees is as small as it may be."""
+    family, text, vision, ends = WITH_IMAGES[kind]
     config = transformers.AutoConfig.for_model(
-        family, vocab_size=256, hidden_size=64, intermediate_size=96, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2,
-        max_position_embeddings=BLOCK, bos_token_id=None, eos_token_id=None, initializer_range=0.1, **FOREIGN[family])
+        kind, text_config={**SIZES, "model_type": family, **text}, vision_config=vision, **ends)
+    save_random(transformers.AutoModelForImageTextToText.from_config(config, dtype=torch.float32).eval(), folder)
+
+
+def check_with_images(kind, scratch):
+    """The text model of one that sees images, too: its logits, its greedy tokens, and what leaves of it."""
+    print(f"{kind} of transformers", flush=True)
+    folder, exported = scratch / f"{kind}-theirs", scratch / f"{kind}-text"
     torch.manual_seed(1)
-    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+    save_with_images(kind, folder)
+    check_logits(folder, folder, scratch, "byte", kind=transformers.AutoModelForImageTextToText)
+    keep_and_export(folder, scratch / f"{kind}-run", exported, scratch)
+    check_logits(folder, exported, scratch, "byte")
+    model = transformers.AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32).eval()
+    ids = torch.frombuffer(bytearray(PROMPTS[0].encode()), dtype=torch.uint8).long()[None]
+    theirs = model.generate(ids, max_new_tokens=48, do_sample=False)[0, ids.shape[1]:].tolist()
+    ours = our_text(folder, PROMPTS[0], 48, tokenizer="byte")
+    report("greedy text of transformers", bytes(theirs).decode(errors="replace") == ours, f"{len(theirs)} bytes are the same")
+
+
+def save_random(model, folder):
+    torch.manual_seed(1)
     with torch.no_grad():
         for name, value in model.named_parameters():
             if "norm" in name or name.endswith("bias"):  # which begin at one and zero
                 value.add_(0.3 * torch.randn_like(value))
     model.save_pretrained(folder)
-    check_logits(folder, folder, scratch, "byte")
+
+
+def keep_and_export(folder, tuned, exported, scratch):
+    """Trains a model of transformers for a step that changes nothing, and writes what comes out of it."""
     ids = scratch / "ids.bin"
     numpy.random.default_rng(1).integers(0, 256, 20 * BLOCK).astype(numpy.uint16).tofile(ids)
     run("gpt-train", **{"training.init_from": folder, "data.bin": ids, "output_dir": tuned, "training.max_steps": 1, "training.batch_size": 1,
                         "training.learning_rate": 0, "training.min_lr": 0, "training.warmup_steps": 0, "training.eval_interval": 0,
                         "training.sample_interval": 0, "device": "cpu", "training.use_amp": "false", "model.vocab_multiple": 1})
     run("gpt-export", checkpoint=tuned, output=exported)
+
+
+def check_foreign(family, scratch):
+    """A model of transformers, read here, and again after a step that changes nothing."""
+    print(f"{family} of transformers", flush=True)
+    folder, tuned, exported = (scratch / f"foreign-{family}{ending}" for ending in ("", "-run", "-exported"))
+    config = transformers.AutoConfig.for_model(
+        family, **{**SIZES, **FOREIGN[family]})
+    torch.manual_seed(1)
+    save_random(transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval(), folder)
+    check_logits(folder, folder, scratch, "byte")
+    keep_and_export(folder, tuned, exported, scratch)
     before, after = (safetensors.torch.load_file(path / "model.safetensors") for path in (folder, exported))
     same = before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
     report("tensors after a step with rate 0", same, f"{len(before)} are the same to the bit")
@@ -438,6 +436,8 @@ def main():
     checks = {**{name: check_model for name in MODELS},
               **{f"{name}-adapter": lambda part, *others: check_adapter(part.removesuffix("-adapter"), *others) for name in ADAPTED},
               **{f"{name}-foreign": lambda part, _, scratch: check_foreign(part.removesuffix("-foreign"), scratch) for name in FOREIGN},
+              **{f"{name}-images": lambda part, _, scratch: check_with_images(part.removesuffix("-images"), scratch)
+                 for name in WITH_IMAGES},
               "smollm2": lambda _, *others: check_smollm2(*others)}
     parts = sys.argv[1:] or [*checks]
     if unknown := set(parts) - {*checks}:
