@@ -94,9 +94,9 @@ TEST(TextPart, IsWhatALineSaysIsRead) {
   const ScratchFolder root;
   root.file("model/config.json", kGemma3WithImages.dump());
   EXPECT_EQ(read_foreign_model(root / "model").notes,
-            std::vector<std::string>{(root / "model") +
-                                     " is a model that sees images, too (gemma3): what is read is its model of text "
-                                     "alone, Gemma 3 in form, and what leaves will see none"});
+            std::vector<std::string>{
+                (root / "model") + " is a gemma3 model, which sees images, too: only its text model is read (Gemma 3), "
+                                   "and what leaves sees none"});
 }
 
 TEST(TextPart, HasItsTensorsInOneOfThreePlaces) {
