@@ -145,7 +145,8 @@ TEST(PipelineTokenizer, CutsWhereTheIdsStay) {
       ids.insert(ids.end(), more.begin(), more.end());
       ASSERT_EQ(ids, tokenizer->encode(text)) << form << ": " << testing::PrintToString(text) << " at " << cut;
     }
-    const bool may_be_cut = form == "gpt2" || form == "llama3" || form == "qwen2" || form == "smollm";
+    const bool may_be_cut =
+        form == "gpt2" || form == "llama3" || form == "qwen2" || form == "smollm" || form == "gpt4o";
     EXPECT_EQ(cuts > 200, may_be_cut) << form << ": " << cuts;
   }
 }
