@@ -10,9 +10,4 @@ file(CREATE_LINK "${_fmt_headers}/fmt" "${CMAKE_BINARY_DIR}/include/fmt" SYMBOLI
 target_include_directories(gpt_flags SYSTEM BEFORE INTERFACE "${CMAKE_BINARY_DIR}/include")
 
 get_target_property(_library fmt::fmt LOCATION)
-if(_library MATCHES "\\.so")
-  file(REAL_PATH "${_library}" _library)
-  get_filename_component(_name "${_library}" NAME)
-  string(REGEX REPLACE "(\\.so\\.[0-9]+).*" "\\1" _name "${_name}")  # libfmt.so.9.1.0 is asked for as libfmt.so.9
-  gpt_bring_library("${_library}" ${_name})
-endif()
+gpt_bring_if_shared("${_library}")

@@ -11,7 +11,7 @@ foreach(_wheel ${_wheels})
   install(FILES ${_files} DESTINATION ${_licenses}/${_name})
 endforeach()
 
-set(_packages libyaml-cpp-dev libcli11-dev libspdlog-dev libfmt-dev nlohmann-json3-dev libxxhash-dev zlib1g-dev libzstd-dev libedit-dev
+set(_packages libyaml-cpp-dev libcli11-dev libspdlog-dev libfmt-dev nlohmann-json3-dev libxxhash-dev zlib1g-dev libisal-dev libzstd-dev libedit-dev
   libncurses-dev libbsd-dev libprotozero-dev libjs-dygraphs)
 if(GPT_OPENMP MATCHES "llvm-([0-9]+)")
   list(APPEND _packages libomp5-${CMAKE_MATCH_1})

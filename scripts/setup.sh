@@ -27,7 +27,7 @@ for argument in "$@"; do
 done
 
 packages=(g++ python3 python3-venv git ca-certificates libyaml-cpp-dev libcli11-dev libspdlog-dev libfmt-dev
-  nlohmann-json3-dev libxxhash-dev zlib1g-dev libzstd-dev libpcre2-dev libutf8proc-dev libedit-dev libncurses-dev libbsd-dev libprotozero-dev libjs-dygraphs
+  nlohmann-json3-dev libxxhash-dev zlib1g-dev libisal-dev libzstd-dev libpcre2-dev libutf8proc-dev libedit-dev libncurses-dev libbsd-dev libprotozero-dev libjs-dygraphs
   libgtest-dev)
 
 # What starts processes of a run in the tests, plays the machines that they run on, and shows completions and manual pages.

@@ -2,9 +2,9 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <isa-l/igzip_lib.h>
 #include <poll.h>
 #include <unistd.h>
-#include <zlib.h>
 #include <zstd.h>
 
 #include <algorithm>
@@ -84,18 +84,18 @@ class PackedInput {
   size_t begin_ = 0, end_ = 0;
 };
 
+// By ISA-L, which takes a third of zlib's time for text.
 class GzipStream final : public ByteStream {
  public:
   GzipStream(std::unique_ptr<ByteStream> packed, std::string name) : input_(std::move(packed)), name_(std::move(name)) {
-    constexpr int kGzipOnly = 16;
-    if (inflateInit2(&inflater_, MAX_WBITS + kGzipOnly) != Z_OK) throw std::bad_alloc();
+    isal_inflate_init(&inflater_);
+    inflater_.crc_flag = ISAL_GZIP;  // headers are read, and sums and sizes compared
   }
-  ~GzipStream() override { inflateEnd(&inflater_); }
 
   size_t read(char* to, size_t size) override {
-    const size_t wanted = std::min<size_t>(size, std::numeric_limits<uInt>::max());
-    inflater_.next_out = reinterpret_cast<Bytef*>(to);
-    inflater_.avail_out = static_cast<uInt>(wanted);
+    const size_t wanted = std::min<size_t>(size, std::numeric_limits<uint32_t>::max());
+    inflater_.next_out = reinterpret_cast<uint8_t*>(to);
+    inflater_.avail_out = static_cast<uint32_t>(wanted);
     while (inflater_.avail_out == wanted) {
       // At the end of the input the inflater may still hold back what did not fit before.
       const bool more = input_.refill();
@@ -112,24 +112,30 @@ class GzipStream final : public ByteStream {
  private:
   // A gzip file may consist of several members: those of Common Crawl have one for each record.
   void step() {
-    if (!in_member_ && any_member_) inflateReset(&inflater_);
+    if (!in_member_ && any_member_) isal_inflate_reset(&inflater_);
     in_member_ = any_member_ = true;
-    const auto size = static_cast<uInt>(input_.size());
-    inflater_.next_in = reinterpret_cast<Bytef*>(input_.data());
+    const auto size = static_cast<uint32_t>(input_.size());
+    inflater_.next_in = reinterpret_cast<uint8_t*>(input_.data());
     inflater_.avail_in = size;
-    const int status = inflate(&inflater_, Z_NO_FLUSH);
+    const int status = isal_inflate(&inflater_);
     input_.take(size - inflater_.avail_in);
-    if (status == Z_STREAM_END) {
-      in_member_ = false;
-    } else if (status != Z_OK && status != Z_BUF_ERROR) {
-      throw UnreadableSource(name_, fmt::format("the gzip data are damaged: {}",
-                                                inflater_.msg ? inflater_.msg : zError(status)));
+    if (status < 0) throw UnreadableSource(name_, std::string("the gzip data are damaged: ") + describe(status));
+    in_member_ = inflater_.block_state != ISAL_BLOCK_FINISH;
+  }
+
+  static const char* describe(int status) {
+    switch (status) {
+      case ISAL_INVALID_WRAPPER: return "incorrect header";
+      case ISAL_UNSUPPORTED_METHOD: return "unknown compression method";
+      case ISAL_INCORRECT_CHECKSUM: return "incorrect checksum";
+      case ISAL_INVALID_LOOKBACK: return "a distance that is too far back";
+      default: return "an invalid block";
     }
   }
 
   PackedInput input_;
   const std::string name_;
-  z_stream inflater_{};
+  inflate_state inflater_;  // 90 kB, which isal_inflate_init() sets
   bool in_member_ = false, any_member_ = false;
 };
 

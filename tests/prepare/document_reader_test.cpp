@@ -203,10 +203,10 @@ TEST_F(DocumentReaderTest, SaysWherePackedDataEndEarlyOrAreDamaged) {
   std::string damaged = gzip(text);
   damaged[damaged.size() - 6] ^= 1;  // a bit of the checksum
   EXPECT_ERROR(documents({file("b.gz", damaged)}), ExitCode::data,
-               "b.gz: the gzip data are damaged: incorrect data check");
-  const std::string other("no gzip\0", 8);
+               "b.gz: the gzip data are damaged: incorrect checksum");
+  const std::string other("no gzip at all\0", 15);
   EXPECT_ERROR(documents({file("c.gz", other)}), ExitCode::data,
-               "c.gz: the gzip data are damaged: incorrect header check");
+               "c.gz: the gzip data are damaged: incorrect header");
   EXPECT_ERROR(documents({file("c.zst", other)}), ExitCode::data, "c.zst: the zstd data are damaged");
 }
 
