@@ -205,8 +205,7 @@ TEST_F(DocumentReaderTest, SaysWherePackedDataEndEarlyOrAreDamaged) {
   EXPECT_ERROR(documents({file("b.gz", damaged)}), ExitCode::data,
                "b.gz: the gzip data are damaged: incorrect checksum");
   const std::string other("no gzip at all\0", 15);
-  EXPECT_ERROR(documents({file("c.gz", other)}), ExitCode::data,
-               "c.gz: the gzip data are damaged: incorrect header");
+  EXPECT_ERROR(documents({file("c.gz", other)}), ExitCode::data, "c.gz: the gzip data are damaged: incorrect header");
   EXPECT_ERROR(documents({file("c.zst", other)}), ExitCode::data, "c.zst: the zstd data are damaged");
 }
 
