@@ -156,20 +156,16 @@ def losses(arguments):
 def adapters(arguments):
     """How far our adapter is from theirs after the updates, beside how far theirs are from each other, with one thread and with two."""
     from safetensors.torch import load_file
-    ours, theirs, single = (load_file(arguments.results / folder / "adapter_model.safetensors") for folder in ("ours", "theirs-2", "theirs-1"))
+    folders = (*(arguments.results / name for name in ("ours", "theirs-2", "theirs-1")), arguments.adapter)
+    ours, theirs, single, begun = (load_file(folder / "adapter_model.safetensors") for folder in folders)
     assert ours.keys() == theirs.keys() == single.keys(), "the adapters are of other products"
 
     def distance(one, other):
         return sum((one[name].double() - other[name].double()).square().sum().item() for name in one) ** 0.5
 
-    apart, own, moved = distance(ours, theirs), distance(single, theirs), distance(load_adapter_begun(arguments), theirs)
+    apart, own, moved = distance(ours, theirs), distance(single, theirs), distance(begun, theirs)
     print(f"the adapters moved by {moved:.3g}; ours is {apart:.2e} from peft's, peft's with one thread {own:.2e} from that with two: "
           f"{apart / own:.2f} times as far")
-
-
-def load_adapter_begun(arguments):
-    from safetensors.torch import load_file
-    return load_file(arguments.adapter / "adapter_model.safetensors")
 
 
 def metrics_of(path):

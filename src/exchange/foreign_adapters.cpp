@@ -62,13 +62,15 @@ std::map<std::string, at::Tensor> modules_trained_whole(const Checkpoint& checkp
   std::set<std::string> trained, modules;
   for (const ParameterRow& row : parameter_table(model, checkpoint.config.training.tuning))
     if (is_trained_whole(row)) trained.insert(row.name);
-  for (const Counterpart& part : counterparts(model, family))
-    if (trained.contains(part.row)) modules.insert(module_of(part.name));
   std::map<std::string, at::Tensor> found = to_hugging_face(model, family, checkpoint.model);
+  for (const Counterpart& part : counterparts(model, family)) {
+    if (!trained.contains(part.row)) continue;
+    modules.insert(module_of(part.name));
+    if (!model.tie_weights || part.row != kEmbedding) continue;
+    found[kHead] = found.at(part.name);
+    modules.insert(module_of(kHead));
+  }
   std::erase_if(found, [&modules](const auto& tensor) { return !modules.contains(module_of(tensor.first)); });
-  if (model.tie_weights && trained.contains(kEmbedding))
-    for (const Counterpart& part : counterparts(model, family))
-      if (part.row == kEmbedding) found[kHead] = found.at(part.name);
   return found;
 }
 

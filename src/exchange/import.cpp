@@ -57,7 +57,7 @@ ForeignModel read_foreign_model(const std::string& path) {
   ForeignModel model{form.family, form.model, ""};
   if (!form.text_part_of.empty())
     model.notes.push_back(fmt::format(
-        "{} is a {} model, which sees images, too: only its text model is read ({}), and what leaves sees none",
+        "{} is a {} model, which also sees images: only its text model is read ({}), and an export is that text model",
         of_model, form.text_part_of, form.family->name));
   std::unique_ptr<Tokenizer> tokenizer;
   if (!file.empty()) tokenizer = read_foreign_tokenizer(file, form.model);

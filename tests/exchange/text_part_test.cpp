@@ -95,8 +95,8 @@ TEST(TextPart, IsWhatALineSaysIsRead) {
   root.file("model/config.json", kGemma3WithImages.dump());
   EXPECT_EQ(read_foreign_model(root / "model").notes,
             std::vector<std::string>{
-                (root / "model") + " is a gemma3 model, which sees images, too: only its text model is read (Gemma 3), "
-                                   "and what leaves sees none"});
+                (root / "model") + " is a gemma3 model, which also sees images: only its text model is read (Gemma 3), "
+                                   "and an export is that text model"});
 }
 
 TEST(TextPart, HasItsTensorsInOneOfThreePlaces) {
