@@ -38,10 +38,10 @@ GPT::GPT(const ModelConfig& config, at::Device device, uint64_t seed, const Para
   parameters_.draw(seed, parameter_table(config, tuning));
 }
 
-GPT::GPT(const ModelConfig& config, at::Device device, const NamedTensors& values, const ParameterTypes& types,
+GPT::GPT(const ModelConfig& config, at::Device device, NamedTensors values, const ParameterTypes& types,
          const TuningConfig& tuning, const ModelPart& part, const FrozenMatrices& packed)
     : GPT(config, device, types, tuning, part) {
-  copy_from(values, packed);
+  copy_from(std::move(values), packed);
 }
 
 GPT::~GPT() = default;

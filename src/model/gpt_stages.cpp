@@ -2,6 +2,8 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 
+#include <utility>
+
 #include "gpt/layout/cut.h"
 #include "gpt/model/attention_form.h"
 #include "gpt/model/gpt.h"
@@ -10,10 +12,11 @@
 
 namespace gpt {
 
-void GPT::copy_from(const NamedTensors& values, const FrozenMatrices& packed) {
-  if (part_.stages == 1) return parameters_.copy_from(values, packed);
+void GPT::copy_from(NamedTensors values, const FrozenMatrices& packed) {
+  if (part_.stages == 1) return parameters_.copy_from(std::move(values), packed);
   (void)tensors_of_rows(parameter_table(config_), values, "model");  // of the other stages too
-  parameters_.copy_from(tensors_named_by(parameters_.rows(), values), packed);
+  values = tensors_named_by(parameters_.rows(), values);
+  parameters_.copy_from(std::move(values), packed);
 }
 
 bool GPT::divides_rows() const { return part_.size > 1 && at::GradMode::is_enabled(); }

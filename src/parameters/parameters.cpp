@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "gpt/device/memory.h"
 #include "without_data.h"
 
 namespace gpt {
@@ -190,9 +191,13 @@ void Parameters::draw(uint64_t seed, const std::vector<ParameterRow>& of_model) 
   round_values();
 }
 
-void Parameters::copy_from(const NamedTensors& values, const FrozenMatrices& packed) {
+constexpr int64_t kReleasedAtOnce = int64_t{64} << 20;
+
+void Parameters::copy_from(NamedTensors values, const FrozenMatrices& packed) {
   at::NoGradGuard no_grad;
-  const std::vector<at::Tensor> tensors = tensors_of_rows(rows_, values, "model");
+  std::vector<at::Tensor> tensors = tensors_of_rows(rows_, values, "model");
+  values.clear();
+  int64_t given_up = 0;  // bytes, since the allocator gave back what is free
   for (size_t i = 0; i < rows_.size(); ++i) {
     if (const auto found = packed.find(rows_[i].name); rows_[i].is_narrow() && found != packed.end()) {
       parameters_[i].set_frozen(found->second);
@@ -201,6 +206,9 @@ void Parameters::copy_from(const NamedTensors& values, const FrozenMatrices& pac
                   rows_[i].name, "' was packed, and zeros stand for it");
       set(i, part_of(rows_[i], tensors[i]));
     }
+    given_up += static_cast<int64_t>(tensors[i].nbytes());
+    tensors[i].reset();
+    if (given_up >= kReleasedAtOnce) release_unused_memory(at::kCPU), given_up = 0;
   }
   round_values();
 }

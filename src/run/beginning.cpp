@@ -18,6 +18,12 @@ std::optional<InitialWeights> find_initial(const Config& config, const config::O
 
 }  // namespace
 
+Beginning Beginning::take_tensors() {
+  Beginning taken = *this;
+  if (initial) initial->model.clear();
+  return taken;
+}
+
 void Beginning::release_tensors() {
   if (start) start->checkpoint = {};
   if (initial) initial->model.clear(), initial->frozen.clear();

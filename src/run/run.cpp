@@ -73,10 +73,11 @@ std::shared_ptr<Teacher> teacher_of(const Setup& setup) {
   return std::make_shared<Teacher>(setup.config, setup.corpus, setup.device.device, setup.precision);
 }
 
-Run::Run(const Setup& setup, const Beginning& begins, const MakeRecorder& make_recorder)
+Run::Run(const Setup& setup, Beginning begins, const MakeRecorder& make_recorder)
     : setup_(setup),
       teacher_(teacher_of(setup)),
-      state_(setup.config, setup.corpus, setup.device.device, setup.precision, begins, division_of(setup)),
+      state_(setup.config, setup.corpus, setup.device.device, setup.precision, begins.take_tensors(),
+             division_of(setup)),
       schedule_(setup.config.training.schedule),
       keeps_time_(schedule_.has_time() && begins.keeps_time) {
   const TrainingConfig& training = setup.config.training;

@@ -50,10 +50,9 @@ ParameterTypes types_of(const TrainingConfig& training, const Precision& precisi
 }
 
 // Those of the checkpoint, or of another model with new adapters, where the run trains such; nothing: they are drawn.
-std::optional<NamedTensors> weights_of(const Beginning& begins, const std::vector<ParameterRow>& of_model,
-                                       uint64_t seed) {
+std::optional<NamedTensors> weights_of(Beginning& begins, const std::vector<ParameterRow>& of_model, uint64_t seed) {
   if (begins.start) return begins.start->checkpoint.model;
-  if (begins.initial) return with_new_adapters(begins.initial->model, of_model, seed);
+  if (begins.initial) return with_new_adapters(std::move(begins.initial->model), of_model, seed);
   return std::nullopt;
 }
 
@@ -76,20 +75,20 @@ FrozenMatrices packed_of(const Beginning& begins) {
 }
 
 // Where values are divided each process keeps its part of one parameter after the other.
-GPT make_model(const Config& config, at::Device device, const ParameterTypes& types, const Beginning& begins,
+GPT make_model(const Config& config, at::Device device, const ParameterTypes& types, Beginning& begins,
                const parallel::Division& division) {
   const TuningConfig& tuning = config.training.tuning;
   const uint64_t seed = stream_seed(config, kWeights);
   const std::vector<ParameterRow> of_model = parameter_table(config.model, tuning);
-  const std::optional<NamedTensors> weights = weights_of(begins, of_model, seed);
+  std::optional<NamedTensors> weights = weights_of(begins, of_model, seed);
   std::vector<ParameterRow> rows = cut(of_model, config.model, division.part());
   auto values = division.values(rows, flat_layout(rows));
   if (!values)
-    return weights ? GPT(config.model, device, *weights, types, tuning, division.part(), packed_of(begins))
+    return weights ? GPT(config.model, device, std::move(*weights), types, tuning, division.part(), packed_of(begins))
                    : GPT(config.model, device, seed, types, tuning, division.part());
   Parameters parameters(std::move(rows), device, types, std::move(values));
   GPT model(config.model, parameters, ops::fused_operators(), division.part(), of_model);
-  weights ? model.copy_from(*weights) : parameters.draw(seed, of_model);
+  weights ? model.copy_from(std::move(*weights)) : parameters.draw(seed, of_model);
   model.set_layer_weights(std::make_shared<parallel::DividedWeights>(parameters, division));
   return model;
 }
@@ -129,8 +128,9 @@ uint64_t checkpoint_file_bytes(const Config& config, const Tokenizer* tokenizer)
 }
 
 State::State(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision,
-             const Beginning& begins, const parallel::Division& division)
-    : model(make_model(config, device, types_of(config.training, precision), begins, division)),
+             Beginning begins, const parallel::Division& division)
+    : frozen_(find_frozen(config, begins)),
+      model(make_model(config, device, types_of(config.training, precision), begins, division)),
       optimizer(make_optimizer(model.parameters(), config.training.optimizer,
                                division.spans(model.parameters().rows(), model.parameters().layout()))),
       scaler(precision.grad_scaler, device),
@@ -142,8 +142,7 @@ State::State(const Config& config, const Corpus& corpus, at::Device device, cons
       division_(division),
       device_(device),
       counts_(ops::no_updates(device)),
-      watch_(watch_for(config.training.cadence.divergence, device)),
-      frozen_(find_frozen(begins)) {
+      watch_(watch_for(config.training.cadence.divergence, device)) {
   seed_generators(dropout_seed());
   model.set_operators(
       tensor_parallel(select_operators(config.training.execution, device), division.tensor, config.model));
@@ -225,10 +224,10 @@ Checkpoint State::capture() const {
   return saved;
 }
 
-State::Frozen State::find_frozen(const Beginning& begins) const {
+State::Frozen State::find_frozen(const Config& config, const Beginning& begins) {
   Frozen frozen;
   if (!begins.start && !begins.initial) return {.is_drawn = true};
-  const std::vector<ParameterRow> rows = parameter_table(config_.model, config_.training.tuning);
+  const std::vector<ParameterRow> rows = parameter_table(config.model, config.training.tuning);
   const NamedTensors& values = begins.start ? begins.start->checkpoint.model : begins.initial->model;
   if (begins.start) {
     frozen.base = begins.start->checkpoint.base, frozen.from_base = begins.start->checkpoint.from_base;

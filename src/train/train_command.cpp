@@ -101,7 +101,7 @@ ExitCode train(const config::CommandLine& command, const TrainOptions& options, 
                const run::Folder& folder, run::Beginning& begins, std::vector<std::string> changes,
                const std::optional<run::FoundRate>& found) {
   const Config& config = setup.config;
-  run::Run run(setup, begins);
+  run::Run run(setup, begins.take_tensors());
   std::unique_ptr<ResultFile> result = make_result(options, folder);
   if (begins.start) {
     const bool has_validation = setup.corpus.validation.size() > 0;
@@ -243,7 +243,7 @@ ExitCode train_as_other(const config::CommandLine& command, const TrainOptions& 
   if (must_find_rate(setup, options)) (void)settle_learning_rate(setup, shared.begins, folder);
   if (options.find_lr) return ExitCode::ok;
   run::find_length(setup, shared.begins, !options.replay.empty());
-  run::Run run(setup, shared.begins);
+  run::Run run(setup, shared.begins.take_tensors());
   if (shared.begins.start) {
     const bool has_validation = setup.corpus.validation.size() > 0;
     if (run::find_finished(*shared.begins.start, setup.config, command.origins, run.plan(), has_validation))

@@ -1,10 +1,13 @@
 #include "gpt/parameters/parameters.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -79,6 +82,37 @@ TEST_P(ParametersTest, RoundedCopiesFollowTheValues) {
   parameters.flat_values().detach().mul_(3);
   parameters.round_values();
   expect_rounded();
+}
+
+// As `values`, each in memory of its own, at whose end it is called with the name.
+NamedTensors noted(const NamedTensors& values, const std::function<void(const std::string&)>& end) {
+  NamedTensors own;
+  for (const auto& [name, value] : values) {
+    const at::Tensor kept = value.detach().to(at::kCPU, /*non_blocking=*/false, /*copy=*/true);
+    own.emplace_back(
+        name, at::from_blob(kept.data_ptr(), kept.sizes(), [kept, name, end](void*) { end(name); }, kept.options()));
+  }
+  return own;
+}
+
+TEST_P(ParametersTest, GivesUpEachOfTheTensorsThatItWasGivenAsItIsCopied) {
+  Parameters parameters(parameter_table(small_model()), device()), others(parameter_table(small_model()), device());
+  others.draw(2);
+  others.flat_values().detach().add_(1);  // norms too begin otherwise
+  const size_t last = parameters.rows().size() - 1;
+  const auto is_all_copied = [&] { return parameters[last].value().equal(others[last].value()); };
+  std::vector<std::string> ended, early;
+  NamedTensors values = noted(others.values(), [&](const std::string& name) {
+    ended.push_back(name);
+    if (!is_all_copied()) early.push_back(name);
+  });
+  parameters.copy_from(values);
+  EXPECT_TRUE(ended.empty()) << "the caller has them";
+  parameters.draw(1);
+  parameters.copy_from(std::move(values));
+  EXPECT_EQ(ended.size(), last + 1);
+  EXPECT_EQ(early.size(), last) << "all but the last one, while there was more to copy";
+  EXPECT_TRUE(is_all_copied());
 }
 
 TEST_P(ParametersTest, SixteenBitGradientsAddUpInFloat32) {

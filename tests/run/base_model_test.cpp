@@ -10,6 +10,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/scratch_folder.h"
@@ -41,8 +42,8 @@ class BaseModelTest : public testing::Test {
   }
 
   struct Adapted {
-    Adapted(const Config& config, const Corpus& corpus, const Beginning& begins)
-        : state(config, corpus, at::kCPU, Precision{}, begins),
+    Adapted(const Config& config, const Corpus& corpus, Beginning begins)
+        : state(config, corpus, at::kCPU, Precision{}, std::move(begins)),
           step({state.model, *state.optimizer, state.scaler, state.counts(), state.watch()},
                {Precision{}, state.dropout_seed()}, config.training, Recorder(), {}) {}
 
@@ -74,6 +75,17 @@ class BaseModelTest : public testing::Test {
   Config config_;
   NamedTensors base_values_;
 };
+
+TEST_F(BaseModelTest, ARunThatTakesTheWeightsLeavesTheirPlaceAndLearnsTheSame) {
+  const std::vector<double> expected = begun().train_to(3);
+  Beginning begins{.start = {}, .initial = read_initial_weights(config_, {})};
+  const c10::weak_intrusive_ptr<c10::TensorImpl> table(begins.initial->model[0].second.getIntrusivePtr());
+  Adapted adapted(config_, corpus_, begins.take_tensors());
+  EXPECT_TRUE(table.expired());
+  EXPECT_EQ(begins.initial->path, base_);
+  EXPECT_TRUE(begins.initial->base);
+  EXPECT_EQ(adapted.train_to(3), expected);
+}
 
 TEST_F(BaseModelTest, AFileHasWhatIsTrainedAndIsTheWholeRunWhenItIsRead) {
   for (const BaseType type : {BaseType::automatic, BaseType::bfloat16, BaseType::int8, BaseType::int4}) {

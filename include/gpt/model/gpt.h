@@ -53,9 +53,8 @@ class GPT {
   // model/tensor_parallel.h, a stage what model/stage_link.h has; values, and what is drawn, are those of the whole model.
   GPT(const ModelConfig& config, at::Device device, uint64_t seed, const ParameterTypes& types = {},
       const TuningConfig& tuning = {}, const ModelPart& part = {});
-  // With these weights. Throws gpt::Error(checkpoint) naming the first missing, extra or misshapen one. `packed`: as
-  // Parameters::copy_from().
-  GPT(const ModelConfig& config, at::Device device, const NamedTensors& values, const ParameterTypes& types = {},
+  // With these weights. Throws gpt::Error(checkpoint) naming the first missing, extra or misshapen one; see Parameters::copy_from().
+  GPT(const ModelConfig& config, at::Device device, NamedTensors values, const ParameterTypes& types = {},
       const TuningConfig& tuning = {}, const ModelPart& part = {}, const FrozenMatrices& packed = {});
   // With parameters in a form that these operators read: to compute with, or to train where they are divided. `of_model`: the rows of all
   // stages.
@@ -118,7 +117,7 @@ class GPT {
   bool is_passed_backward() const { return part_.is_last_stage() || first_trained_ < layers_.end; }
   bool passes_gradients_on() const { return gpt::passes_gradients_on(part_.stage, layers_, first_trained_); }
 
-  void copy_from(const NamedTensors& values, const FrozenMatrices& packed = {});  // as the constructor does
+  void copy_from(NamedTensors values, const FrozenMatrices& packed = {});  // as the constructor does
   const Parameters& parameters() const { return parameters_; }
   const ModelConfig& config() const { return config_; }  // of the whole model
   at::Device device() const { return parameters_.device(); }

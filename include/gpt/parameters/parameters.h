@@ -149,8 +149,9 @@ class Parameters {
   void draw(uint64_t seed) { draw(seed, rows_); }
   // The same where these are some of a model's rows, all of which are drawn in their order.
   void draw(uint64_t seed, const std::vector<ParameterRow>& of_model);
-  // Whole tensors; throws gpt::Error(checkpoint), as tensors_of_rows() does. `packed`: those that are narrow, where they are packed already.
-  void copy_from(const NamedTensors& values, const FrozenMatrices& packed = {});
+  // Whole tensors, each given up as soon as it is copied: its memory is free then where the caller has moved it here. Throws
+  // gpt::Error(checkpoint), as tensors_of_rows() does. `packed`: those that are narrow, where they are packed already.
+  void copy_from(NamedTensors values, const FrozenMatrices& packed = {});
 
   const std::vector<ParameterRow>& rows() const { return rows_; }
   const FlatLayout& layout() const { return layout_; }

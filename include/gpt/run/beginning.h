@@ -21,6 +21,8 @@ struct Beginning {
   std::optional<int64_t> total_steps = {};
   bool keeps_time = true;
 
+  // The same for a run that takes the initial weights with it: their memory is free as soon as it has copied them.
+  Beginning take_tensors();
   // Once the run has copied them, or could not. Where they came from stays.
   void release_tensors();
 };

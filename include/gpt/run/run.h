@@ -26,7 +26,7 @@ class Run {
   using MakeRecorder = std::function<Recorder(GPT& model)>;
 
   // The setup must outlive it. `make_recorder`: in place of the one that compile_mode asks for.
-  explicit Run(const Setup& setup, const Beginning& begins = {}, const MakeRecorder& make_recorder = nullptr);
+  explicit Run(const Setup& setup, Beginning begins = {}, const MakeRecorder& make_recorder = nullptr);
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 

@@ -35,12 +35,23 @@ uint64_t checkpoint_file_bytes(const Config& config, const Tokenizer* tokenizer)
 
 // The values that a run remembers besides tensors are its own members (Remembered).
 class State : public Remembered {
+  // Of weights that adapters go with: which are the base's, and of others that are kept in few bits what they were before, for checkpoints.
+  struct Frozen {
+    std::optional<BaseModel> base = {};
+    std::set<std::string, std::less<>> from_base = {};
+    NamedTensors in_full = {};
+    bool is_drawn = false;  // there is no base, and all of them are drawn anew for each checkpoint
+    std::string hash = {};  // of what is kept in few bits; empty where nothing is
+  };
+  static Frozen find_frozen(const Config& config, const Beginning& begins);
+  Frozen frozen_;  // found before the model takes the weights that the run begins with
+
  public:
   // `config` is the effective one, with vocab_size set. A new run draws its weights, or takes the initial ones, and seeds the
   // default generators from config.seed; otherwise everything is what it was where it starts. Throws gpt::Error(checkpoint) when
   // either is for another model. `division`: what of the run this process computes and remembers.
   State(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision,
-        const Beginning& begins = {}, const parallel::Division& division = {});
+        Beginning begins = {}, const parallel::Division& division = {});
 
   // Views of the memory in use. Where processes have divided the model or the optimizer's state, its tensors are in parts
   // (Checkpoint::parts), of which this process has its own. Where they have divided layers, prepare_capture() comes first, in all of them; it lasts
@@ -102,15 +113,6 @@ class State : public Remembered {
   void capture_values(Checkpoint& into) const;
   void restore_values(const Checkpoint& checkpoint);
 
-  // Of weights that adapters go with: which are the base's, and of others that are kept in few bits what they were before, for checkpoints.
-  struct Frozen {
-    std::optional<BaseModel> base = {};
-    std::set<std::string, std::less<>> from_base = {};
-    NamedTensors in_full = {};
-    bool is_drawn = false;  // there is no base, and all of them are drawn anew for each checkpoint
-    std::string hash = {};  // of what is kept in few bits; empty where nothing is
-  };
-  Frozen find_frozen(const Beginning& begins) const;
   void leave_out_base(Checkpoint& saved) const;
 
   const Config config_;
@@ -120,7 +122,6 @@ class State : public Remembered {
   ops::UpdateCounts counts_;
   std::optional<parallel::RoundedMoments> rounded_;
   ops::SpikeWatch watch_;
-  Frozen frozen_;
 };
 
 // What a checkpoint records of the build and the machine: resuming is bit for bit only where they are equal.
