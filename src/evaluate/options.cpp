@@ -77,7 +77,7 @@ std::vector<config::Section> eval_sections(EvalOptions& o, std::vector<std::stri
          .help = "sequences at once; 0 = as many as have 4,096 tokens on a CPU, or 32,768 on a GPU",
          .min = 0,
          .max = 1 << 20}}},
-      {"Model", options(o.model, "CPU threads; 0 = all cores")},
+      {"Model", rows_with_adapter(o.model, "CPU threads; 0 = all cores")},
       {"Output",
        {{.name = "output",
          .target = &o.output,

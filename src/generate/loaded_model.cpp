@@ -4,6 +4,8 @@
 
 #include <cmath>
 #include <filesystem>
+#include <set>
+#include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -22,9 +24,11 @@
 #include "gpt/device/cpu_allocator.h"
 #include "gpt/device/device.h"
 #include "gpt/device/precision.h"
+#include "gpt/exchange/adapter_import.h"
 #include "gpt/exchange/import.h"
 #include "gpt/exchange/missing_model.h"
 #include "gpt/exchange/weights.h"
+#include "gpt/generate/adapter_reader.h"
 #include "gpt/generate/type_choice.h"
 #include "gpt/model/quantized_model.h"
 #include "gpt/ops/narrow_weights.h"
@@ -100,6 +104,8 @@ StoredModel read_hugging_face_model(const std::string& path) {
 
 StoredModel read_model(const ModelOptions& options) {
   const std::string& path = options.checkpoint;
+  if (options.averages && !options.adapter.empty())
+    throw Error(ExitCode::config, "--averages: an adapter goes with the weights themselves; leave --averages out");
   const bool is_foreign = exchange::is_hugging_face(path);
   if (!is_foreign && !is_quantized(path)) return read_checkpoint_model(path, options.averages);
   if (options.averages)
@@ -151,10 +157,26 @@ at::ScalarType choose_type(const ModelOptions& options, const StoredModel& store
   return dtype == Dtype::bfloat16 ? at::kBFloat16 : dtype == Dtype::float16 ? at::kHalf : at::kFloat;
 }
 
+// The sums are computed in float32.
+void add_adapter(StoredModel& stored, const ModelOptions& options) {
+  const std::string path = find_model(options.adapter);
+  const auto tokenizer = stored.tokenizer.empty() ? nullptr : tokenizer_from_json(stored.tokenizer, options.checkpoint);
+  const ReadAdapter adapter = AdapterReader(options.checkpoint, stored.config, tokenizer.get()).read(path);
+  std::set<std::string> changed;
+  for (const WeightAdapter& one : adapter.changes.added) changed.insert(one.weight);
+  for (const exchange::WholeRows& one : adapter.changes.whole) changed.insert(one.parameter);
+  for (auto& [name, values] : stored.weights)  // which may lie in the file
+    if (changed.contains(name)) values = values.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+  exchange::apply_adapter(adapter.changes, stored.weights);
+  if (adapter.text_format) adapter.change(stored.text_format ? *stored.text_format : stored.text_format.emplace());
+  stored.origin += fmt::format(", with the adapter {}", path);
+}
+
 std::unique_ptr<GPT> make_model(StoredModel& stored, at::Device device, at::ScalarType type) {
   if (stored.quantized) return quantized_gpt(stored.config, std::move(*stored.quantized));
-  if (device.is_cuda() || type == at::kFloat) return std::make_unique<GPT>(stored.config, device, stored.weights);
-  auto model = std::make_unique<GPT>(stored.config, device, stored.weights,
+  if (device.is_cuda() || type == at::kFloat)
+    return std::make_unique<GPT>(stored.config, device, std::move(stored.weights));
+  auto model = std::make_unique<GPT>(stored.config, device, std::move(stored.weights),
                                      ParameterTypes{.compute = type, .has_master = false});
   model->set_operators(ops::narrow_weight_operators(model->parameters()));
   return model;
@@ -256,6 +278,19 @@ std::vector<config::Option> options(ModelOptions& o, const std::string& threads)
       {.name = "threads", .target = &o.threads, .help = threads, .min = 0, .max = 1024}};
 }
 
+std::vector<config::Option> rows_with_adapter(ModelOptions& o, const std::string& threads) {
+  std::vector<config::Option> rows = options(o, threads);
+  rows.insert(rows.begin() + 1,
+              {.name = "adapter",
+               .target = &o.adapter,
+               .help =
+                   "adapters (LoRA) of that model, which is computed with as they change it: a folder of peft, or a "
+                   "run with training.lora_rank",
+               .aliases = {{"lora"}},
+               .is_path = true});
+  return rows;
+}
+
 std::string find_model(const std::string& named) {
   if (named.empty()) return checkpoint_file(newest_run(config::kRunsFolder));
   return exchange::is_hugging_face(named) ? named : checkpoint_file(named);
@@ -269,6 +304,7 @@ LoadedModel load_model(const ModelOptions& options) {
   const DeviceInfo device = describe_device(choice.device);
 
   StoredModel stored = read_model(options);
+  if (!options.adapter.empty()) add_adapter(stored, options);
   // Before the weights, which then lie in large pages: the processor finds their addresses sooner. perf: OPT-31.
   use_cpu_allocator();
   LoadedModel loaded;

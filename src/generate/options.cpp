@@ -94,7 +94,7 @@ std::vector<config::Section> sections(GenerateOptions& o, Given& given) {
             "trust-markup", o.trust_markup,
             "with --chat: special tokens that are spelled out in a message are those tokens; otherwise they are text")}},
       {"Sampling", sampling},
-      {"Model", options(o.model, kThreadsAreTried)},
+      {"Model", rows_with_adapter(o.model, kThreadsAreTried)},
       {"Output",
        {switch_row("no-display-prompt", o.hide_prompt, "leave the prompt out"),
         {.name = "output",

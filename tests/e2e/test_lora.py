@@ -284,6 +284,45 @@ class Lora(Scratch):
         self.begin_with(begun, run)
         self.assertEqual(programs.run("gpt-generate", "--checkpoint", begun, *words, check_code=0).stdout, own)
 
+    def text_of(self, *words, code=0):
+        done = programs.run("gpt-generate", "--device", "cpu", "--prompt", "12: the", "--max-new-tokens", "24", "--temperature", "0", "--checkpoint",
+                            *words, check_code=code)
+        return done.stderr if code else done.stdout
+
+    def test_an_adapter_is_named_beside_its_model(self):
+        base, run, whole = self.base_of("llama"), self.tuned_of("llama"), self.whole_of("llama")
+        folder, of_whole = (self.export(of, f"{of.name}-named", "--adapter") for of in (run, whole))
+        for dtype in ("float32", "int8"):
+            words = ("--dtype", dtype)
+            expected = self.text_of(run, *words)
+            self.assertNotEqual(self.text_of(base, *words), expected)
+            self.assertEqual(self.text_of(base, "--adapter", run, *words), expected)
+            self.assertEqual(self.text_of(base, "--adapter", folder, *words), expected)
+            self.assertEqual(self.text_of(base, "--lora", of_whole, *words), self.text_of(whole, *words))
+        # It goes with a copy of its model, which may be a run's own checkpoint.
+        own = self.root / "of-own"
+        self.tune(own, self.root / "llama")
+        copied = shutil.copytree(self.root / "llama", self.root / "llama-copied")
+        self.assertEqual(self.text_of(copied, "--adapter", own), self.text_of(own))
+
+        merged, named = (json.loads(programs.run("gpt-eval", "--data", self.text, "--json", *words, check_code=0).stdout)
+                         for words in (("--checkpoint", run), ("--checkpoint", base, "--adapter", folder)))
+        self.assertAlmostEqual(*(one["results"][0]["metrics"]["loss"]["value"] for one in (merged, named)), delta=1e-6)  # sums of float32 in another order
+
+    def test_an_adapter_of_another_model_is_refused_in_a_line(self):
+        base, run = self.base_of("llama"), self.tuned_of("llama")
+        quantized = self.root / "named-quantized.pt"
+        programs.run("gpt-export", "--checkpoint", self.root / "llama", "--format", "quantized", "--dtype", "int8", "--output", quantized, check_code=0)
+        for code, words, part in (
+                (4, (self.root / "llama", "--adapter", run), f"it goes with the model {base} (hash "),
+                (4, (base, "--adapter", self.root / "none"), f"--adapter {self.root / 'none'}"),
+                (4, (base, "--adapter", base), "it is a whole model, which --checkpoint names"),
+                (2, (base, "--adapter", run, "--averages"), "--averages: an adapter goes with the weights themselves"),
+                (2, (quantized, "--adapter", run), "does not say which model it was made of")):
+            told = self.text_of(*words, code=code)
+            self.assertIn(part, told)
+            self.assertEqual(len([line for line in told.splitlines() if "error" in line]), 1, told)
+
     def test_a_run_begins_with_an_adapter_and_its_model(self):
         for form in FORMS:
             with self.subTest(form):

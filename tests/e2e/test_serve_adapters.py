@@ -122,8 +122,8 @@ class ServeAdapters(test_lora.Scratch):
     def test_what_does_not_fit_is_refused_in_a_line(self):
         others_base = self.root / "llama" / "ckpt.pt"  # the run that the base was exported from
         for base, words, code, parts in (
-                (others_base, ("--adapter", self.tuned), 4, (str(self.base), str(others_base), "is served")),
-                (others_base, ("--adapter", self.peft), 4, (str(self.base), str(others_base), "is served")),
+                (others_base, ("--adapter", self.tuned), 4, (str(self.base), str(others_base), "and not with")),
+                (others_base, ("--adapter", self.peft), 4, (str(self.base), str(others_base), "and not with")),
                 (self.base, ("--adapter", self.root / "llama"), 4, ("it holds a whole model",)),
                 (self.base, ("--adapter", f"whole={self.base}"), 4, ("it is a whole model",)),
                 (self.base, ("--adapter", f"a={self.tuned}", "--adapter", f"a={self.peft}"), 2, ('there is an adapter "a" already',)),

@@ -31,6 +31,7 @@ struct WeightType {
 struct ModelOptions {
   std::string
       checkpoint;  // a file, or a folder of Hugging Face's; empty where none was named and config::kRunsFolder has none
+  std::string adapter;    // of that model, a folder of peft or a run of adapters; empty: none
   std::string tokenizer;  // for a model without one
   bool averages = false;  // of a run's weights, in their place
   std::string device = "auto";
@@ -46,6 +47,9 @@ inline constexpr const char* kThreadsAreTried =
 
 // `threads`: the help of --threads.
 std::vector<config::Option> options(ModelOptions& options, const std::string& threads);
+
+// The same with --adapter, for programs that compute with one alone.
+std::vector<config::Option> rows_with_adapter(ModelOptions& options, const std::string& threads);
 
 // What --checkpoint stands for: a file, the folder of a run, which means its newest checkpoint, or a model of Hugging Face's. Nothing is
 // the newest run in config::kRunsFolder; empty where that has none.

@@ -1,0 +1,49 @@
+// Adapters (LoRA) that are named beside the model that they go with, by --adapter.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "gpt/checkpoint/base.h"
+#include "gpt/config/model_config.h"
+#include "gpt/exchange/adapter_import.h"
+#include "gpt/tokenizer/text_format.h"
+#include "gpt/tokenizer/tokenizer.h"
+
+namespace gpt {
+
+[[noreturn]] void refuse_adapter(const std::string& path, const std::string& why);  // Error(checkpoint)
+
+struct ReadAdapter {
+  exchange::FolderAdapter changes;             // to the weights of the model
+  std::optional<TextFormat> text_format = {};  // what it says of texts, in the ids of the model's tokenizer
+
+  void change(TextFormat& of_model) const;  // to what the adapter says otherwise
+};
+
+// Reads adapters of one model, which is known by where it lies, and by the hash of its files.
+class AdapterReader {
+ public:
+  // `path`: of the model; `tokenizer`: its own, null where it has none. Both must outlive the reader. Throws gpt::Error(config) where the
+  // file is a quantized one, which does not say what it was made of.
+  AdapterReader(std::string path, const ModelConfig& model, const Tokenizer* tokenizer);
+
+  // A folder of peft, or a checkpoint of a run with training.lora_rank. Throws gpt::Error(checkpoint) where it cannot be read, or goes with
+  // another model.
+  ReadAdapter read(const std::string& path);
+
+ private:
+  bool is_at(const std::string& path) const;
+  const BaseModel& described();
+  [[noreturn]] void refuse_other(const std::string& path, const BaseModel& base);
+  bool is_model(const BaseModel& base, const std::string& checkpoint);
+  ReadAdapter read_checkpoint(const std::string& path);
+  ReadAdapter read_peft(const std::string& folder);
+
+  const std::string path_;
+  const ModelConfig& model_;
+  const Tokenizer* const tokenizer_;
+  std::optional<BaseModel> described_;
+};
+
+}  // namespace gpt
