@@ -167,7 +167,7 @@ bool FollowedRun::tell() {
     row.activity = status_ ? status_->activity + (status_->how_far.empty() ? "" : " " + status_->how_far) : "training";
     row.remaining_seconds = status_ ? status_->remaining_seconds : 0;
     row.may_be_told = control::may_be_told(folder_);
-    row.device = history_.last_device;
+    row.devices = history_.last_devices;
   }
   if (step) {
     row.loss = finite<double>(step->loss), row.learning_rate = finite<double>(step->learning_rate);

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "gpt/core/printable.h"
 #include "gpt/core/text.h"
@@ -11,46 +12,53 @@
 namespace gpt::board {
 namespace {
 
-using Value = std::function<std::optional<double>(const RunRow&)>;
+using Values = std::vector<std::optional<double>>;  // of each device, or one
+using Value = std::function<Values(const RunRow&)>;
 
 struct Metric {
   const char *name, *help;
-  Value value;  // nothing: the run has none
+  Value values;  // nothing: the run has none
 };
 
 constexpr const char* kStates[] = {"starting", "running", "stopped", "done", "killed"};
 
 Value number(std::optional<double> RunRow::* member) {
-  return [member](const RunRow& run) { return run.*member; };
+  return [member](const RunRow& run) { return Values{run.*member}; };
 }
 
 // In base units, as Prometheus wants them.
 Value scaled(std::optional<double> RunRow::* member, double factor) {
   return [member, factor](const RunRow& run) {
     const std::optional<double>& value = run.*member;
-    return value ? std::optional(*value * factor) : std::nullopt;
+    return Values{value ? std::optional(*value * factor) : std::nullopt};
   };
 }
 
 Value device(DeviceUse::Value DeviceUse::* member, double factor = 1) {
   return [member, factor](const RunRow& run) {
-    const DeviceUse::Value value = run.device ? *run.device.*member : std::nullopt;
-    return value ? std::optional(*value * factor) : std::nullopt;
+    Values values;
+    for (const DeviceUse& device : run.devices) {
+      const DeviceUse::Value& value = device.*member;
+      values.push_back(value ? std::optional(*value * factor) : std::nullopt);
+    }
+    return values;
   };
 }
 
 Value positive(double RunRow::* member) {
-  return [member](const RunRow& run) { return run.*member > 0 ? std::optional(run.*member) : std::nullopt; };
+  return [member](const RunRow& run) { return Values{run.*member > 0 ? std::optional(run.*member) : std::nullopt}; };
 }
 
 const std::vector<Metric>& metrics() {
   static const std::vector<Metric> all{
       {"gpt_run_step", "Updates done.",
-       [](const RunRow& run) { return run.step ? std::optional<double>(*run.step) : std::nullopt; }},
+       [](const RunRow& run) { return Values{run.step ? std::optional<double>(*run.step) : std::nullopt}; }},
       {"gpt_run_steps_planned", "Updates to do in all.",
-       [](const RunRow& run) { return run.total_steps > 0 ? std::optional<double>(run.total_steps) : std::nullopt; }},
+       [](const RunRow& run) {
+         return Values{run.total_steps > 0 ? std::optional<double>(run.total_steps) : std::nullopt};
+       }},
       {"gpt_run_tokens", "Tokens that the run has been trained on.",
-       [](const RunRow& run) { return run.tokens ? std::optional<double>(*run.tokens) : std::nullopt; }},
+       [](const RunRow& run) { return Values{run.tokens ? std::optional<double>(*run.tokens) : std::nullopt}; }},
       {"gpt_run_loss", "Training loss of the last logged update, in nats per token.", number(&RunRow::loss)},
       {"gpt_run_validation_loss", "Last validation loss, in nats per token.", number(&RunRow::validation_loss)},
       {"gpt_run_best_validation_loss", "Best validation loss so far, in nats per token.", number(&RunRow::best)},
@@ -87,15 +95,24 @@ std::string label(const std::string& text) {
   return replaced(replaced(replaced(printable(text), "\\", "\\\\"), "\"", "\\\""), "\n", "\\n");
 }
 
+// Devices are numbered where there are several.
+std::string samples_of(const Metric& metric, const RunRow& run) {
+  const Values values = metric.values(run);
+  std::string samples;
+  for (size_t i = 0; i < values.size(); ++i)
+    if (values[i])
+      samples += fmt::format("{}{{run=\"{}\"{}}} {}\n", metric.name, label(run.name),
+                             values.size() > 1 ? fmt::format(",device=\"{}\"", i) : "", *values[i]);
+  return samples;
+}
+
 }  // namespace
 
 std::string prometheus_text(const std::vector<RunRow>& runs) {
   std::string text;
   for (const Metric& metric : metrics()) {
     std::string samples;
-    for (const RunRow& run : runs)
-      if (const auto value = metric.value(run))
-        samples += fmt::format("{}{{run=\"{}\"}} {}\n", metric.name, label(run.name), *value);
+    for (const RunRow& run : runs) samples += samples_of(metric, run);
     if (!samples.empty())
       text += fmt::format("# HELP {0} {1}\n# TYPE {0} gauge\n{2}", metric.name, metric.help, samples);
   }

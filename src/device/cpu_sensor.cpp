@@ -99,7 +99,7 @@ DeviceUse CpuSensor::read() {
     use.cores_busy = own / seconds;
     // Beside a quota, what others do to the processors says nothing about what is left of it.
     const bool is_whole = machine_.usable == std::ssize(machine_.processors);
-    if (now.all && before.all && is_whole && !machine_.is_shared) {
+    if (now.all && before.all && is_whole) {
       use.cores_others = since(now.all->busy - before.all->busy, own) / seconds;
       use.cores_stolen = since(now.all->stolen, before.all->stolen) / seconds;
     }

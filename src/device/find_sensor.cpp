@@ -29,14 +29,12 @@ GpuAddress address_of(at::Device device) {
 
 }  // namespace
 
-FoundSensor find_sensor(at::Device device, int64_t processes) {
+FoundSensor find_sensor(at::Device device) {
 #ifdef GPT_CUDA
   if (device.is_cuda()) return find_nvml_sensor(address_of(device));
 #endif
   TORCH_CHECK(device.is_cpu(), "find_sensor: no support for ", device.str(), " in this build");
-  CpuSensor::Machine machine{.usable = usable_processors(),
-                             .threads = at::get_num_threads(),
-                             .is_shared = processes > 1};
+  CpuSensor::Machine machine{.usable = usable_processors(), .threads = at::get_num_threads()};
   for (const Processor& processor : processors_to_run_on()) machine.processors.push_back(processor.id);
   return {std::make_unique<CpuSensor>(std::move(machine), CpuSensor::of_this_machine())};
 }

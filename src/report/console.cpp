@@ -105,7 +105,7 @@ void Console::step(const StepRecord& s) {
               {3, format_bytes(1e6 * s.peak_memory_mb)},
               {7, is_bar_shown ? "" : format_duration(s.elapsed_seconds) + " so far"},
               {8, is_bar_shown || s.remaining_seconds == 0 ? "" : format_duration(s.remaining_seconds) + " left"}});
-  if (s.device) tell_findings(*s.device, s.at.time);
+  if (!s.devices.empty()) tell_findings(s.devices, s.at.time);
   constexpr double kGrown = 1.1;  // in a later stage, say
   if (!s.memory || s.memory->total() <= kGrown * told_memory_) return;
   told_memory_ = s.memory->total();
@@ -113,11 +113,11 @@ void Console::step(const StepRecord& s) {
 }
 
 // What lasts is told once, and again where it comes back after it has been away for a while.
-void Console::tell_findings(const DeviceUse& device, double time) {
+void Console::tell_findings(const std::vector<DeviceUse>& devices, double time) {
   constexpr double kLasting = 10;  // seconds
   constexpr int64_t kAway = 20;    // readings
   ++readings_;
-  for (const DeviceVerdict& verdict : judge(device)) {
+  for (const DeviceVerdict& verdict : judge(devices)) {
     if (!verdict.is_for_the_log) continue;
     Found& found = found_[verdict.finding];
     if (found.last < readings_ - kAway) found.is_told = false;

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <utility>
 
 #include "gpt/core/format.h"
 
@@ -160,6 +162,67 @@ std::vector<DeviceVerdict> judge(const DeviceUse& use, const ReachedShare& reach
          "takes the time.",
          /*is_for_the_log=*/false});
   return verdicts;
+}
+
+std::vector<DeviceVerdict> judge(const std::vector<DeviceUse>& devices, const ReachedShare& reached) {
+  std::vector<size_t> order(devices.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, {}, [&devices](size_t i) { return busy_share(devices[i]).value_or(1); });
+  std::vector<DeviceVerdict> verdicts;
+  for (const size_t i : order) {
+    for (DeviceVerdict& verdict : judge(devices[i], reached)) {
+      if (std::ranges::find(verdicts, verdict.finding, &DeviceVerdict::finding) != verdicts.end()) continue;
+      if (const std::string name = device_name(devices, i); !name.empty()) verdict.text = name + ": " + verdict.text;
+      verdicts.push_back(std::move(verdict));
+    }
+  }
+  return verdicts;
+}
+
+std::vector<DeviceUse> devices_of(const std::vector<DeviceUse>& processes, int64_t processes_per_machine) {
+  std::vector<DeviceUse> devices;
+  for (size_t i = 0; i < processes.size(); ++i) {
+    const DeviceUse& use = processes[i];
+    if (!use.is_cpu() || i % static_cast<size_t>(processes_per_machine) == 0) {
+      devices.push_back(use);
+      continue;
+    }
+    DeviceUse& machine = devices.back();
+    const auto add = [](DeviceUse::Value& sum, const DeviceUse::Value& value) {
+      sum = sum && value ? DeviceUse::Value(*sum + *value) : std::nullopt;
+    };
+    add(machine.threads, use.threads);
+    add(machine.cores_busy, use.cores_busy);
+    // The first one of a machine takes the others for other programs.
+    if (machine.cores_others)
+      machine.cores_others =
+          use.cores_busy ? DeviceUse::Value(std::max(0.0, *machine.cores_others - *use.cores_busy)) : std::nullopt;
+    machine.data_wait = std::max(machine.data_wait, use.data_wait);
+  }
+  return devices;
+}
+
+DeviceUse::Value least(const std::vector<DeviceUse>& devices, DeviceUse::Value DeviceUse::* value) {
+  DeviceUse::Value found;
+  for (const DeviceUse& use : devices)
+    if (use.*value && (!found || *(use.*value) < *found)) found = use.*value;
+  return found;
+}
+
+DeviceUse::Value most(const std::vector<DeviceUse>& devices, DeviceUse::Value DeviceUse::* value) {
+  DeviceUse::Value found;
+  for (const DeviceUse& use : devices) found = std::max(found, use.*value);
+  return found;
+}
+
+DeviceUse::Value most_memory_share(const std::vector<DeviceUse>& devices) {
+  DeviceUse::Value found;
+  for (const DeviceUse& use : devices) found = std::max(found, use.memory_share());
+  return found;
+}
+
+std::string device_name(const std::vector<DeviceUse>& devices, size_t i) {
+  return devices.size() == 1 ? "" : fmt::format("{} {}", devices[i].is_cpu() ? "Machine" : "GPU", i);
 }
 
 std::string to_text(const DeviceUse& use) {

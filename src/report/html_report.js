@@ -260,10 +260,10 @@ const showWarnings = () => {
 };
 
 const showDevice = () => {
-  const { verdicts, read } = run.device || { verdicts: [], read: "" };
+  const { verdicts, read } = run.device || { verdicts: [], read: [] };
   element("device").hidden = !run.device;
   element("device").querySelector("ul").replaceChildren(...verdicts.map((verdict) => make("li", verdict)));
-  element("device").querySelector(".hint").textContent = read ? "Last reading: " + read + "." : "";
+  element("device").querySelector(".hint").replaceChildren(...read.map((text, i) => make("div", (i ? "" : "Last reading: ") + text + ".")));
 };
 
 const showLayers = () => {

@@ -8,6 +8,13 @@
 namespace gpt {
 namespace {
 
+nlohmann::ordered_json device_json(const DeviceUse& device) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  for (const auto& [name, value] : kDeviceFields)
+    if (const auto& number = device.*value) json[name] = json_number(*number);
+  return json;
+}
+
 void add(nlohmann::ordered_json& record, const Moment& at) {
   record["time"] = std::round(1e3 * at.time) / 1e3;
   record["tokens"] = at.tokens;
@@ -37,10 +44,9 @@ void MetricsFile::step(const StepRecord& s) {
   if (s.memory) {
     for (const auto& [name, bytes] : s.memory->parts()) record["memory_mb"][name] = bytes / 1e6;
   }
-  if (s.device) {
-    for (const auto& [name, value] : kDeviceFields)
-      if (const auto& number = *s.device.*value) record["device"][name] = json_number(*number);
-  }
+  if (!s.devices.empty()) record["device"] = device_json(s.devices.front());
+  if (s.devices.size() > 1)
+    for (const DeviceUse& device : s.devices) record["devices"].push_back(device_json(device));
   if (s.norms) {
     for (const auto& [name, norms] : kLayerNormFields)
       for (const double norm : *s.norms.*norms) record["norms"][name].push_back(page_number(norm));

@@ -46,14 +46,23 @@ std::optional<std::string> text(const json& object, const char* key) {
   return found != object.end() && found->is_string() ? std::optional(found->get<std::string>()) : std::nullopt;
 }
 
-std::optional<DeviceUse> device_use(const json& line) {
+DeviceUse device_use(const json& object) {
   constexpr double kMost = 1e12;
-  const auto found = line.find("device");
-  if (found == line.end() || !found->is_object()) return std::nullopt;
   DeviceUse use;
   for (const auto& [name, value] : kDeviceFields)
-    if (const auto read = number(*found, name); read && *read >= 0 && *read <= kMost) use.*value = *read;
+    if (const auto read = number(object, name); read && *read >= 0 && *read <= kMost) use.*value = *read;
   return use;
+}
+
+// One that is alone has no list.
+std::vector<DeviceUse> devices_in(const json& line) {
+  std::vector<DeviceUse> devices;
+  if (const auto list = line.find("devices"); list != line.end() && list->is_array()) {
+    for (const json& one : *list) devices.push_back(one.is_object() ? device_use(one) : DeviceUse());
+  } else if (const auto one = line.find("device"); one != line.end() && one->is_object()) {
+    devices.push_back(device_use(*one));
+  }
+  return devices;
 }
 
 std::optional<LayerNorms> layer_norms(const json& line) {
@@ -123,7 +132,7 @@ void read_line(const json& line, int64_t last_step, RunHistory& history) {
                            .tokens_per_second = value("tokens_per_second"),
                            .mfu = number(line, "mfu"),
                            .peak_memory_mb = value("peak_memory_mb"),
-                           .device = device_use(line),
+                           .devices = devices_in(line),
                            .norms = layer_norms(line),
                            .at = at});
   } else if (number(line, "val_loss")) {
@@ -155,7 +164,7 @@ void RunHistory::add(const StepRecord& step) {
   tokens_per_second.add(step.step, step.tokens_per_second);
   peak_memory_mb.add(step.step, step.peak_memory_mb);
   if (step.mfu) mfu.add(step.step, *step.mfu);
-  if (step.device) add(step.step, *step.device);
+  if (!step.devices.empty()) add(step.step, step.devices);
   if (step.norms) add(step.step, *step.norms);
   // A record speaks for the steps since the last one; how many those are is not known of the first.
   const auto steps = static_cast<double>(last_step ? step.step - last_step->step : 1);
@@ -169,15 +178,15 @@ void RunHistory::add(const StepRecord& step) {
   last_step = step;
 }
 
-void RunHistory::add(int64_t step, const DeviceUse& device) {
+void RunHistory::add(int64_t step, const std::vector<DeviceUse>& devices) {
   const auto keep = [step](Curve& curve, const DeviceUse::Value& value) {
     if (value) curve.add(step, *value);
   };
-  keep(gpu_busy, device.utilization);
-  keep(cores_busy, device.cores_busy);
-  keep(cores_others, device.cores_others);
-  keep(device_memory, device.memory_share());
-  last_device = device;
+  keep(gpu_busy, least(devices, &DeviceUse::utilization));
+  keep(cores_busy, least(devices, &DeviceUse::cores_busy));
+  keep(cores_others, most(devices, &DeviceUse::cores_others));
+  keep(device_memory, most_memory_share(devices));
+  last_devices = devices;
 }
 
 void RunHistory::add(int64_t step, const LayerNorms& norms) {

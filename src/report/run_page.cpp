@@ -65,10 +65,14 @@ ordered_json evaluation_json(const EvaluationRecord& evaluation) {
           {"bits_per_byte", page_number(evaluation.bits_per_byte)}};
 }
 
-ordered_json device_json(const DeviceUse& device, const ReachedShare& reached) {
-  ordered_json verdicts = ordered_json::array();
-  for (const DeviceVerdict& verdict : judge(device, reached)) verdicts.push_back(verdict.text);
-  return {{"verdicts", std::move(verdicts)}, {"read", to_text(device)}};
+ordered_json devices_json(const std::vector<DeviceUse>& devices, const ReachedShare& reached) {
+  ordered_json verdicts = ordered_json::array(), read = ordered_json::array();
+  for (const DeviceVerdict& verdict : judge(devices, reached)) verdicts.push_back(verdict.text);
+  for (size_t i = 0; i < devices.size(); ++i) {
+    const std::string name = device_name(devices, i), text = to_text(devices[i]);
+    if (!text.empty()) read.push_back(name.empty() ? text : name + ": " + text);
+  }
+  return {{"verdicts", std::move(verdicts)}, {"read", std::move(read)}};
 }
 
 ordered_json live_json(const RunPage::Live& live) {
@@ -125,9 +129,9 @@ ordered_json page_head(const RunPage& page, const RunHistory& history) {
                     {"layers", ordered_json::array()}};
   if (page.efficiency) head["efficiency"] = page_number(page.efficiency);
   if (history.last_step) head["latest"] = latest(*history.last_step);
-  if (history.last_device)
-    head["device"] =
-        device_json(*history.last_device, {page.efficiency, history.last_step ? history.last_step->mfu : std::nullopt});
+  if (!history.last_devices.empty())
+    head["device"] = devices_json(history.last_devices,
+                                  {page.efficiency, history.last_step ? history.last_step->mfu : std::nullopt});
   if (history.last_evaluation) head["evaluation"] = evaluation_json(*history.last_evaluation);
   if (history.best_evaluation) head["best"] = evaluation_json(*history.best_evaluation);
   for (const auto& [name, task] : history.tasks) head["tasks"].push_back(name);

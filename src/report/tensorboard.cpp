@@ -253,17 +253,16 @@ void TensorBoardEvents::begin(const RunRecord& run) {
 
 void TensorBoardEvents::step(const StepRecord& step) {
   if (!file_) return;
-  const DeviceUse device = step.device.value_or(DeviceUse());
   file_->record(scalar_record(step.step, {{"loss/train", step.loss},
                                           {"learning_rate", step.learning_rate},
                                           {"grad_norm", step.grad_norm},
                                           {"tokens_per_second", step.tokens_per_second},
                                           {"memory_mb", step.peak_memory_mb},
                                           {"mfu", step.mfu},
-                                          {"device/gpu_busy", device.utilization},
-                                          {"device/cores_busy", device.cores_busy},
-                                          {"device/cores_of_others", device.cores_others},
-                                          {"device/memory_share", device.memory_share()}}));
+                                          {"device/gpu_busy", least(step.devices, &DeviceUse::utilization)},
+                                          {"device/cores_busy", least(step.devices, &DeviceUse::cores_busy)},
+                                          {"device/cores_of_others", most(step.devices, &DeviceUse::cores_others)},
+                                          {"device/memory_share", most_memory_share(step.devices)}}));
   if (step.norms) file_->record(scalar_record(step.step, scalars_of(*step.norms)));
 }
 

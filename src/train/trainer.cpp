@@ -32,9 +32,9 @@ constexpr int64_t kWarmUpSteps = 10;
 constexpr size_t kMostUnwrittenLosses = 1000;
 
 std::unique_ptr<DeviceSensor> sensor_of(const run::Setup& setup) {
-  if (!setup.mesh.all->is_first()) return nullptr;
-  FoundSensor found = find_sensor(setup.device.device, setup.mesh.all->size());
-  if (!found.sensor) log::info("How busy the GPU is, its power and its temperature are not shown: " + found.reason);
+  FoundSensor found = find_sensor(setup.device.device);
+  if (!found.sensor && setup.mesh.all->is_first())
+    log::info("How busy the GPU is, its power and its temperature are not shown: " + found.reason);
   return std::move(found.sensor);
 }
 
@@ -197,7 +197,7 @@ bool Trainer::is_logged(int64_t step) const {
 
 void Trainer::close_log_interval() {
   StepRecord m;
-  if (is_logged(state_.step)) m.device = device_watch_.read();  // while the GPU still computes the update
+  if (is_logged(state_.step)) m.devices = devices();  // while the GPU still computes the update
   m.loss = run_.step().loss().item<double>();  // sync: the log line reads the device, and closes the interval's clock
   const Mark now{state_.step, tokens_, stopwatch_.running_seconds(), waited_};
   const double seconds = now.seconds - logged_.seconds;
@@ -234,6 +234,30 @@ void Trainer::close_log_interval() {
     divergence_.report_skips();
   }
   logged_ = now;
+}
+
+std::vector<DeviceUse> Trainer::devices() {
+  const std::optional<DeviceUse> own = device_watch_.read();
+  const int64_t processes = setup_.mesh.all->size();
+  if (processes == 1) return own ? std::vector{*own} : std::vector<DeviceUse>();
+  const at::Tensor all = at::zeros({processes, std::ssize(kDeviceFields)}, at::kDouble);
+  auto values = all.accessor<double, 2>();
+  auto here = values[setup_.mesh.all->rank()];
+  for (int64_t i = 0; i < std::ssize(kDeviceFields); ++i)  // NaN: nothing
+    here[i] = own ? ((*own).*kDeviceFields[static_cast<size_t>(i)].value).value_or(NAN) : NAN;
+  try {
+    setup_.mesh.all->sum(all);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::peer) throw;
+    return {};  // as of waits()
+  }
+  std::vector<DeviceUse> of_processes(static_cast<size_t>(processes));
+  for (int64_t process = 0; process < processes; ++process)
+    for (int64_t i = 0; i < std::ssize(kDeviceFields); ++i)
+      if (const double value = values[process][i]; !std::isnan(value))
+        of_processes[static_cast<size_t>(process)].*kDeviceFields[static_cast<size_t>(i)].value = value;
+  const bool is_read = std::ranges::all_of(of_processes, [](const DeviceUse& use) { return use != DeviceUse(); });
+  return is_read ? devices_of(of_processes, setup_.local_processes) : std::vector<DeviceUse>();
 }
 
 std::optional<LayerNorms> Trainer::norms() const {

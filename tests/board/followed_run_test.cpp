@@ -81,14 +81,15 @@ TEST_F(OneRun, WhatItsDeviceDoesIsToldWhileItGoesOn) {
   let_lock_be_old();
   status_.begin(run_of_ten());
   status_.activity({.step = 1, .what = "training"});
-  metrics_.step({.step = 1, .mfu = {}, .device = DeviceUse{.cores = 2, .cores_busy = 1.5}});
+  metrics_.step({.step = 1, .mfu = {}, .devices = {{.cores = 2, .cores_busy = 1.5}}});
   FollowedRun run = follow();
   EXPECT_EQ(state_of(run), "running");
-  EXPECT_EQ(run.row().device->cores_busy, 1.5);
+  ASSERT_EQ(run.row().devices.size(), 1u);
+  EXPECT_EQ(run.row().devices[0].cores_busy, 1.5);
   status_.end();
   EXPECT_EQ(state_of(run), "done");
-  EXPECT_FALSE(run.row().device);
-  EXPECT_TRUE(run.history().last_device) << "its page still has it";
+  EXPECT_TRUE(run.row().devices.empty());
+  EXPECT_EQ(run.history().last_devices.size(), 1u) << "its page still has it";
 }
 
 TEST_F(OneRun, ARunWithoutStatusIsKnownByItsReport) {

@@ -8,11 +8,9 @@ namespace gpt::board {
 namespace {
 
 TEST(Prometheus, HasWhatTheDeviceDoesInBaseUnits) {
-  const std::string text =
-      prometheus_text({{.name = "a",
-                        .state = "running",
-                        .device = DeviceUse{.utilization = 0.97, .clock_mhz = 1500, .memory_used_mb = 2}},
-                       {.name = "b", .state = "done"}});
+  const std::string text = prometheus_text(
+      {{.name = "a", .state = "running", .devices = {{.utilization = 0.97, .clock_mhz = 1500, .memory_used_mb = 2}}},
+       {.name = "b", .state = "done"}});
   EXPECT_NE(text.find(
                 "\n# TYPE gpt_run_gpu_utilization_ratio gauge\ngpt_run_gpu_utilization_ratio{run=\"a\"} 0.97\n# HELP"),
             std::string::npos)
@@ -20,6 +18,15 @@ TEST(Prometheus, HasWhatTheDeviceDoesInBaseUnits) {
   EXPECT_NE(text.find("gpt_run_gpu_clock_hertz{run=\"a\"} 1500000000\n"), std::string::npos) << text;
   EXPECT_NE(text.find("gpt_run_device_memory_used_bytes{run=\"a\"} 2000000\n"), std::string::npos) << text;
   EXPECT_EQ(text.find("gpt_run_cores"), std::string::npos);
+}
+
+TEST(Prometheus, NumbersSeveralDevices) {
+  const std::string text =
+      prometheus_text({{.name = "a", .state = "running", .devices = {{.utilization = 0.5}, {}, {.utilization = 1}}}});
+  EXPECT_NE(text.find("gpt_run_gpu_utilization_ratio{run=\"a\",device=\"0\"} 0.5\n"
+                      "gpt_run_gpu_utilization_ratio{run=\"a\",device=\"2\"} 1\n#"),
+            std::string::npos)
+      << text;
 }
 
 TEST(Prometheus, SaysWhatIsKnownOfEachRun) {

@@ -76,7 +76,6 @@ TEST(CpuSensor, ClocksThatDisagreeALittleLeaveNothingToOthers) {
 TEST(CpuSensor, SaysNothingOfOthersWhereItCannotTellThem) {
   const auto others = [](const CpuSensor::Machine& machine) { return Played().read(machine, 7).cores_others; };
   EXPECT_FALSE(others({.processors = {0, 1}, .usable = 1, .threads = 1})) << "a quota";
-  EXPECT_FALSE(others({.processors = {0, 1}, .usable = 2, .threads = 1, .is_shared = true}));
   EXPECT_FALSE(others({.processors = {0, 3}, .usable = 2, .threads = 2}));
   EXPECT_DOUBLE_EQ(*Played().read({.processors = {0, 3}, .usable = 2, .threads = 2}, 7).cores_busy, 0.7);
 }

@@ -146,7 +146,7 @@ class Following(WithRuns):
         table.wait_for(lambda told: "fox" in told.runs)
         run = self.stream(board.port, "/events?name=fox")
         run.wait_for(lambda told: "device" in told.state)
-        self.assertRegex(run.state["device"]["read"], r"^[0-9.]+ of \d+ cores? busy.*, memory [0-9.]+ [MG]B of [0-9.]+ [MG]B")
+        self.assertRegex(run.state["device"]["read"][0], r"^[0-9.]+ of \d+ cores? busy.*, memory [0-9.]+ [MG]B of [0-9.]+ [MG]B")
         self.assertRegex(run.state["device"]["verdicts"][0], r"^This run keeps [0-9.]+ of \d+ cores? busy")
         self.assertRegex(ask(board.port, "/metrics")[2], r'gpt_run_cores_busy\{run="fox"\} [0-9.]+\n')
 

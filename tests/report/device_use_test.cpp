@@ -123,6 +123,31 @@ TEST(DeviceVerdicts, TheLogHasWhatIsNews) {
   EXPECT_TRUE(in_log(cpu(1.9, 0, 0.99), memory_full));
 }
 
+TEST(DeviceUse, ProcessesThatShareAMachineAreOneOfIt) {
+  const auto process = [](double busy, double others) {
+    return DeviceUse{.cores = 4, .threads = 2, .cores_busy = busy, .cores_others = others, .data_wait = busy / 10};
+  };
+  const auto devices = devices_of({process(1.5, 2.25), process(1, 2.75), process(2, 0.5), process(0.75, 1.75)}, 2);
+  EXPECT_EQ(devices, (std::vector<DeviceUse>{
+                         {.cores = 4, .threads = 4, .cores_busy = 2.5, .cores_others = 1.25, .data_wait = 0.15},
+                         {.cores = 4, .threads = 4, .cores_busy = 2.75, .cores_others = 0, .data_wait = 0.2}}));
+  EXPECT_EQ(devices_of({gpu(0.5), gpu(0.75)}, 2).size(), 2u);
+  DeviceUse silent = process(1, 1);
+  silent.cores_busy.reset();
+  EXPECT_FALSE(devices_of({process(1, 1), silent}, 2)[0].cores_busy);
+  EXPECT_FALSE(devices_of({process(1, 1), silent}, 2)[0].cores_others);
+}
+
+TEST(DeviceVerdict, OfSeveralDevicesEachFindingIsToldOnceWithTheLeastBusy) {
+  DeviceUse hot = gpu(0.97);
+  hot.slowed_by_heat = 0.5;
+  const auto verdicts = judge(std::vector{gpu(0.99), hot, gpu(0.5)});
+  std::vector<std::string> texts;
+  for (const DeviceVerdict& verdict : verdicts) texts.push_back(verdict.text.substr(0, 29));
+  EXPECT_EQ(texts, (std::vector<std::string>{"GPU 2: The GPU is busy 50 % o", "GPU 2: The GPU has nothing to",
+                                             "GPU 1: The GPU is slowed 50 %"}));
+}
+
 TEST(DeviceUse, ReadsAsALine) {
   EXPECT_EQ(to_text(DeviceUse()), "");
   EXPECT_EQ(to_text(cpu(1.93, 0.048)), "1.9 of 2 cores busy, other programs 0.05, memory 4.00 GB of 8.00 GB");

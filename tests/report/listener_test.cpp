@@ -98,7 +98,7 @@ TEST(MetricsFile, AppendsALineOfJsonForEachStepAndEvaluation) {
                .mfu = 0.25,
                .peak_memory_mb = 16,
                .memory = MemoryUse{.weights = 1e6, .activations = 2.5e6},
-               .device = DeviceUse{.utilization = 0.5, .temperature_c = NAN, .memory_mb = 8},
+               .devices = {{.utilization = 0.5, .temperature_c = NAN, .memory_mb = 8}, {.utilization = 0.25}},
                .wait_ms = {0.5, 2},
                .at = {1e9 + 0.5, 64}});
   }
@@ -121,7 +121,7 @@ TEST(MetricsFile, AppendsALineOfJsonForEachStepAndEvaluation) {
   EXPECT_EQ(
       read_file(path, ExitCode::data),
       R"({"step":3,"loss":null,"lr":0.5,"grad_norm":2.0,"step_ms":4.0,"tokens_per_second":8.0,"sequences_per_second":0.5,"peak_memory_mb":16.0,"time":1000000000.5,"tokens":64,"mfu":0.25,"wait_ms":[0.5,2.0],)"
-      R"("memory_mb":{"weights":1.0,"gradients":0.0,"optimizer":0.0,"data":0.0,"activations":2.5,"workspace":0.0},"device":{"utilization":0.5,"temperature_c":null,"memory_mb":8.0}})"
+      R"("memory_mb":{"weights":1.0,"gradients":0.0,"optimizer":0.0,"data":0.0,"activations":2.5,"workspace":0.0},"device":{"utilization":0.5,"temperature_c":null,"memory_mb":8.0},"devices":[{"utilization":0.5,"temperature_c":null,"memory_mb":8.0},{"utilization":0.25}]})"
       "\n"
       R"({"step":4,"loss":1.5,"lr":0.25,"grad_norm":3.0,"time":1000000000.0,"tokens":96})"
       "\n"
@@ -158,7 +158,7 @@ TEST(LayerNorms, BlocksAreNamedAsInCheckpoints) {
 StepRecord reading(int64_t step, double others) {
   return {.step = step,
           .mfu = {},
-          .device = DeviceUse{.cores = 2, .threads = 2, .cores_busy = 2 - others, .cores_others = others},
+          .devices = {{.cores = 2, .threads = 2, .cores_busy = 2 - others, .cores_others = others}},
           .at = {.time = 1e9 + 5.0 * static_cast<double>(step)}};
 }
 

@@ -60,26 +60,40 @@ TEST(RunHistory, WhatTheDeviceDidIsReadBack) {
   EXPECT_TRUE(
       read_metrics_line(line(R"({"cores":2,"cores_busy":1.5,"cores_others":0.25,"memory_used_mb":2,"memory_mb":8})"),
                         10, history));
-  EXPECT_EQ(*history.last_device,
-            (DeviceUse{.cores = 2, .cores_busy = 1.5, .cores_others = 0.25, .memory_used_mb = 2, .memory_mb = 8}));
+  EXPECT_EQ(history.last_devices,
+            (std::vector<DeviceUse>{
+                {.cores = 2, .cores_busy = 1.5, .cores_others = 0.25, .memory_used_mb = 2, .memory_mb = 8}}));
   EXPECT_EQ(history.cores_busy.points()[0].value, 1.5);
   EXPECT_EQ(history.cores_others.points()[0].value, 0.25);
   EXPECT_EQ(history.device_memory.points()[0].value, 0.25);
   EXPECT_TRUE(history.gpu_busy.points().empty());
   history.add(StepRecord{.step = 3, .mfu = {}});
-  EXPECT_TRUE(history.last_device) << "it is not read with every step";
+  EXPECT_EQ(history.last_devices.size(), 1u) << "it is not read with every step";
   for (const char* nonsense : {"7", "[]", "null"}) {
     RunHistory other;
     EXPECT_TRUE(read_metrics_line(line(nonsense), 10, other));
-    EXPECT_FALSE(other.last_device) << nonsense;
+    EXPECT_TRUE(other.last_devices.empty()) << nonsense;
   }
   RunHistory odd;
   read_metrics_line(
       line(
           R"({"utilization":null,"power_w":-1,"temperature_c":"hot","clock_mhz":1e300,"memory_mb":0,"memory_used_mb":1})"),
       10, odd);
-  EXPECT_EQ(*odd.last_device, (DeviceUse{.memory_used_mb = 1, .memory_mb = 0}));
+  EXPECT_EQ(odd.last_devices, (std::vector<DeviceUse>{{.memory_used_mb = 1, .memory_mb = 0}}));
   EXPECT_TRUE(odd.device_memory.points().empty());
+}
+
+TEST(RunHistory, TheLeastBusyOfSeveralDevicesIsDrawn) {
+  RunHistory history;
+  EXPECT_TRUE(read_metrics_line(
+      R"({"step":2,"loss":4,"step_ms":10,"tokens_per_second":3200,"device":{"utilization":0.9},"devices":[{"utilization":0.9,)"
+      R"("memory_used_mb":1,"memory_mb":4},{"utilization":0.4,"memory_used_mb":3,"memory_mb":4},7]})",
+      10, history));
+  EXPECT_EQ(history.last_devices, (std::vector<DeviceUse>{{.utilization = 0.9, .memory_used_mb = 1, .memory_mb = 4},
+                                                          {.utilization = 0.4, .memory_used_mb = 3, .memory_mb = 4},
+                                                          {}}));
+  EXPECT_EQ(history.gpu_busy.points()[0].value, 0.4);
+  EXPECT_EQ(history.device_memory.points()[0].value, 0.75);
 }
 
 TEST(RunHistory, NormsOfLayersAreReadBack) {

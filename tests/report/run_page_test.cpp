@@ -55,15 +55,24 @@ TEST(RunPage, SaysWhatTheDeviceDoesBesideTheShareOfItsLimit) {
   RunPage page{.name = "a"};
   RunHistory history;
   EXPECT_FALSE(page_head(page, history).contains("device"));
-  history.add(StepRecord{.step = 1, .mfu = 0.2, .device = DeviceUse{.utilization = 0.99}});
+  history.add(StepRecord{.step = 1, .mfu = 0.2, .devices = {{.utilization = 0.99}}});
   EXPECT_EQ(page_head(page, history)["device"]["verdicts"][0],
             "The GPU is busy 99 % of the time, at 20 % of its peak speed.");
-  EXPECT_EQ(page_head(page, history)["device"]["read"], "busy 99 %");
+  EXPECT_EQ(page_head(page, history)["device"]["read"], ordered_json{"busy 99 %"});
   EXPECT_EQ(SentCurves().next(history)["gpu_busy"]["values"], ordered_json{0.99});
   page.efficiency = 0.75;
   EXPECT_EQ(page_head(page, history)["device"]["verdicts"],
             ordered_json{
                 "The GPU is busy 99 % of the time, at 75 % of what a large product and a large copy would allow."});
+}
+
+TEST(RunPage, NamesTheDeviceOfSeveral) {
+  RunHistory history;
+  history.add(StepRecord{.step = 1, .mfu = {}, .devices = {{.utilization = 0.99}, {.utilization = 0.5}}});
+  const ordered_json device = page_head({.name = "a"}, history)["device"];
+  EXPECT_EQ(device["read"], (ordered_json{"GPU 0: busy 99 %", "GPU 1: busy 50 %"}));
+  ASSERT_EQ(device["verdicts"].size(), 2u) << device;
+  EXPECT_EQ(device["verdicts"][0], "GPU 1: The GPU is busy 50 % of the time.");
 }
 
 TEST(RunPage, HasCurvesOfEachLayer) {

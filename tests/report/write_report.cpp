@@ -44,9 +44,9 @@ gpt::StepRecord step_record(int64_t step, int64_t steps, std::mt19937& random) {
   record.tokens_per_second = 16'384 / record.step_ms * 1000;
   record.mfu = 0.43 + 0.01 * noise(random);
   record.peak_memory_mb = step < steps / 2 ? 8'412 : 9'120;
-  record.device = gpt::DeviceUse{.utilization = step % 100 == 0 ? 0.93 : 0.99,
-                                 .memory_used_mb = step < steps / 2 ? 66'000 : 72'000,
-                                 .memory_mb = 80'000};
+  record.devices = {{.utilization = step % 100 == 0 ? 0.93 : 0.99,
+                     .memory_used_mb = step < steps / 2 ? 66'000.0 : 72'000.0,
+                     .memory_mb = 80'000}};
   return record;
 }
 
@@ -57,8 +57,8 @@ std::string metrics_line(const gpt::StepRecord& r) {
          ",\"grad_norm\":" + std::to_string(r.grad_norm) + ",\"step_ms\":" + std::to_string(r.step_ms) +
          ",\"tokens_per_second\":" + std::to_string(r.tokens_per_second) +
          ",\"peak_memory_mb\":" + std::to_string(r.peak_memory_mb) + ",\"mfu\":" + std::to_string(*r.mfu) +
-         ",\"device\":{\"utilization\":" + std::to_string(*r.device->utilization) +
-         ",\"memory_used_mb\":" + std::to_string(*r.device->memory_used_mb) + ",\"memory_mb\":80000}}";
+         ",\"device\":{\"utilization\":" + std::to_string(*r.devices[0].utilization) +
+         ",\"memory_used_mb\":" + std::to_string(*r.devices[0].memory_used_mb) + ",\"memory_mb\":80000}}";
 }
 
 std::string metrics_line(const gpt::EvaluationRecord& r) {

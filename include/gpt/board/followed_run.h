@@ -26,7 +26,7 @@ struct RunRow {
   std::optional<double> loss = {}, learning_rate = {}, grad_norm = {}, step_ms = {}, tokens_per_second = {},
                         peak_memory_mb = {}, validation_loss = {}, best = {};  // best: of the validation losses
   std::optional<int64_t> tokens = {};
-  std::optional<DeviceUse> device = {};
+  std::vector<DeviceUse> devices = {};
   double remaining_seconds = 0, silent_seconds = 0, written = 0;  // written: when anything was heard last
   bool may_be_told = false;                                       // what to do (control/tell.h)
   bool operator==(const RunRow&) const = default;

@@ -38,7 +38,6 @@ class CpuSensor : public DeviceSensor {
     std::vector<int64_t> processors = {};  // that this process may run on
     int64_t usable = 0;                    // of them, at a time: its group may have a quota
     int64_t threads = 0;                   // that compute
-    bool is_shared = false;                // by other processes of the same run, which are no other programs
   };
   CpuSensor(Machine machine, Senses senses);
   void begin() override;

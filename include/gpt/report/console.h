@@ -30,7 +30,7 @@ class Console : public Listener {
 
  private:
   std::string position(int64_t step) const;  // "step  500/5000"
-  void tell_findings(const DeviceUse& device, double time);
+  void tell_findings(const std::vector<DeviceUse>& devices, double time);
 
   RunRecord run_;
   // What a reading of the device had.

@@ -1,4 +1,4 @@
-// What the device of a run did in an interval, as device/find_sensor.h reads it, and what that means in words.
+// What the devices of a run did in an interval, as device/find_sensor.h reads them, and what that means in words.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ struct DeviceUse {
   // and because somebody has set them so.
   Value slowed_by_power = {}, slowed_by_heat = {}, slowed_by_hardware = {}, slowed_by_setting = {};
   // Of a CPU, in processors' worth of time. Those that this run may use, its threads that compute, and what it kept busy, other programs did
-  // (and the kernel for them), and the machine that hosts this one has kept.
+  // (and the kernel for them), and the machine that hosts this one has kept. To one process of several on a machine the others are other programs.
   Value cores = {}, threads = {}, cores_busy = {}, cores_others = {}, cores_stolen = {};
   // Of both. Memory: of a GPU, or of the machine or its control group, whichever is less; what is used, also by other programs.
   Value memory_used_mb = {}, memory_mb = {};
@@ -54,6 +54,15 @@ inline constexpr std::array kDeviceFields{DeviceField{"utilization", &DeviceUse:
                                           DeviceField{"memory_mb", &DeviceUse::memory_mb},
                                           DeviceField{"data_wait", &DeviceUse::data_wait}};
 
+// The devices of a run, from what its processes read, in their order: each has a GPU of its own, or so many share a machine, of which they
+// keep processors busy together.
+std::vector<DeviceUse> devices_of(const std::vector<DeviceUse>& processes, int64_t processes_per_machine);
+
+// Of all devices; nothing where none says.
+DeviceUse::Value least(const std::vector<DeviceUse>& devices, DeviceUse::Value DeviceUse::* value);
+DeviceUse::Value most(const std::vector<DeviceUse>& devices, DeviceUse::Value DeviceUse::* value);
+DeviceUse::Value most_memory_share(const std::vector<DeviceUse>& devices);
+
 // How near the steps came to what the device can do, where that is known.
 struct ReachedShare {
   std::optional<double> efficiency = {};  // EfficiencyRecord::share()
@@ -83,8 +92,12 @@ struct DeviceVerdict {
 
 // How busy the device is, and then what keeps it from more.
 std::vector<DeviceVerdict> judge(const DeviceUse& use, const ReachedShare& reached = {});
+// Of several, each finding once, with the least busy one that has it.
+std::vector<DeviceVerdict> judge(const std::vector<DeviceUse>& devices, const ReachedShare& reached = {});
 
 // "1.93 of 2 cores busy, other programs 0.05, memory 3.20 GB of 8.00 GB"; what nobody knows is left out.
 std::string to_text(const DeviceUse& use);
+std::string device_name(const std::vector<DeviceUse>& devices,
+                        size_t i);  // "GPU 3" or "Machine 3" of several, otherwise empty
 
 }  // namespace gpt

@@ -56,7 +56,7 @@ struct StepRecord {
   std::optional<double> mfu;  // share of the device's peak, where that is known
   double peak_memory_mb = 0;
   std::optional<MemoryUse> memory = {};  // what tensors take, part by part
-  std::optional<DeviceUse> device = {};  // since the last one that has it
+  std::vector<DeviceUse> devices = {};   // of the run, since the last one that has them
   std::optional<LayerNorms> norms = {};  // with training.log_norms
   std::vector<double> wait_ms = {};      // of a step, by process: for the others; none where there is one, or on GPUs
   Moment at = {};

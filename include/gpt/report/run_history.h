@@ -39,19 +39,20 @@ struct RunHistory {
 
   Curve loss, learning_rate, grad_norm, tokens_per_second, peak_memory_mb, mfu;
   Curve validation_loss, bits_per_byte;
-  Curve gpu_busy, cores_busy, cores_others, device_memory;  // of DeviceUse; memory as a share
+  // Of DeviceUse; of several devices what the least busy one has, and the one with the least room. Memory as a share.
+  Curve gpu_busy, cores_busy, cores_others, device_memory;
   std::map<std::string, Curve> tasks;  // by task and metric, such as "hellaswag acc_norm": the main metric of each
   std::vector<Layer> layers;
   double seconds = 0, tokens = 0;         // totals of the updates, as far as they were logged
   Curve seconds_at_step, tokens_at_step;  // the same, as they grew
   std::optional<StepRecord> last_step;
-  std::optional<DeviceUse> last_device;
+  std::vector<DeviceUse> last_devices;
   std::optional<EvaluationRecord> last_evaluation, best_evaluation;
   std::deque<SampleRecord> samples;  // oldest first, as are events
   std::deque<Event> events;
 
   void add(const StepRecord& step);
-  void add(int64_t step, const DeviceUse& device);
+  void add(int64_t step, const std::vector<DeviceUse>& devices);
   void add(int64_t step, const LayerNorms& norms);
   void add(const LossRecord& loss);
   void add(const EvaluationRecord& evaluation);

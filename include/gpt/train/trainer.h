@@ -88,6 +88,7 @@ class Trainer {
   bool may_save(bool all_come = false);
   bool is_logged(int64_t step) const;
   void close_log_interval();
+  std::vector<DeviceUse> devices();  // of all processes, which ask together
   std::optional<LayerNorms> norms() const;
   std::vector<double> waits(double own) const;
   void close_epoch();
@@ -131,7 +132,7 @@ class Trainer {
   Divergence divergence_{run_, checkpoints_, decisions_, listeners_};
   ProgressBar bar_;
   MemoryWatch memory_watch_;
-  DeviceWatch device_watch_;  // at the first process, which writes the log
+  DeviceWatch device_watch_;  // of this process
   // Where new weights may be on their way, they need connections of their own.
   run::Interruptions interruptions_{state_.division().speaks_within_updates() ? setup_.mesh.all->another()
                                                                               : setup_.mesh.all};
