@@ -3,6 +3,7 @@ where they are not installed."""
 
 import json
 import pathlib
+import random
 import re
 import shutil
 import struct
@@ -74,11 +75,15 @@ class Scratch(programs.WithText):
         return run
 
     @classmethod
-    def tune(cls, run, base, *words, check_code=0, **options):
+    def flags_of(cls, run, base, **options):
         merged = {**cls.again, "data.text": cls.text, "output_dir": run, "training.init_from": base, "training.max_steps": 8,
                   "training.lora_rank": RANK, "training.learning_rate": 0.02}
         merged.update({key.replace("__", "."): value for key, value in options.items()})
-        return programs.run("gpt-train", *programs.flags(merged), *words, check_code=check_code)
+        return programs.flags(merged)
+
+    @classmethod
+    def tune(cls, run, base, *words, check_code=0, **options):
+        return programs.run("gpt-train", *cls.flags_of(run, base, **options), *words, check_code=check_code)
 
     WHOLE = {"training__lora_also_train": "wte, ln_f"}
 
@@ -107,9 +112,7 @@ class Base(Scratch):
         straight, killed = (self.root / f"{pathlib.Path(base).name}-{name}" for name in ("straight", "killed"))
         cadence = {"training__checkpoint_interval": "2 steps", "training__lora_dropout": 0.1, **options}
         self.tune(straight, base, **cadence)
-        merged = {**self.again, "data.text": self.text, "output_dir": killed, "training.init_from": base, "training.max_steps": 8,
-                  "training.lora_rank": RANK, "training.learning_rate": 0.02, **{key.replace("__", "."): value for key, value in cadence.items()}}
-        process = subprocess.Popen(programs.command("gpt-train", *programs.flags(merged)), stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(programs.command("gpt-train", *self.flags_of(killed, base, **cadence)), stderr=subprocess.PIPE, text=True)
         for line in process.stderr:
             if re.match(r"step +5/8", line):
                 break
@@ -139,6 +142,32 @@ class Base(Scratch):
                         added = settings["alpha_pattern"].get(module, settings["lora_alpha"]) / a.shape[0] * (b @ a)
                         expected = expected + (added.T if settings["fan_in_fan_out"] else added)
                     torch.testing.assert_close(value, expected, rtol=0, atol=1e-6 * expected.abs().max().item())
+
+    @unittest.skipUnless(programs.ALL, "some minutes; GPT_ALL_TESTS=1 runs it")
+    def test_fifty_kills_leave_no_trace(self):
+        moments, kills = random.Random(7), 0
+        for kept in ("auto", "bfloat16", "int8", "int4"):
+            straight, killed = self.root / f"straight-{kept}", self.root / f"often-killed-{kept}"
+            options = {"training__lora_base": kept, "training__lora_dropout": 0.1, "training__max_steps": 4000, "training__log_interval": 1000,
+                       "training__eval_interval": "1000 steps", "training__checkpoint_interval": "50 steps"}
+            self.tune(straight, self.base_of("llama"), **options)
+            flags = self.flags_of(killed, self.base_of("llama"), **options)
+            for _ in range(13):
+                process = subprocess.Popen(programs.command("gpt-train", *flags), stderr=subprocess.DEVNULL)
+                try:
+                    process.wait(timeout=moments.uniform(0.3, 2))
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    kills += 1
+                process.wait(timeout=programs.HANGS)
+            programs.run("gpt-train", *flags, check_code=0)
+            ended, expected = (torch.load(run / "ckpt.pt", weights_only=True) for run in (killed, straight))
+            self.assertEqual((ended["step"], programs.losses(killed)), (4000, programs.losses(straight)))
+            for name, value in expected["model"].items():
+                self.assertTrue(torch.equal(ended["model"][name], value), (kept, name))
+                for slot, moment in expected["optimizer"]["state"][name].items():
+                    self.assertTrue(torch.equal(ended["optimizer"]["state"][name][slot], moment), (kept, name, slot))
+        self.assertGreaterEqual(kills, 40)
 
     def test_a_base_in_few_bits_takes_less_and_learns_as_much(self):
         base, weights, losses = self.base_of("llama"), {}, {}
