@@ -87,15 +87,15 @@ int put_result(const std::string& json, const Options& options) {
   return 0;
 }
 
-BenchResults results_for(const Config& config, const char* title, const Options& options) {
+BenchResults results_for(const Wanted& wanted, const char* title, const Options& options) {
   create_folders(options.results);  // found out before anything is measured
-  const at::Device device = select_device(config.device).device;
+  const at::Device device = select_device(wanted.config.device).device;
   return {.title = title,
           .command = options.command,
           .date = now(),
           .device = describe_device(device),
           .machine = this_machine(device),
-          .config = config,
+          .wanted = wanted,
           .findings = {}};
 }
 
@@ -171,17 +171,17 @@ Found compare_techniques(const Context& context) {
 }
 
 Found compare_savers(const Context& context) {
-  const Savings savings = measure_savers(context.wanted, savers(context.config, context.device), context.seconds,
+  const Savings savings = measure_savers(context.wanted, savers(context.wanted, context.device), context.seconds,
                                          measure_apart, context.progress());
   return savings.rows.empty() ? Found() : findings(savings);
 }
 
 Found simulate_devices(const Context& context) {
-  return findings(simulate_scaling(context.config, context.options.scaling));
+  return findings(simulate_scaling(context.wanted, context.options.scaling));
 }
 
 Found profile_run(const Context& context) {
-  return findings(profile_steps(context.config, context.seconds, context.progress()));
+  return findings(profile_steps(context.wanted, context.seconds, context.progress()));
 }
 
 // In the precision of a run with this configuration; 16 bits as they are used end to end.
@@ -209,7 +209,7 @@ std::string measure_machine_of(const Config& config, const Options& /*options*/)
 }
 
 std::string learn_one(const Config& config, const Options& options) {
-  return to_json(learn(config, {.updates = options.updates, .evaluations = options.evaluations}));
+  return to_json(learn(plan::resolve(config), {.updates = options.updates, .evaluations = options.evaluations}));
 }
 
 struct Verb {
@@ -250,7 +250,7 @@ const Verb kVerbs[] = {
 int run_verb(const Verb& verb, const Wanted& wanted, const Options& options) {
   const Config& config = wanted.config;
   if (verb.run_one) return put_result(verb.run_one(config, options), options);
-  BenchResults results = results_for(config, verb.name, options);
+  BenchResults results = results_for(wanted, verb.name, options);
   if (const std::string& card = options.scaling.gpu; !card.empty())
     results.device = require_card("--gpu", card).describe();
   const Found found = verb.find({wanted, results.device, options, 60 * options.minutes});

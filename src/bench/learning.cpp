@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "gpt/bench/measurement.h"
 #include "gpt/core/statistics.h"
@@ -33,9 +34,9 @@ double Learning::loss_after(double updates) const {
   return before.loss + part * (after->loss - before.loss);
 }
 
-Learning learn(const Config& config, const LearningLength& length) {
-  MeasuredRun run(config);
-  Learning result{.parameters = parameter_count(run.config().model), .points = {}};
+Learning learn(run::Setup setup, const LearningLength& length) {
+  MeasuredRun run(std::move(setup));
+  Learning result{.parameters = parameter_count(run.setup().config.model), .points = {}};
   const auto evaluate = [&](int64_t updates) { result.points.push_back({updates, run.validation_loss()}); };
   evaluate(0);
   std::vector<double> seconds;  // what an update took, group by group

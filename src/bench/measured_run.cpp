@@ -1,10 +1,10 @@
 #include "measured_run.h"
 
 #include <chrono>
+#include <utility>
 
 #include "gpt/core/error.h"
 #include "gpt/core/process.h"
-#include "gpt/plan/resolve.h"
 
 namespace gpt::bench {
 namespace {
@@ -13,7 +13,7 @@ bool is_stopped() { return process::stop_signal() != 0; }
 
 }  // namespace
 
-MeasuredRun::MeasuredRun(const Config& config) : setup_(plan::resolve(config)), run_(setup_) {
+MeasuredRun::MeasuredRun(run::Setup setup) : setup_(std::move(setup)), run_(setup_) {
   // The same sequences for every run that is compared.
   run_.state().eval_sequences = run::automatic_eval_sequences(setup_.config.sequence_length());
   run_.check_operators(/*is_told=*/false);  // as gpt-train does

@@ -12,7 +12,7 @@ namespace gpt::bench {
 class MeasuredRun {
  public:
   // Draws from the process's random state, so that no other run may follow.
-  explicit MeasuredRun(const Config& config);
+  explicit MeasuredRun(run::Setup setup);
 
   struct Updates {
     int64_t tokens;
@@ -29,7 +29,7 @@ class MeasuredRun {
   int64_t warm_up(int64_t wanted) const { return run::updates_before_timing(device().device, wanted); }
   void require_recorded() const;  // throws gpt::Error where a step that is to be recorded has not been
 
-  const Config& config() const { return setup_.config; }
+  const run::Setup& setup() const { return setup_; }
   bool is_resident() const { return run_.state().loader.resident(); }
   const DeviceInfo& device() const { return setup_.device; }
   const Precision& precision() const { return setup_.precision; }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "gpt/device/device.h"
+#include "gpt/plan/resolve.h"
 #include "measured_run.h"
 
 namespace gpt::bench {
@@ -57,7 +58,7 @@ int64_t updates_between_waits(c10::DeviceType device, double update_seconds, int
 Measurement measure(const Config& config, const MeasurementLength& length) {
   constexpr int64_t kLastLosses = 10;
   const auto begin = Clock::now();
-  MeasuredRun run(config);
+  MeasuredRun run(plan::resolve(config));
   Measurement result;
   result.start_seconds = seconds_since(begin);
   double fastest = std::numeric_limits<double>::infinity();
@@ -83,7 +84,8 @@ Measurement measure(const Config& config, const MeasurementLength& length) {
   result.step_ms = 1000 * update.seconds;
   result.cpu_ms = 1000 * cpu / static_cast<double>(length.updates);
   result.tokens_per_second = update.tokens_per_second;
-  result.work = plan::work_of_step(run.config().model, run.config().training, run.precision(), update.tokens);
+  const UpdateConfig& resolved = run.setup().config;
+  result.work = plan::work_of_step(resolved.model, resolved.training, run.precision(), update.tokens);
   result.peak_bytes = peak_allocated_bytes(run.device().device);
   result.tensor_bytes = peak_tensor_bytes(run.device().device);
   result.threads = at::get_num_threads();

@@ -87,7 +87,7 @@ struct Case {
 // The operators of one block, of batches, embedding and head, and of an update, for a micro-batch.
 class Cases {
  public:
-  Cases(const Config& config, at::Device device, at::ScalarType type)
+  Cases(const UpdateConfig& config, at::Device device, at::ScalarType type)
       : model_(one_layer(in_training(config.model, config.training))),
         form_(block_form(model_, 0)),
         training_(config.training),
@@ -392,7 +392,8 @@ nlohmann::ordered_json json_of(const OperatorSpeeds& all) {
 
 }  // namespace
 
-OperatorSpeeds measure_operators(const Config& config, const DeviceInfo& device, at::ScalarType type, double seconds,
+OperatorSpeeds measure_operators(const UpdateConfig& config, const DeviceInfo& device, at::ScalarType type,
+                                 double seconds,
                                  const std::function<bool(double share, const std::string& name)>& progress) {
   OperatorSpeeds result{.type = type, .rows = {}, .threads = at::get_num_threads()};
   if (!progress(0, "the machine")) return result;

@@ -63,9 +63,9 @@ std::string machine_of(const BenchResults& results) {
 }
 
 std::string model_of(const BenchResults& results) {
-  const ModelConfig& m = results.config.model;
+  const ModelConfig& m = results.wanted.config.model;
   return fmt::format("{}, {}, width {}, {} x {} tokens", plural(m.n_layer, "layer"), plural(m.heads(), "head"),
-                     m.n_embd, results.config.training.batch_size, results.config.sequence_length());
+                     m.n_embd, results.wanted.config.training.batch_size, results.wanted.config.sequence_length());
 }
 
 // The facts, and what was found out.
@@ -110,7 +110,7 @@ std::string to_json(const BenchResults& results) {
                               {"device", results.device.name},
                               {"threads", results.findings.threads},
                               {"machine", json_of(results.machine)},
-                              {"configuration", config::dump(results.config)},
+                              {"configuration", config::dump(results.wanted.config)},
                               {"complete", results.findings.complete}};
   json.update(nlohmann::ordered_json::parse(results.findings.json));
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";

@@ -13,7 +13,7 @@
 #include "gpt/core/error.h"
 #include "gpt/device/precision.h"
 #include "gpt/model/compile.h"
-#include "gpt/plan/memory_settings.h"
+#include "gpt/plan/savers.h"
 
 namespace gpt::bench {
 namespace {

@@ -34,8 +34,8 @@ double saved_share(const LadderRow& row, const LadderRow& baseline) {
 
 }  // namespace
 
-std::vector<Rung> savers(const Config& wanted, const DeviceInfo& device) {
-  const std::vector<Rung> all = all_rungs(wanted, device);
+std::vector<Rung> savers(const Wanted& wanted, const DeviceInfo& device) {
+  const std::vector<Rung> all = all_rungs(wanted.config, device);
   std::vector<Rung> result;
   for (const char* names :
        {"block", "selective", "compile", "compile+activation", "compile+norm", "compile+selective", "compile+block",

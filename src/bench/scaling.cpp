@@ -262,10 +262,10 @@ double Scaling::efficiency(const plan::MeshPlan& plan) const {
   return plan.tokens_per_second() / (static_cast<double>(plan.devices()) * one.tokens_per_second());
 }
 
-Scaling simulate_scaling(const Config& config, const ScalingOptions& options) {
+Scaling simulate_scaling(const Wanted& wanted, const ScalingOptions& options) {
   Scaling scaling{.scenario = {}, .computing = {}, .one = {}, .rows = {}, .is_elsewhere = !options.gpu.empty()};
   plan::Scenario& scenario = scaling.scenario;
-  scenario.config = config;
+  scenario.config = wanted.config;
   scenario.keeps_batch = options.fixed_batch;
   scenario.zero = options.zero, scenario.tensor_parallel = options.tensor_parallel;
   scenario.pipeline_parallel = options.pipeline_parallel;

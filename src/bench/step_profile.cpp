@@ -16,6 +16,7 @@
 #include "gpt/core/processors.h"
 #include "gpt/model/compile.h"
 #include "gpt/ops/part.h"
+#include "gpt/plan/resolve.h"
 #include "measured_run.h"
 #include "part_clock.h"
 
@@ -164,16 +165,17 @@ std::optional<MeasuredRun::Updates> next_update(MeasuredRun& run, bool has_enoug
 
 }  // namespace
 
-StepProfile profile_steps(Config config, double seconds, const Progress& progress) {
+StepProfile profile_steps(const Wanted& wanted, double seconds, const Progress& progress) {
   constexpr int kWarmUp = 3, kLeast = 5;
-  const CompileMode wanted = std::exchange(config.training.execution.compile_mode, CompileMode::standard);
+  Config config = measurable(wanted.config);
+  const CompileMode asked = std::exchange(config.training.execution.compile_mode, CompileMode::standard);
   progress(0, "the machine");
-  MeasuredRun run(measurable(config));
-  StepProfile profile{.config = run.config(),
+  MeasuredRun run(plan::resolve(config));
+  StepProfile profile{.config = run.setup().config,
                       .device = run.device(),
                       .type = run.precision().compute_type(),
                       .parts = {}};
-  profile.config.training.execution.compile_mode = wanted;
+  profile.config.training.execution.compile_mode = asked;
   profile.threads = at::get_num_threads();
   profile.speed = plan::measure_machine(run.device().device, profile.type);
   reset_memory_peak(run.device().device);

@@ -37,7 +37,8 @@ std::string Comparison::text(const std::vector<ComparedRun>& runs) {
   {
     const std::lock_guard lock(mutex_);
     for (const ComparedRun& run : runs) {
-      RunSummary& summary = summaries.emplace_back(RunSummary{run.name, {}, configuration(run.folder)});
+      RunSummary& summary = summaries.emplace_back(read(run.folder));
+      summary.folder = run.name;
       if (run.best) summary.history.add(*run.best);
     }
   }
@@ -50,15 +51,15 @@ std::string Comparison::text(const std::vector<ComparedRun>& runs) {
 
 std::optional<TextAndTokens> Comparison::text_and_tokens(const std::string& folder) {
   const std::lock_guard lock(mutex_);
-  const std::optional<Config> config = configuration(folder);
+  const std::optional<Config>& config = read(folder).config;
   return config ? std::optional(board::text_and_tokens(*config)) : std::nullopt;
 }
 
-std::optional<Config> Comparison::configuration(const std::string& folder) {
+const RunSummary& Comparison::read(const std::string& folder) {
   const std::optional<FileMark> mark = mark_of(folder + "/" + kEffectiveConfig);
   const auto [known, is_new] = read_.try_emplace(folder);
-  if (is_new || known->second.mark != mark) known->second = {mark, config::left_configuration(folder)};
-  return known->second.config;
+  if (is_new || known->second.mark != mark) known->second = {mark, {folder, {}, config::left_configuration(folder)}};
+  return known->second.run;
 }
 
 }  // namespace gpt::board

@@ -14,13 +14,14 @@
 #include "gpt/checkpoint/checkpoint.h"
 #include "gpt/config/automatic.h"
 #include "gpt/config/batch.h"
+#include "gpt/config/rules.h"
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
 #include "gpt/core/processors.h"
 #include "gpt/data/corpus.h"
-#include "gpt/device/host.h"
 #include "gpt/device/precision.h"
 #include "gpt/diagnose/checkpoint_check.h"
+#include "gpt/diagnose/place.h"
 #include "gpt/diagnose/update_time.h"
 #include "gpt/exchange/import.h"
 #include "gpt/model/compile.h"
@@ -28,7 +29,6 @@
 #include "gpt/plan/batch_choice.h"
 #include "gpt/plan/card_estimate.h"
 #include "gpt/plan/data_checks.h"
-#include "gpt/plan/device_checks.h"
 #include "gpt/plan/disk_checks.h"
 #include "gpt/plan/model_checks.h"
 #include "gpt/plan/out_of_memory.h"
@@ -51,13 +51,21 @@
 namespace gpt {
 namespace {
 
+// What of the settings contradicts the device or each other there, as gpt-train would refuse it; nothing where nothing does.
+std::optional<plan::Check> find_contradiction(const Config& config, const DeviceInfo& device) {
+  config::Facts facts = facts_of(device, resolve_precision(config.training.precision, device));
+  facts.processes = config.distributed.processes;
+  facts.data_processes = config.distributed.data_processes();
+  const auto refusal = config::find_refusal(config, facts);
+  return refusal ? std::optional(plan::failed("settings", refusal->why, refusal->advice)) : std::nullopt;
+}
+
 // Examines the run part by part. A part that needs what an earlier one could not find is reported as not checked.
 class Examination {
  public:
   Examination(const config::CommandLine& command, const PlanOptions& asked)
       : config_(command.config),
-        asked_config_(command.config),
-        origins_(command.origins),
+        command_(command),
         origin_(command.config_path.empty() ? "the command line" : command.config_path),
         asked_(asked) {
     config_.distributed.processes = processes_;
@@ -69,8 +77,9 @@ class Examination {
     if (asked_.is_arithmetic(config_)) {
       plan_without_data();
     } else {
-      attempt("device", "set device: auto", [&] { examine_device(); });
-      if (const auto check = device_ ? plan::find_contradiction(config_, *device_) : std::nullopt) add(*check);
+      attempt("device", "set device: auto",
+              [&] { place_ = examine_place(command_, asked_, config_.training.precision, checks_); });
+      if (const auto check = place_ ? find_contradiction(config_, place_->device) : std::nullopt) add(*check);
       if (asked_.steps_per_epoch) {
         plan_without_data();
       } else {
@@ -90,7 +99,11 @@ class Examination {
     if (several_.processes > 1) add(plan::check_processes(several_));
     if (config_.model.vocab_size && !asked_.is_elsewhere())
       attempt("disk", "choose another output_dir", [&] {
-        for (plan::Check& check : plan::check_disk(config_, corpus_ ? &*corpus_ : nullptr)) add(std::move(check));
+        const auto bytes = run::checkpoint_file_bytes(config_, corpus_ ? corpus_->tokenizer.get() : nullptr);
+        const bool has_validation = corpus_ && corpus_->validation.size() > 0;
+        for (plan::Check& check :
+             plan::check_disk(config_.output_dir, config_.training, static_cast<double>(bytes), has_validation))
+          add(std::move(check));
       });
     return std::move(checks_);
   }
@@ -111,49 +124,10 @@ class Examination {
     } catch (const std::exception& e) { add(plan::failed(name, first_line(e.what()), fix)); }
   }
 
-  void examine_device() {
-    if (card_) return examine_card();
-    add(plan::check_threads(config_.threads, cores_, processes_));
-    const DeviceInfo device = describe_device(select_device(config_.device).device);
-    const DeviceInfo best = device.device.is_cuda() ? device : describe_device(select_device("auto").device);
-    add(plan::check_device(config_.device, device, best, host::has_nvidia_gpu()));
-    if (device.device.is_cuda() && processes_ > gpu_count()) add(plan::lack_of_gpus(processes_, gpu_count()));
-    if (device.device.is_cpu() && nodes_ > 1) add(plan::check_numa(nodes_, processes_));
-    examine_precision(device);
-    if (checks_.back().status == plan::Check::Status::fail) return;
-    device_ = device;
-    memory_ = plan::memory_budget(device.device, fraction());
-    memory_here_ = memory_.available;
-    if (const auto bytes = asked_.memory_bytes()) memory_.available = *bytes * fraction();
-    memory_ = plan::of_each(memory_, device.device, processes_);
-  }
-
-  void examine_precision(const DeviceInfo& device) {
-    PrecisionConfig& precision = config_.training.precision;
-    const std::string change = choose_again_if_missing(precision, asked_config_.training.precision, device);
-    if (!change.empty())
-      add(plan::warned("precision of the run", change,
-                       "continue it on a device that has it, if its numbers must not change"));
-    add(plan::check_precision(precision, device));
-  }
-
-  double fraction() const { return config_.training.allocator.memory_fraction; }
-
-  void examine_card() {
-    DeviceInfo device = card_->describe();
-    if (const auto bytes = asked_.memory_bytes()) device.memory_bytes = static_cast<int64_t>(*bytes);
-    add(plan::check_card(*card_, device));
-    examine_precision(device);
-    if (checks_.back().status == plan::Check::Status::fail) return;
-    device_ = device;
-    memory_ = plan::card_memory(device);
-    memory_.available *= fraction();
-  }
-
   // The checkpoint that gpt-train would begin with.
   void find_start() {
     const std::string& from = config_.training.resume_from;
-    const bool is_about_folder = !asked_.steps_per_epoch || origins_.count("output_dir") > 0;
+    const bool is_about_folder = !asked_.steps_per_epoch || command_.origins.count("output_dir") > 0;
     if (is_about_folder) start_ = run::peek_run(config_.output_dir);
     // What is left is counted from there, whatever the folder of the run has.
     if (!asked_.checkpoint.empty()) {
@@ -168,7 +142,7 @@ class Examination {
     if (start_ || initial.empty()) return;
     if (exchange::is_hugging_face(initial)) return add_foreign(initial);
     if (auto checkpoint = add_checkpoint(initial)) {
-      initial_ = run::initial_weights(std::move(*checkpoint), config_, origins_);
+      initial_ = run::initial_weights(std::move(*checkpoint), config_, command_.origins);
       initial_->model.clear();  // its tensors are large
     }
   }
@@ -176,7 +150,7 @@ class Examination {
   // A model that another program made, to begin a run with.
   void add_foreign(const std::string& path) {
     try {
-      initial_ = run::read_initial_weights(config_, origins_);
+      initial_ = run::read_initial_weights(config_, command_.origins);
       initial_->model.clear();  // its tensors are large
       const auto parameters = static_cast<double>(parameter_count(config_.model));
       add(plan::passed("checkpoint", fmt::format("{}: {} parameters to begin with", path, format_count(parameters))));
@@ -191,7 +165,7 @@ class Examination {
   void go_on_from_start() {
     const Config& saved = start_->checkpoint.config;
     Config config = config_;
-    config::keep_choices(config, origins_, saved);
+    config::keep_choices(config, command_.origins, saved);
     Config compared = config;
     if (!compared.model.vocab_size) compared.model.vocab_size = saved.model.vocab_size;
     try {
@@ -206,8 +180,7 @@ class Examination {
                      fmt::format("set output_dir: {}; what follows is about a new run",
                                  run::next_free_folder(config_.output_dir))));
     start_.reset();
-    config_ = asked_config_;
-    training_ = config_.training;
+    config_ = command_.config;
   }
 
   Corpus load_data() {
@@ -236,25 +209,17 @@ class Examination {
   // The kernel of the attention here, or the one expected on the card.
   std::string attention(at::ScalarType type) const {
     const ExecutionConfig& execution = config_.training.execution;
-    return card_ ? plan::expected_attention(config_.model, execution, *device_, type)
-                 : attention_path(config_.model, execution, device_->device, type, /*training=*/true);
+    return card_ ? plan::expected_attention(config_.model, execution, place_->device, type)
+                 : attention_path(config_.model, execution, place_->device.device, type, /*training=*/true);
   }
 
-  // As gpt-train would choose batch_size: auto, and then divide the update among its processes. Where device or vocabulary are not known,
-  // nothing but the tokens of an update matters, which are the same however it is divided.
+  // As gpt-train chooses it, and divides the update among its processes. Where device or vocabulary are not known, nothing but the tokens of
+  // an update matters, which are the same however it is divided.
   void choose_batch() {
-    if (std::exchange(has_batch_, true)) return;
+    if (update_) return;
     TrainingConfig& training = config_.training;
-    if (device_ && config_.model.vocab_size) {
-      const Precision precision = resolve_precision(training.precision, *device_);
-      const plan::ActivationForm form = plan::activation_form(config_.model, training, config_.distributed, *device_,
-                                                              precision, attention(precision.compute_type()));
-      memory_.exchange = plan::exchange_bytes(config_, precision.end_to_end, processes_);
-      if (training.batch_size == 0) {
-        const plan::BatchChoice choice = plan::plan_batch_size(config_.model, training, form, memory_);
-        config::set_batch_size(training, choice.batch_size), add(plan::passed("batch size", describe(choice)));
-      }
-      plan::choose_swapped_layers(config_.model, training, form, memory_);
+    if (place_ && config_.model.vocab_size) {
+      if (const auto batch = plan::choose(config_, means())) add(plan::passed("batch size", describe(*batch)));
     } else if (training.batch_size == 0) {
       config::set_batch_size(training, *training.total_batch_size);
       if (!asked_.is_arithmetic(config_))
@@ -262,9 +227,19 @@ class Examination {
                          "training.batch_size: auto is not chosen: it depends on the device and the vocabulary",
                          "set model.vocab_size, or follow the advice of the failed checks"));
     }
-    undivided_ = training;
+    update_ = Update{.divided = training, .undivided = training};
     plan::divide_update(config_, processes_);
-    training_ = training;
+    update_->divided = training;
+  }
+
+  plan::Means means() const {
+    const Precision precision = resolve_precision(config_.training.precision, place_->device);
+    return {.device = place_->device,
+            .precision = precision,
+            .attention = attention(precision.compute_type()),
+            .memory = [this] { return place_->memory; },
+            .processes = processes_,
+            .cores = std::max<int64_t>(1, usable_processors() / processes_)};
   }
 
   // For data that are not here.
@@ -304,7 +279,7 @@ class Examination {
 
   plan::Check check_start() const {
     const bool has_validation = corpus_ && corpus_->validation.size() > 0;
-    if (const auto done = run::find_finished(*start_, config_, origins_, *plan_, has_validation))
+    if (const auto done = run::find_finished(*start_, config_, command_.origins, *plan_, has_validation))
       return done->is_foreign ? plan::failed("output folder", done->fact, done->remedy)
                               : plan::warned("output folder", done->fact, done->remedy);
     run::announce_changes(changes_);
@@ -315,7 +290,7 @@ class Examination {
 
   void begin_where_it_stopped() {
     if (start_) {
-      run::move_before_decay(*start_, config_, plan_->steps_per_epoch);
+      run::move_before_decay(*start_, config_.training.schedule, plan_->steps_per_epoch);
       steps_done_ = start_->checkpoint.step;
       add(check_start());
       start_.reset();  // its tensors are large
@@ -329,7 +304,7 @@ class Examination {
     if (!config_.model.vocab_size) config_.model.vocab_size = corpus.vocab_size;
     add(plan::check_tokens(corpus, *config_.model.vocab_size));
     if (*config_.model.vocab_size < corpus.vocab_size) return;
-    if (!config_.training.distillation.from.empty()) add(plan::check_teacher(config_, corpus));
+    if (!config_.training.distillation.from.empty()) add(plan::check_teacher(config_, config_.data, corpus));
     if (config_.data.document_mask) add(plan::check_documents(config_.data, corpus));
     if (corpus.validation.size() > 0) add(plan::check_overlap(corpus));
     if (config_.training.cadence.sample_interval.count > 0 && corpus.tokenizer)
@@ -338,78 +313,82 @@ class Examination {
       attempt("tasks", "see gpt-eval --help for what a task's file holds",
               [&] { add(plan::passed("tasks", TaskEvaluations(config_, corpus).describe())); });
     }
-    if (device_) memory_.data = plan::resident_bytes(config_.data, corpus, device_->device, memory_.available);
+    if (place_)
+      place_->memory.data = plan::resident_bytes(config_.data, corpus, place_->device.device, place_->memory.available);
     choose_batch();
     const DataLoader loader(corpus.sources, config_.data, run::schedule_options(config_, corpus),
-                            device_ && !card_ ? device_->device : at::Device(at::kCPU));
+                            place_ && !card_ ? place_->device.device : at::Device(at::kCPU));
     plan::DatasetFacts facts = plan::describe_data(corpus, loader);
-    if (card_) facts.resident = memory_.data > 0;
-    training_ = plan::with_real_batch(config_.training, facts);
-    undivided_ = plan::with_real_batch(undivided_, facts);
+    if (card_) facts.resident = place_ && place_->memory.data > 0;
+    update_->divided = plan::with_real_batch(config_.training, facts);
+    update_->undivided = plan::with_real_batch(update_->undivided, facts);
     batches_per_epoch_ = loader.batches_per_epoch();
     plan_length(asked_.seconds_per_step.value_or(0));
     add(plan::check_dataset(config_.data, config_.sequence_length(), facts));
     add(plan::check_batch(config_.training, facts));
     facts_ = std::move(facts);
     if (is_length_known()) check_plan();
-    for (const std::string& stage : describe_stages(config_, corpus)) add(plan::passed("stage", stage));
-    if (!card_) add(plan::check_workers(config_.data, facts_->resident, device_ && device_->device.is_cuda(), cores_));
+    for (const std::string& stage : describe_stages(config_.data, config_, corpus)) add(plan::passed("stage", stage));
+    if (!card_)
+      add(plan::check_workers(config_.data, facts_->resident, place_ && place_->device.device.is_cuda(), cores_));
     begin_where_it_stopped();
   }
 
   void examine_model() {
     const ModelConfig& model = config_.model;
     for (const auto check : {plan::check_parameters, plan::check_export}) add(check(model));
-    if (!device_) {
+    if (!place_) {
       add(plan::warned("memory of the run", "not checked: it depends on the device and the precision",
                        "follow the advice of the failed checks above"));
       return;
     }
-    const bool cuda = device_->device.is_cuda();
-    const Precision precision = resolve_precision(config_.training.precision, *device_);
+    const bool cuda = place_->device.device.is_cuda();
+    const Precision precision = resolve_precision(config_.training.precision, place_->device);
     add(plan::check_vocabulary(model, cuda));
     const std::string kernel = attention(precision.compute_type());
     const plan::ActivationForm form =
-        plan::activation_form(model, training_, config_.distributed, *device_, precision, kernel);
+        plan::activation_form(model, update_->divided, config_.distributed, place_->device, precision, kernel);
     add(plan::check_attention(model, cuda, kernel));
-    if (training_.quantized.is_on()) add(plan::check_quantized_forward(real(), *device_, precision, !card_));
+    if (update_->divided.quantized.is_on())
+      add(plan::check_quantized_forward(real(), place_->device, precision, !card_));
     examine_memory(form, precision, kernel);
     if (plan_) examine_speed(form, precision, kernel);
   }
 
   void examine_memory(const plan::ActivationForm& form, const Precision& precision, const std::string& kernel) {
     const ModelConfig& model = config_.model;
-    memory_.exchange = plan::exchange_bytes(real(), precision.end_to_end, processes_);
-    plan::Check memory = plan::check_memory(model, training_, form, memory_);
-    plan::name_settings_that_fit(memory, real(), *device_, kernel, memory_);
-    memory.savers = plan::find_savers(real(), *device_, kernel, memory_.data);
+    place_->memory.exchange = plan::exchange_bytes(real(), precision.end_to_end, processes_);
+    plan::Check memory = plan::check_memory(model, update_->divided, form, place_->memory);
+    const Config config = real();
+    plan::name_settings_that_fit(memory, {config, place_->device, kernel}, place_->memory);
+    memory.savers = plan::find_savers({config, place_->device, kernel}, place_->memory.data);
     // Where memory is ample nobody needs to be told how to save it.
-    const double needed = memory_.taken() + plan::estimate_memory(model, training_, form).total();
-    memory.shows_savers = needed > memory_.available / 2;
+    const double needed = place_->memory.taken() + plan::estimate_memory(model, update_->divided, form).total();
+    memory.shows_savers = needed > place_->memory.available / 2;
     constexpr double kWorthwhile = 0.05;
     std::erase_if(memory.savers, [&](const auto& saver) { return saver.bytes < kWorthwhile * needed; });
     if (processes_ > 1) {
       const std::string owners = fmt::format("; so in each of {} processes", processes_);
       memory.detail += owners, memory.answer.text += owners;
       several_ = plan::plan_processes(real(), precision.end_to_end);
-      several_.threads = device_->device.is_cpu() ? at::get_num_threads() : 0, several_.memory = needed;
+      several_.threads = place_->device.device.is_cpu() ? at::get_num_threads() : 0, several_.memory = needed;
     }
     add(std::move(memory));
   }
 
   void examine_speed(const plan::ActivationForm& form, const Precision& precision, const std::string& kernel) {
     const Config config = real();
-    UpdateFacts facts{config, undivided_, *device_, precision, form, kernel, memory_};
+    UpdateFacts facts{config, update_->undivided, place_->device, precision, form, kernel, place_->memory};
     if (card_) {
       step_ = estimate_update(facts, *card_, several_).step;
       plan_length_by(step_->seconds);
-      add(plan::check_compute(config.model, training_, *plan_, std::nullopt));
+      add(plan::check_compute(config.model, update_->divided, *plan_, std::nullopt));
       return;
     }
-    plan::MemoryBudget memory = memory_;
-    memory.available = std::min(memory_.available, memory_here_);
+    plan::MemoryBudget memory = place_->memory;
+    memory.available = std::min(place_->memory.available, place_->free_here);
     facts.corpus = corpus_ ? &*corpus_ : nullptr, facts.free_memory = memory.comfortable(), facts.cores = cores_;
-    facts.product_speed = measure_product_speed(device_->device, precision.compute_type());
+    facts.product_speed = measure_product_speed(place_->device.device, precision.compute_type());
     is_timed_ = !asked_.no_probe && !asked_.seconds_per_step;
     const std::optional<UpdateTime> time = is_timed_ ? time_update(facts) : std::nullopt;
     if (time) step_ = time->step, plan_length_by(step_->seconds);
@@ -420,7 +399,7 @@ class Examination {
     const bool is_known = time || asked_.seconds_per_step;
     const double speed = facts.product_speed * static_cast<double>(processes_);
     if (is_length_known())
-      add(plan::check_compute(config.model, training_, *plan_, is_known ? std::nullopt : std::optional(speed)));
+      add(plan::check_compute(config.model, update_->divided, *plan_, is_known ? std::nullopt : std::optional(speed)));
     else
       add(plan::warned("length", "not known: how many updates fit into training.max_time follows from the time of one",
                        "leave --no-probe out, or give --seconds-per-step"));
@@ -456,22 +435,23 @@ class Examination {
   // The configuration with the batch that the data really give.
   Config real() const {
     Config config = config_;
-    config.training = training_;
+    config.training = update_->divided;
     return config;
   }
 
+  // The update with the batch that the data really give.
+  struct Update {
+    TrainingConfig divided, undivided;  // among the processes; as one would compute it
+  };
+
   Config config_;
-  const Config& asked_config_;
-  const config::Origins& origins_;
+  const config::CommandLine& command_;
   const std::string origin_;
   const PlanOptions& asked_;
   const Card* card_ = asked_.gpu.empty() ? nullptr : &require_card("--gpu", asked_.gpu);  // one that is not here
-  const int64_t cores_ = usable_cores(), nodes_ = count_nodes(processors_to_run_on()),
-                processes_ = plan::count_processes(config_);
+  const int64_t cores_ = usable_cores(), processes_ = plan::count_processes(config_);
   plan::Checks checks_;
-  std::optional<DeviceInfo> device_;            // set when the run could use it
-  plan::MemoryBudget memory_;                   // what the run may use, here or where it is asked about
-  double memory_here_ = 0;                      // free for a trial
+  std::optional<Place> place_;                  // set when the run could use it
   std::optional<run::StartingPoint> start_;     // until it has been compared with the run
   std::vector<std::string> changes_;            // since its checkpoint
   std::optional<run::InitialWeights> initial_;  // what a new run begins with; without the weights themselves
@@ -483,11 +463,9 @@ class Examination {
   int64_t batches_per_epoch_ = 0;
   std::optional<plan::DatasetFacts> facts_;
   std::optional<run::Plan> plan_;
-  bool is_length_planned_ = false;               // of a run with training.max_time
-  TrainingConfig training_ = config_.training;   // with the batch that the data really give
-  TrainingConfig undivided_ = config_.training;  // as one process would compute it
-  bool has_batch_ = false;                       // it has been chosen
-  plan::ProcessesPlan several_;                  // where there are several, and their memory is known
+  bool is_length_planned_ = false;  // of a run with training.max_time
+  std::optional<Update> update_;    // once its batch has been chosen
+  plan::ProcessesPlan several_;     // where there are several, and their memory is known
 };
 
 }  // namespace

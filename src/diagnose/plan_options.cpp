@@ -36,7 +36,7 @@ void require_time(const PlanOptions& plan) {
 
 }  // namespace
 
-bool PlanOptions::is_arithmetic(const Config& config) const {
+bool PlanOptions::is_arithmetic(const UpdateConfig& config) const {
   return steps_per_epoch && seconds_per_step && gpu.empty() && memory.empty() && !config.model.vocab_size;
 }
 

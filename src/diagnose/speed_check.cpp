@@ -18,7 +18,7 @@ struct Cause {
 };
 
 // The first that applies, the surest and most harmful first.
-Cause likely_cause(const Config& config, const DeviceInfo& device, const Precision& precision,
+Cause likely_cause(const UpdateConfig& config, const DeviceInfo& device, const Precision& precision,
                    const SpeedFacts& facts) {
   const bool cuda = device.device.is_cuda();
   const ModelConfig& model = config.model;
@@ -29,7 +29,7 @@ Cause likely_cause(const Config& config, const DeviceInfo& device, const Precisi
     return {fmt::format("other programs take {:.1f} of the {}", std::min(facts.load, cores),
                         plural(facts.cores, "core")),
             "stop them, or measure again when they are done"};
-  if (!cuda && config.threads > 0 && facts.threads < facts.cores)
+  if (!cuda && facts.is_told_threads && facts.threads < facts.cores)
     return {fmt::format("{} of {} work on it", facts.threads, plural(facts.cores, "core")), "set threads: 0"};
   if (!cuda && precision.compute_type() != at::kFloat && !device.bfloat16)
     return {bfloat16_obstacle(device), "set training.dtype: auto"};
@@ -51,7 +51,7 @@ Cause likely_cause(const Config& config, const DeviceInfo& device, const Precisi
 
 }  // namespace
 
-plan::Check check_speed(const Config& config, const DeviceInfo& device, const Precision& precision,
+plan::Check check_speed(const UpdateConfig& config, const DeviceInfo& device, const Precision& precision,
                         const SpeedFacts& facts) {
   const double flops = plan::flops_per_step(config.model, config.training).all() / facts.step_seconds;
   const double share = flops / facts.product_speed;

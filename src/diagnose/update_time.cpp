@@ -100,7 +100,8 @@ std::optional<UpdateTime> time_update(const UpdateFacts& facts) {
   const int64_t processes = facts.config.distributed.processes;
   double load = 0;
   if (getloadavg(&load, 1) != 1) load = 0;
-  const Config part = plan::part_of_busiest(facts.config, facts.config.distributed.data_processes());
+  Config part = facts.config;
+  plan::keep_busiest_part(part, part.distributed.data_processes());
   const auto trial = try_update(facts, part);
   if (!trial) return std::nullopt;
   return UpdateTime{plan::step_time(*trial, facts.config),
@@ -110,6 +111,7 @@ std::optional<UpdateTime> time_update(const UpdateFacts& facts) {
                                  .peak = facts.device.peak_flops(facts.precision.dtype),
                                  .attention = facts.attention,
                                  .threads = at::get_num_threads(),
+                                 .is_told_threads = facts.config.threads > 0,
                                  .cores = std::max<int64_t>(1, facts.cores / processes),
                                  .load = load / static_cast<double>(processes)})};
 }
@@ -141,15 +143,16 @@ void compare_with_one(const UpdateFacts& facts, plan::ProcessesPlan& several, pl
 UpdateTime estimate_update(const UpdateFacts& facts, const Card& card, plan::ProcessesPlan& several) {
   const ModelConfig& model = facts.config.model;
   const Dtype dtype = facts.precision.dtype;
-  const Config part = plan::part_of_busiest(facts.config, facts.config.distributed.data_processes());
+  UpdateConfig part = facts.config;
+  plan::keep_busiest_part(part, part.distributed.data_processes());
   const plan::StepEstimate of_part = plan::estimate_step(model, part.training, facts.form, card, dtype);
   plan::StepTime step{of_part.total(), plan::tokens_per_step(facts.config), describe(of_part)};
   if (several.processes > 1) {
     const Computing computing{.one = plan::estimate_step(model, facts.undivided, facts.form, card, dtype).total(),
                               .parts =
                                   [&card, dtype](const Config& config, const plan::ActivationForm& form) {
-                                    const Config busiest =
-                                        plan::part_of_busiest(config, config.distributed.data_processes());
+                                    UpdateConfig busiest = config;
+                                    plan::keep_busiest_part(busiest, busiest.distributed.data_processes());
                                     return plan::estimate_parts(config.model, busiest.training, form, card, dtype);
                                   },
                               .source = "estimated"};

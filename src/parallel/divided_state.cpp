@@ -110,7 +110,7 @@ StateNeeds needed_state(const distributed::Mesh& mesh, const DistributedConfig& 
   const Division asked(mesh, config);
   if (!asked.divides_checkpoints()) return {};
   const auto of_process = [mesh, config](auto values) {
-    return [mesh, config, values](const Config& saved) {
+    return [mesh, config, values](const UpdateConfig& saved) {
       const Division division(mesh, config, saved.training.optimizer);
       const std::vector<ParameterRow> rows =
           cut(parameter_table(saved.model, saved.training.tuning), saved.model, division.part());

@@ -134,7 +134,7 @@ void choose_for_this_machine(Config& config, const config::Origins& origins) {
   double characters_per_token = tokenizer == "char" || tokenizer == "byte" ? 1 : 4;
   const bool chooses = config::chooses_sizes(config, origins);
   if (!config.training.init_from.empty()) characters_per_token = run::take_model(config, origins);
-  run::take_teacher(config);
+  run::take_teacher(config, config.output_dir);
   config::Surroundings here;
   if (chooses) here = surroundings_of(config);
   here.characters_per_token = characters_per_token;

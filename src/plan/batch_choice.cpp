@@ -10,8 +10,11 @@
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
 #include "gpt/core/process.h"
+#include "gpt/core/processors.h"
 #include "gpt/device/memory.h"
+#include "gpt/model/compile.h"
 #include "gpt/plan/estimates.h"
+#include "gpt/plan/sent_bytes.h"
 #include "gpt/run/run.h"
 
 namespace gpt::plan {
@@ -25,9 +28,14 @@ BatchChoice planned(const ModelConfig& model, const TrainingConfig& training, co
           .available = memory.available};
 }
 
-MemoryBudget budget_with_data(const run::Setup& setup) {
-  MemoryBudget memory = memory_budget(setup);
-  memory.data = resident_bytes(setup.config.data, setup.corpus, setup.device.device, memory.available);
+ActivationForm form_of(const UpdateConfig& config, const Means& means) {
+  return activation_form(config.model, config.training, config.distributed, means.device, means.precision,
+                         means.attention);
+}
+
+MemoryBudget budget_of(const UpdateConfig& config, const Means& means) {
+  MemoryBudget memory = means.memory();
+  memory.exchange = exchange_bytes(config, means.precision.end_to_end, means.processes);
   return memory;
 }
 
@@ -69,27 +77,40 @@ std::string describe(const BatchChoice& choice) {
                      format_bytes(choice.needed), format_bytes(choice.available));
 }
 
-void choose_batch_size(run::Setup& setup, bool is_tried) {
+Means means_of(const run::Setup& setup) {
   const Config& config = setup.config;
   const at::Device device = setup.device.device;
-  TrainingConfig& training = setup.config.training;
-  if (training.batch_size > 0) return;
-  const ActivationForm form =
-      activation_form(config.model, training, config.distributed, setup.device, setup.precision);
-  const MemoryBudget memory = budget_with_data(setup);
+  const auto memory = [&setup, device] {
+    MemoryBudget budget = memory_budget(setup);
+    budget.data = resident_bytes(setup.config.data, setup.corpus, device, budget.available);
+    return budget;
+  };
+  return {.device = setup.device,
+          .precision = setup.precision,
+          .attention = attention_path(config.model, config.training.execution, device, setup.precision.compute_type(),
+                                      /*training=*/true),
+          .memory = memory,
+          .processes = setup.mesh.all->size(),
+          .cores = std::max<int64_t>(1, usable_processors() / setup.local_processes)};
+}
+
+std::optional<BatchChoice> choose_batch_size(UpdateConfig& config, const Means& means,
+                                             const std::function<bool()>& fits) {
+  TrainingConfig& training = config.training;
+  if (training.batch_size > 0) return std::nullopt;
+  const ActivationForm form = form_of(config, means);
+  const MemoryBudget memory = budget_of(config, means);
   config::set_batch_size(training, plan_batch_size(config.model, training, form, memory).batch_size);
-  // A trial is one process's alone, in which a model or weights that are divided would have to be whole.
-  const bool is_divided = setup.mesh.divides_model() || (config.distributed.zero > 2 && setup.mesh.data->size() > 1);
-  if (is_tried && device.is_cuda() && !is_divided) {
-    const auto fits = [&](int64_t batch_size) {
+  if (fits) {
+    const auto is_enough = [&](int64_t batch_size) {
       config::set_batch_size(training, batch_size);
-      const bool does = fits_in_practice(setup);
-      if (!does) log::info(fmt::format("A step with {} at a time ran out of memory", plural(batch_size, "sequence")));
-      return does;
+      const bool is = fits();
+      if (!is) log::info(fmt::format("A step with {} at a time ran out of memory", plural(batch_size, "sequence")));
+      return is;
     };
-    config::set_batch_size(training, largest_that_fits(*training.total_batch_size, training.batch_size, fits));
+    config::set_batch_size(training, largest_that_fits(*training.total_batch_size, training.batch_size, is_enough));
   }
-  setup.batch_reason = describe(planned(config.model, training, form, memory));
+  return planned(config.model, training, form, memory);
 }
 
 void choose_swapped_layers(const ModelConfig& model, TrainingConfig& training, const ActivationForm& form,
@@ -100,11 +121,9 @@ void choose_swapped_layers(const ModelConfig& model, TrainingConfig& training, c
     if (estimate_memory(model, training, form).total() <= memory.comfortable()) return;
 }
 
-void choose_swapped_layers(run::Setup& setup) {
-  if (setup.config.training.execution.swap_activations) return;
-  const ActivationForm form = activation_form(setup.config.model, setup.config.training, setup.config.distributed,
-                                              setup.device, setup.precision);
-  choose_swapped_layers(setup.config.model, setup.config.training, form, budget_with_data(setup));
+void choose_swapped_layers(UpdateConfig& config, const Means& means) {
+  if (config.training.execution.swap_activations) return;
+  choose_swapped_layers(config.model, config.training, form_of(config, means), budget_of(config, means));
 }
 
 double resident_bytes(const DataConfig& data, const Corpus& corpus, at::Device device, double available) {

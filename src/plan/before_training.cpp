@@ -49,7 +49,7 @@ void require_memory(const Config& config, const run::Setup& setup) {
   const ActivationForm form = activation_form(model, training, config.distributed, device, precision, attention);
   const MemoryBudget memory = memory_budget(setup);
   Check check = check_memory(model, training, form, memory);
-  name_settings_that_fit(check, config, device, attention, memory);
+  name_settings_that_fit(check, {config, device, attention}, memory);
   const double needed = memory.program + memory.exchange + estimate_memory(model, training, form).total();
   if (kLeast * needed <= memory.available || !training.execution.memory_check) return say_if_doubtful(check);
   throw Error(ExitCode::memory,
@@ -76,7 +76,7 @@ void say_doubts_about_length(const Config& config, const DatasetFacts& facts, co
 }  // namespace
 
 void check_length_before_training(const run::Run& run) {
-  say_doubts_about_length(run.config(), describe_data(run.setup().corpus, run.state().loader), run.plan());
+  say_doubts_about_length(run.setup().config, describe_data(run.setup().corpus, run.state().loader), run.plan());
 }
 
 void check_before_training(const run::Setup& setup, bool is_resumed) {

@@ -151,7 +151,7 @@ Check check_batch(const TrainingConfig& training, const DatasetFacts& facts) {
   return passed("batch", detail);
 }
 
-Check check_validation(const Config& config, const DatasetFacts& facts, const run::Plan& plan) {
+Check check_validation(const UpdateConfig& config, const DatasetFacts& facts, const run::Plan& plan) {
   if (facts.validation_tokens == 0) {
     return warned(
         "validation",
@@ -200,7 +200,7 @@ Check check_workers(const DataConfig& data, bool resident, bool cuda, int64_t co
   return passed("workers", detail);
 }
 
-Check check_length(const Config& config, const DatasetFacts& facts, const run::Plan& plan) {
+Check check_length(const UpdateConfig& config, const DatasetFacts& facts, const run::Plan& plan) {
   constexpr double kFarBeyond = 1.5, kDropout = 0.2;  // what model.preset: auto takes at most
   const int64_t block_size = config.sequence_length();
   const int64_t tokens_per_step = config.training.batch_size * config.training.gradient_accumulation_steps * block_size;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "gpt/config/rules.h"
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
 #include "gpt/device/precision.h"
@@ -42,14 +41,6 @@ Check check_precision(const PrecisionConfig& config, const DeviceInfo& device) {
                   fmt::format("float16 needs loss scaling, and {} has bfloat16, which does not", device.name), fix);
   }
   return passed("precision", precision.reason);
-}
-
-std::optional<Check> find_contradiction(const Config& config, const DeviceInfo& device) {
-  config::Facts facts = facts_of(device, resolve_precision(config.training.precision, device));
-  facts.processes = config.distributed.processes;
-  facts.data_processes = config.distributed.data_processes();
-  const auto refusal = config::find_refusal(config, facts);
-  return refusal ? std::optional(failed("settings", refusal->why, refusal->advice)) : std::nullopt;
 }
 
 Check check_threads(int64_t threads, int64_t cores, int64_t processes) {

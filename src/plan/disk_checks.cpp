@@ -17,7 +17,6 @@
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
 #include "gpt/core/format.h"
-#include "gpt/run/state.h"
 
 namespace gpt::plan {
 namespace {
@@ -145,16 +144,15 @@ Check check_disk_space(const std::string& folder, double free_bytes, double chec
   return passed("disk space", detail);
 }
 
-Checks check_disk(const Config& config, const Corpus* corpus) {
-  const std::string folder = nearest_folder(config.output_dir);
-  const auto bytes =
-      static_cast<double>(run::checkpoint_file_bytes(config, corpus ? corpus->tokenizer.get() : nullptr));
-  const CadenceConfig& cadence = config.training.cadence;
-  const bool has_validation = corpus && corpus->validation.size() > 0;
+Checks check_disk(const std::string& output_dir, const TrainingConfig& training, double checkpoint_bytes,
+                  bool has_validation) {
+  const std::string folder = nearest_folder(output_dir);
+  const CadenceConfig& cadence = training.cadence;
   const int64_t files =
-      1 + has_validation + cadence.divergence.kept_checkpoints() + config.training.schedule.kept_checkpoints();
-  return {check_disk_speed(folder, measure_write_speed(folder), bytes),
-          check_disk_space(folder, static_cast<double>(free_disk_space(folder)), bytes, files, cadence.keep_last)};
+      1 + has_validation + cadence.divergence.kept_checkpoints() + training.schedule.kept_checkpoints();
+  return {check_disk_speed(folder, measure_write_speed(folder), checkpoint_bytes),
+          check_disk_space(folder, static_cast<double>(free_disk_space(folder)), checkpoint_bytes, files,
+                           cadence.keep_last)};
 }
 
 }  // namespace gpt::plan

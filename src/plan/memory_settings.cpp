@@ -2,10 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "gpt/config/batch.h"
-#include "gpt/config/rules.h"
 #include "gpt/device/precision.h"
 
 namespace gpt::plan {
@@ -54,18 +51,6 @@ std::vector<MemorySetting> memory_settings(const DeviceInfo& device) {
        .apply = [](TrainingConfig& t) { t.precision.gradient_dtype = GradientDtype::bfloat16; },
        .obstacle = bfloat16_emulation(device)},
   };
-}
-
-bool goes_with(const MemorySetting& setting, Config config, const config::Facts& facts) {
-  setting.apply(config.training);
-  if (config::find_refusal(config, facts)) return false;
-  const auto is_its = [&](const std::string& key) {
-    return std::any_of(setting.settings.begin(), setting.settings.end(),
-                       [&](const std::string& text) { return "training." + text.substr(0, text.find(':')) == key; });
-  };
-  for (const config::IdleKeys& idle : config::find_idle(config, facts))
-    if (std::any_of(idle.keys.begin(), idle.keys.end(), is_its)) return false;
-  return true;
 }
 
 MemorySetting smaller_batch(const TrainingConfig& training) {

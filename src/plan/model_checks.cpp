@@ -233,10 +233,10 @@ StepFlops flops_per_step(const ModelConfig& model, const TrainingConfig& trainin
   return {.model = per_token * static_cast<double>(tokens), .muon = muon_work(rows, training.optimizer).flops};
 }
 
-Check check_teacher(const Config& config, const Corpus& corpus) {
+Check check_teacher(const UpdateConfig& config, const DataConfig& data, const Corpus& corpus) {
   const DistillationConfig& distillation = config.training.distillation;
   try {
-    run::require_fitting_teacher(config, corpus);
+    run::require_fitting_teacher(config, data, corpus);
   } catch (const Error& error) {
     return failed("teacher", error.what(), "name another model in training.distill_from, or leave it out");
   }

@@ -29,10 +29,9 @@ run::Shortage shortage_of(const std::exception& error, at::Device device, const 
 }
 
 // "A and B (about 2.1 GB)" for each way to fit into `room`.
-std::vector<std::string> ways_to_fit(const Config& config, const DeviceInfo& device, const std::string& attention,
-                                     const MemoryBudget& memory, double room, bool is_saved) {
+std::vector<std::string> ways_to_fit(const PlacedRun& run, const MemoryBudget& memory, double room, bool is_saved) {
   std::vector<std::string> ways;
-  for (const FittingSettings& one : find_fitting_settings(config, device, attention, memory.data, room, is_saved)) {
+  for (const FittingSettings& one : find_fitting_settings(run, memory.data, room, is_saved)) {
     ways.push_back(fmt::format("{} (about {}{})", fmt::join(one.settings, " and "),
                                format_bytes(memory.program + one.bytes),
                                is_saved && !one.may_resume ? ", as a new run with --restart" : ""));
@@ -51,8 +50,9 @@ std::string advice(const std::vector<std::string>& ways, double room) {
 
 }  // namespace
 
-std::vector<std::string> explain_shortage(const run::Shortage& shortage, const Config& config, const DeviceInfo& device,
-                                          const std::string& attention, const MemoryBudget& memory) {
+std::vector<std::string> explain_shortage(const run::Shortage& shortage, const PlacedRun& run,
+                                          const MemoryBudget& memory) {
+  const auto& [config, device, attention] = run;
   const Precision precision = resolve_precision(config.training.precision, device);
   const ActivationForm form =
       activation_form(config.model, config.training, config.distributed, device, precision, attention);
@@ -70,16 +70,15 @@ std::vector<std::string> explain_shortage(const run::Shortage& shortage, const C
   const double needed = memory.taken() + estimate_memory(config.model, config.training, form).total();
   const MemoryBudget less{.available = std::min(memory.available, needed), .program = memory.program};
   const double room = less.comfortable();
-  lines.push_back(advice(ways_to_fit(config, device, attention, memory, room, shortage.is_saved), room));
+  lines.push_back(advice(ways_to_fit(run, memory, room, shortage.is_saved), room));
   lines.push_back(shortage.what_is_left);
   return lines;
 }
 
-void name_settings_that_fit(Check& memory, const Config& config, const DeviceInfo& device, const std::string& attention,
-                            const MemoryBudget& budget) {
+void name_settings_that_fit(Check& memory, const PlacedRun& run, const MemoryBudget& budget) {
   const double room = budget.comfortable();
   if (memory.status != Check::Status::fail || room <= 0) return;
-  const auto ways = ways_to_fit(config, device, attention, budget, room, /*is_saved=*/false);
+  const auto ways = ways_to_fit(run, budget, room, /*is_saved=*/false);
   if (!ways.empty()) memory.fix = fmt::format("set {}", fmt::join(ways, ", or "));
 }
 
@@ -97,7 +96,7 @@ ExitCode explain_out_of_memory(const std::exception& error, const run::Setup& se
   config.training = with_real_batch(config.training, describe_data(corpus, loader));
   const std::string attention = attention_path(config.model, config.training.execution, device.device,
                                                setup.precision.compute_type(), /*training=*/true);
-  for (const std::string& line : explain_shortage(shortage, config, device, attention, memory)) log::info(line);
+  for (const std::string& line : explain_shortage(shortage, {config, device, attention}, memory)) log::info(line);
   return ExitCode::memory;
 }
 

@@ -60,14 +60,13 @@ std::string recommendation(const ProcessesPlan& plan) {
 
 }  // namespace
 
-Config part_of_busiest(Config config, int64_t processes) {
+void keep_busiest_part(UpdateConfig& config, int64_t processes) {
   int64_t& micro_steps = config.training.gradient_accumulation_steps;
   GradientDtype& gradients = config.training.precision.gradient_dtype;
   if (gradients == GradientDtype::automatic && micro_steps > 1)
     gradients = GradientDtype::float32;  // of the whole update
   micro_steps = (micro_steps + processes - 1) / processes;
   config.distributed.lanes = parallel::lanes_of_each(config.distributed.lanes, processes);
-  return config;
 }
 
 double seconds_together(double alone, int64_t processes, int64_t threads, int64_t cores) {
@@ -76,7 +75,7 @@ double seconds_together(double alone, int64_t processes, int64_t threads, int64_
 
 double ProcessesPlan::bubble() const { return parallel::bubble(stages, most_micro_batches()); }
 
-ProcessesPlan plan_processes(const Config& config, bool end_to_end) {
+ProcessesPlan plan_processes(const UpdateConfig& config, bool end_to_end) {
   const DistributedConfig& distributed = config.distributed;
   return {.processes = distributed.processes,
           .model_parts = distributed.tensor_parallel,

@@ -18,7 +18,7 @@ std::string describe_blocks(const ModelConfig& model, const QuantizedConfig& con
 
 }  // namespace
 
-Check check_quantized_forward(const Config& config, const DeviceInfo& device, const Precision& precision,
+Check check_quantized_forward(const UpdateConfig& config, const DeviceInfo& device, const Precision& precision,
                               bool is_here) {
   constexpr const char* kName = "quantized forward";
   const QuantizedConfig& quantized = config.training.quantized;

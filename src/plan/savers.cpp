@@ -16,7 +16,6 @@
 #include "gpt/model/compile.h"
 #include "gpt/ops/classifier.h"
 #include "gpt/plan/estimates.h"
-#include "gpt/plan/memory_settings.h"
 
 namespace gpt::plan {
 namespace {
@@ -37,7 +36,8 @@ Candidate candidate(const MemorySetting& setting) {
 }
 
 // Those that are in use already, or save less than what is, gain nothing.
-std::vector<Candidate> candidates(const Config& config, const DeviceInfo& device, const std::string& attention) {
+std::vector<Candidate> candidates(const PlacedRun& run) {
+  const auto& [config, device, attention] = run;
   const ModelConfig& model = config.model;
   const TrainingConfig& training = config.training;
   const ExecutionConfig& execution = training.execution;
@@ -84,11 +84,7 @@ std::vector<Candidate> candidates(const Config& config, const DeviceInfo& device
 }
 
 // A run as it was asked for, and what others like it would need.
-struct Run {
-  const Config& config;
-  const DeviceInfo& device;
-  const std::string& attention;  // its kernel
-
+struct Run : PlacedRun {
   ActivationForm form(const TrainingConfig& training) const {
     // What asks for unfused attention is the setting itself, or nothing that a setting changes.
     const bool is_unasked = training.execution.attention != config.training.execution.attention;
@@ -163,7 +159,7 @@ class Shrinking {
 
   // All that are proven but smaller batches; the tokens on the device are the one without `apply`.
   std::vector<Candidate> usable() const {
-    std::vector<Candidate> all = candidates(run_.with(training_), run_.device, run_.attention);
+    std::vector<Candidate> all = candidates({run_.with(training_), run_.device, run_.attention});
     if (data_ > 0) all.push_back({kDataSaver, "", {}});
     std::erase_if(all, [this](const Candidate& candidate) {
       TrainingConfig changed = training_;
@@ -204,10 +200,21 @@ class Shrinking {
 
 }  // namespace
 
-std::vector<FittingSettings> find_fitting_settings(const Config& config, const DeviceInfo& device,
-                                                   const std::string& attention, double data_bytes, double room,
+bool goes_with(const MemorySetting& setting, Config config, const config::Facts& facts) {
+  setting.apply(config.training);
+  if (config::find_refusal(config, facts)) return false;
+  const auto is_its = [&](const std::string& key) {
+    return std::any_of(setting.settings.begin(), setting.settings.end(),
+                       [&](const std::string& text) { return "training." + text.substr(0, text.find(':')) == key; });
+  };
+  for (const config::IdleKeys& idle : config::find_idle(config, facts))
+    if (std::any_of(idle.keys.begin(), idle.keys.end(), is_its)) return false;
+  return true;
+}
+
+std::vector<FittingSettings> find_fitting_settings(const PlacedRun& asked, double data_bytes, double room,
                                                    bool is_saved) {
-  const Run run{config, device, attention};
+  const Run run{asked};
   const auto smaller = Shrinking(run, data_bytes, room, /*resumes=*/false).with_a_smaller_batch(),
              same = Shrinking(run, data_bytes, room, /*resumes=*/is_saved).with_this_batch();
   std::vector<FittingSettings> found;
@@ -235,7 +242,7 @@ std::vector<Check::Saver> divisions(const Run& run, double now) {
     divided.distributed.zero = stage;
     if (config::find_refusal(divided, facts)) continue;
     savers.push_back({fmt::format("distributed.zero: {}", stage),
-                      now - Run{divided, run.device, run.attention}.needed(training),
+                      now - Run{{divided, run.device, run.attention}}.needed(training),
                       kPrices[static_cast<size_t>(stage - 1)]});
   }
   return savers;
@@ -243,13 +250,12 @@ std::vector<Check::Saver> divisions(const Run& run, double now) {
 
 }  // namespace
 
-std::vector<Check::Saver> find_savers(const Config& config, const DeviceInfo& device, const std::string& attention,
-                                      double data_bytes) {
-  const Run run{config, device, attention};
-  const double now = run.needed(config.training);
+std::vector<Check::Saver> find_savers(const PlacedRun& asked, double data_bytes) {
+  const Run run{asked};
+  const double now = run.needed(run.config.training);
   std::vector<Check::Saver> savers;
-  for (const Candidate& candidate : candidates(config, device, attention)) {
-    Config changed = config;
+  for (const Candidate& candidate : candidates(run)) {
+    Config changed = run.config;
     candidate.apply(changed.training);
     if (config::find_refusal(changed)) continue;
     savers.push_back({candidate.setting, now - run.needed(changed.training), candidate.price});

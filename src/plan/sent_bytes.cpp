@@ -6,7 +6,7 @@
 
 namespace gpt::plan {
 
-double exchange_bytes(const Config& config, bool end_to_end, int64_t all_processes) {
+double exchange_bytes(const UpdateConfig& config, bool end_to_end, int64_t all_processes) {
   double sum = 0;
   for (const terms::Term& term : terms::all())
     if (term.sending_memory)
@@ -14,7 +14,7 @@ double exchange_bytes(const Config& config, bool end_to_end, int64_t all_process
   return sum;
 }
 
-double sent_bytes(const Config& config, bool end_to_end, int64_t all_processes) {
+double sent_bytes(const UpdateConfig& config, bool end_to_end, int64_t all_processes) {
   double most = 0;
   for (int64_t stage = 0; stage < config.distributed.pipeline_parallel; ++stage) {
     double sum = 0;

@@ -17,13 +17,13 @@ namespace gpt::plan {
 
 using ops::kFloatBytes;
 
-std::vector<ParameterRow> rows_of_stage(const Config& config, int64_t stage) {
+std::vector<ParameterRow> rows_of_stage(const UpdateConfig& config, int64_t stage) {
   const ModelConfig part = largest_part(config.model, config.distributed.tensor_parallel);
   return cut(parameter_table(part, config.training.tuning), part,
              {.stage = stage, .stages = config.distributed.pipeline_parallel});
 }
 
-std::vector<ParameterRow> rows_of_process(const Config& config) {
+std::vector<ParameterRow> rows_of_process(const UpdateConfig& config) {
   std::vector<ParameterRow> largest = rows_of_stage(config, 0);
   for (int64_t stage = 1; stage < config.distributed.pipeline_parallel; ++stage)
     if (std::vector<ParameterRow> rows = rows_of_stage(config, stage);
@@ -36,15 +36,15 @@ double trained_values(const std::vector<ParameterRow>& rows) {
   return static_cast<double>(flat_layout(rows).trained_size);
 }
 
-int64_t tokens_at_once(const Config& config) { return config.training.batch_size * config.sequence_length(); }
+int64_t tokens_at_once(const UpdateConfig& config) { return config.training.batch_size * config.sequence_length(); }
 
-StreamBytes bytes_of_stream(const Config& config, bool end_to_end) {
+StreamBytes bytes_of_stream(const UpdateConfig& config, bool end_to_end) {
   const PrecisionConfig& precision = config.training.precision;
   const bool is_narrow = precision.use_amp && (precision.dtype == Dtype::bfloat16 || precision.dtype == Dtype::float16);
   return {.product = is_narrow || end_to_end ? 2 : kFloatBytes, .stream = end_to_end ? 2 : kFloatBytes};
 }
 
-TensorSums tensor_sums_of_stage(const Config& config, bool end_to_end, int64_t stage) {
+TensorSums tensor_sums_of_stage(const UpdateConfig& config, bool end_to_end, int64_t stage) {
   const DistributedConfig& distributed = config.distributed;
   return tensor_sums(config.model,
                      {.size = distributed.tensor_parallel, .stage = stage, .stages = distributed.pipeline_parallel},
@@ -52,22 +52,22 @@ TensorSums tensor_sums_of_stage(const Config& config, bool end_to_end, int64_t s
                      config.training.execution.gradient_checkpointing);
 }
 
-double bytes_between_stages(const Config& config, bool end_to_end) {
+double bytes_between_stages(const UpdateConfig& config, bool end_to_end) {
   const int64_t rows = rows_of_part(tokens_at_once(config), {.size = config.distributed.tensor_parallel});
   return static_cast<double>(rows * config.model.n_embd) * bytes_of_stream(config, end_to_end).stream;
 }
 
-bool narrows_gradients(const Config& config, bool end_to_end) {
+bool narrows_gradients(const UpdateConfig& config, bool end_to_end) {
   return config.distributed.reduce_dtype == ReduceDtype::bfloat16 &&
          gradient_type(config.training, end_to_end) == at::kFloat;
 }
 
-double bytes_of_sent_gradient(const Config& config, bool end_to_end) {
+double bytes_of_sent_gradient(const UpdateConfig& config, bool end_to_end) {
   return static_cast<double>(c10::elementSize(gradient_type(config.training, end_to_end))) /
          (narrows_gradients(config, end_to_end) ? 2 : 1);
 }
 
-double bytes_of_tied_table(const Config& config, bool end_to_end) {
+double bytes_of_tied_table(const UpdateConfig& config, bool end_to_end) {
   if (config.distributed.pipeline_parallel == 1) return 0;
   const std::vector<ParameterRow> rows = rows_of_stage(config, 0);
   const auto table = tied_row(rows);
@@ -80,13 +80,13 @@ double bytes_of_tied_table(const Config& config, bool end_to_end) {
   return static_cast<double>(values) * of_value / static_cast<double>(pipelines);
 }
 
-bool passes_gradients_on(const Config& config, int64_t stage) {
+bool passes_gradients_on(const UpdateConfig& config, int64_t stage) {
   const std::vector<LayerSpan> spans = stages_of(config.model, config.distributed.pipeline_parallel);
   return gpt::passes_gradients_on(stage, spans[static_cast<size_t>(stage)],
                                   first_trained_layer(parameter_table(config.model, config.training.tuning)));
 }
 
-double bytes_of_kept_weight(const Config& config) {
+double bytes_of_kept_weight(const UpdateConfig& config) {
   return static_cast<double>(c10::elementSize(kept_weight_type(config.training.precision)));
 }
 

@@ -11,27 +11,27 @@
 namespace gpt::plan {
 
 // Of a stage, in the process with the largest part of it; and of the process with the largest part of the model. How many values are trained.
-std::vector<ParameterRow> rows_of_stage(const Config& config, int64_t stage);
-std::vector<ParameterRow> rows_of_process(const Config& config);
+std::vector<ParameterRow> rows_of_stage(const UpdateConfig& config, int64_t stage);
+std::vector<ParameterRow> rows_of_process(const UpdateConfig& config);
 double trained_values(const std::vector<ParameterRow>& rows);
 
-int64_t tokens_at_once(const Config& config);
+int64_t tokens_at_once(const UpdateConfig& config);
 // As Precision says once dtype is resolved.
-StreamBytes bytes_of_stream(const Config& config, bool end_to_end);
+StreamBytes bytes_of_stream(const UpdateConfig& config, bool end_to_end);
 // What a process sends to the other ones of its stage for a micro-batch, and of a micro-batch's activations to its neighbour in the next one.
-TensorSums tensor_sums_of_stage(const Config& config, bool end_to_end, int64_t stage);
-double bytes_between_stages(const Config& config, bool end_to_end);
+TensorSums tensor_sums_of_stage(const UpdateConfig& config, bool end_to_end, int64_t stage);
+double bytes_between_stages(const UpdateConfig& config, bool end_to_end);
 
 // Whether a stage sends the one before the gradients of what it has got: something before it is trained.
-bool passes_gradients_on(const Config& config, int64_t stage);
+bool passes_gradients_on(const UpdateConfig& config, int64_t stage);
 // Whether gradients travel in fewer bits than they have.
-bool narrows_gradients(const Config& config, bool end_to_end);
+bool narrows_gradients(const UpdateConfig& config, bool end_to_end);
 // Bytes of the gradients of a table that the first stage and the last one have and train, and add up: of each lane, or with ZeRO 2 of a
 // process's part.
-double bytes_of_tied_table(const Config& config, bool end_to_end);
+double bytes_of_tied_table(const UpdateConfig& config, bool end_to_end);
 // Bytes of a gradient as it travels; of a weight as it is kept, and as a model computes with it that keeps no more of it than that.
-double bytes_of_sent_gradient(const Config& config, bool end_to_end);
-double bytes_of_kept_weight(const Config& config);
+double bytes_of_sent_gradient(const UpdateConfig& config, bool end_to_end);
+double bytes_of_kept_weight(const UpdateConfig& config);
 double bytes_of_computing_weight(bool end_to_end);
 
 // Of the values of each segment of divided gradients, as parallel::segment_ends() has them.

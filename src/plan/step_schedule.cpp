@@ -40,7 +40,7 @@ struct LayerTimes {
   double forward, backward, head;
 };
 
-LayerTimes layer_times(const Config& config, double micro_batch) {
+LayerTimes layer_times(const UpdateConfig& config, double micro_batch) {
   constexpr double kPasses = 3;  // forward, and two products for each of them backward
   const ModelConfig model = in_training(config.model, config.training);
   const GradientCheckpointing level = config.training.execution.gradient_checkpointing;
@@ -59,7 +59,7 @@ struct SentSegment {
 };
 
 // As Division::segments() has them; with ZeRO 0 and 1 each stretch for itself, because nothing waits for the one before.
-std::vector<SentSegment> sent_segments(const Config& config, const std::vector<ParameterRow>& rows,
+std::vector<SentSegment> sent_segments(const UpdateConfig& config, const std::vector<ParameterRow>& rows,
                                        const FlatLayout& layout) {
   const int64_t zero = config.distributed.zero;
   const bool has_stages = config.distributed.pipeline_parallel > 1;
@@ -86,7 +86,7 @@ struct StageWork {
   bool has_head = true;
 };
 
-StageWork slowest_stage(const Config& config) {
+StageWork slowest_stage(const UpdateConfig& config) {
   const int64_t stages = config.distributed.pipeline_parallel;
   const std::vector<LayerSpan> spans = stages_of(config.model, stages);
   if (stages == 1) return {0, spans[0]};
@@ -96,7 +96,7 @@ StageWork slowest_stage(const Config& config) {
 }
 
 // Of the parameters.
-double share_of_stage(const Config& config, const FlatLayout& of_stage) {
+double share_of_stage(const UpdateConfig& config, const FlatLayout& of_stage) {
   if (config.distributed.pipeline_parallel == 1) return 1;
   return static_cast<double>(of_stage.trained_size) /
          static_cast<double>(flat_layout(parameter_table(config.model, config.training.tuning)).trained_size);
@@ -104,7 +104,7 @@ double share_of_stage(const Config& config, const FlatLayout& of_stage) {
 
 class Update {
  public:
-  Update(const Config& config, const StepForm& form, const StepParts& parts, const Network& network)
+  Update(const UpdateConfig& config, const StepForm& form, const StepParts& parts, const Network& network)
       : config_(config),
         network_(network),
         zero_(config.distributed.data_processes() > 1 ? config.distributed.zero : 0),
@@ -295,7 +295,7 @@ class Update {
     double at = 0;
   };
 
-  const Config& config_;
+  const UpdateConfig& config_;
   const Network& network_;
   const int64_t zero_, stages_;
   const StageWork work_;
@@ -322,7 +322,8 @@ class Update {
 
 }  // namespace
 
-MeshTime schedule_update(const Config& config, const StepForm& form, const StepParts& parts, const Network& network) {
+MeshTime schedule_update(const UpdateConfig& config, const StepForm& form, const StepParts& parts,
+                         const Network& network) {
   return Update(config, form, parts, network).run();
 }
 

@@ -49,18 +49,18 @@ double rounded_up(double value) { return value < 10 ? std::ceil(100 * value) / 1
 
 }  // namespace
 
-int64_t tokens_per_step(const Config& config) {
+int64_t tokens_per_step(const UpdateConfig& config) {
   return config.training.batch_size * config.training.gradient_accumulation_steps * config.sequence_length();
 }
 
-StepTime step_time(const Trial& trial, const Config& config) {
+StepTime step_time(const Trial& trial, const UpdateConfig& config) {
   std::string source = fmt::format("in a trial of {}", plural(trial.updates, "update"));
   if (trial.batch_size < config.training.batch_size)
     source += fmt::format(" with {} at a time", plural(trial.batch_size, "sequence"));
   return {trial.step_seconds, tokens_per_step(config), std::move(source), trial.update_seconds};
 }
 
-TimeLeft time_left(const Config& config, const run::Plan& plan, int64_t steps_done, double step_seconds,
+TimeLeft time_left(const UpdateConfig& config, const run::Plan& plan, int64_t steps_done, double step_seconds,
                    int64_t validation_tokens) {
   const TrainingConfig& training = config.training;
   const int64_t block_size = config.sequence_length();
@@ -70,8 +70,8 @@ TimeLeft time_left(const Config& config, const run::Plan& plan, int64_t steps_do
   return {steps_done, plan.total_steps - steps_done, forecast.remaining_seconds(steps_done)};
 }
 
-Check check_time(const Config& config, const run::Plan& plan, int64_t steps_done, const std::optional<StepTime>& step,
-                 int64_t validation_tokens) {
+Check check_time(const UpdateConfig& config, const run::Plan& plan, int64_t steps_done,
+                 const std::optional<StepTime>& step, int64_t validation_tokens) {
   constexpr double kDay = 86400;
   if (!step) {
     return warned("time", "not measured: one sequence alone would take seconds, or does not fit into memory",

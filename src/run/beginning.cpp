@@ -42,7 +42,7 @@ RunData load_data(const Config& asked, const config::Origins& origins, Beginning
   data.corpus =
       begins.initial ? load_corpus_for(*begins.initial, data.config) : load_run_corpus(data.config, begins.start);
   data.config.model.vocab_size = vocabulary_for(data.corpus, data.config.model.vocab_size);
-  require_fitting_teacher(data.config, data.corpus);
+  require_fitting_teacher(data.config, data.config.data, data.corpus);
   if (begins.start) data.changes = require_same_configuration(*begins.start, data.config);
   return data;
 }

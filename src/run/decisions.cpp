@@ -303,9 +303,9 @@ std::vector<Decision> Decisions::take_due() {
   return due;
 }
 
-std::string why_length_is_fixed(const Config& config) {
-  if (config.training.schedule.has_time()) return "the length of this run is its training.max_time";
-  if (!config.data.stages.empty()) return "data.stages begin at steps that are laid out for the length of this run";
+std::string why_length_is_fixed(const ScheduleConfig& schedule, const DataConfig& data) {
+  if (schedule.has_time()) return "the length of this run is its training.max_time";
+  if (!data.stages.empty()) return "data.stages begin at steps that are laid out for the length of this run";
   return "";
 }
 

@@ -95,7 +95,7 @@ void leave_lengths_out(Beginning& begins, bool is_replay) {
 
 // What a run was told about its length holds until its configuration says another one.
 void leave_told_lengths_out(const Config& config, Beginning& begins, bool is_replay) {
-  const std::string fixed = why_length_is_fixed(config);
+  const std::string fixed = why_length_is_fixed(config.training.schedule, config.data);
   const bool has_another = begins.start && !has_same_length(begins.start->checkpoint, config.training.schedule);
   if (fixed.empty() && (!has_another || is_replay)) return;
   const auto is_told = [](const Decision& decision) { return decision.what == kSteps; };
@@ -116,7 +116,7 @@ void require_time_left(const Duration& time, double spent, bool is_first) {
 
 }  // namespace
 
-int64_t steps_in_time(const Config& config, const TimedRun& run, double seconds) {
+int64_t steps_in_time(const UpdateConfig& config, const TimedRun& run, double seconds) {
   constexpr double kBytesPerSecond = 5e8;  // of a disk
   const TrainingConfig& training = config.training;
   const int64_t fitting = updates_in(seconds, run.update_seconds, 0), length = config.sequence_length();
@@ -131,7 +131,7 @@ int64_t steps_in_time(const Config& config, const TimedRun& run, double seconds)
   return std::clamp<int64_t>(steps, 1, most_steps(training.schedule, plan.steps_per_epoch));
 }
 
-std::optional<Plan> plan_with_time(const Config& config, const TimedRun& run, const Checkpoint* start) {
+std::optional<Plan> plan_with_time(const UpdateConfig& config, const TimedRun& run, const Checkpoint* start) {
   const ScheduleConfig& schedule = config.training.schedule;
   if (!schedule.has_time()) return std::nullopt;
   const Course course = start ? course_with(*start, schedule) : Course();

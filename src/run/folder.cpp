@@ -252,14 +252,14 @@ std::string next_free_folder(const std::string& folder) {
   return fmt::format("{}-{}", folder, number);
 }
 
-void Folder::write_config(const Config& effective, const std::string& config_path) const {
+void Folder::write_config(const std::string& yaml, const std::string& config_path) const {
   const std::string path = path_ + "/" + kEffectiveConfig;
   std::error_code ignored;
   if (fs::equivalent(path, config_path, ignored)) return;
   try_to(
       [&] {
         AtomicFile file(path);
-        file.write(config::dump(effective));
+        file.write(yaml);
         file.commit();
       },
       fmt::format("{} does not show its configuration", path));

@@ -32,8 +32,7 @@ Course course_with(const Checkpoint& checkpoint, const ScheduleConfig& schedule)
 namespace {
 
 // With the warm-up that a run along wsd has had.
-ScheduleConfig schedule_of(const Config& config, const Checkpoint& checkpoint) {
-  ScheduleConfig schedule = config.training.schedule;
+ScheduleConfig schedule_of(ScheduleConfig schedule, const Checkpoint& checkpoint) {
   if (schedule.lr_schedule == LrSchedule::wsd && !schedule.warmup_steps)
     schedule.warmup_steps = checkpoint.warmup_steps;
   return schedule;
@@ -45,29 +44,30 @@ struct Place {
   int64_t steps = 0;
 };
 
-Place place_of(const Config& config, const Checkpoint& checkpoint, int64_t steps_per_epoch) {
-  const Course course = course_with(checkpoint, config.training.schedule);
+Place place_of(const ScheduleConfig& schedule, const Checkpoint& checkpoint, int64_t steps_per_epoch) {
+  const Course course = course_with(checkpoint, schedule);
   return {course.position_at(checkpoint.step),
-          course.planned > 0 ? course.planned : total_steps(config.training.schedule, steps_per_epoch)};
+          course.planned > 0 ? course.planned : total_steps(schedule, steps_per_epoch)};
 }
 
-std::optional<int64_t> steps_before(const Config& config, const Checkpoint& checkpoint, int64_t steps_per_epoch) {
-  return steps_before_decay(schedule_of(config, checkpoint), place_of(config, checkpoint, steps_per_epoch).steps);
+std::optional<int64_t> steps_before(const ScheduleConfig& schedule, const Checkpoint& checkpoint,
+                                    int64_t steps_per_epoch) {
+  return steps_before_decay(schedule_of(schedule, checkpoint), place_of(schedule, checkpoint, steps_per_epoch).steps);
 }
 
-double next_rate(const Config& config, const Checkpoint& checkpoint, int64_t steps_per_epoch) {
-  const Place place = place_of(config, checkpoint, steps_per_epoch);
-  return learning_rate_at(schedule_of(config, checkpoint), place.position, place.steps, checkpoint.plateau);
+double next_rate(const ScheduleConfig& schedule, const Checkpoint& checkpoint, int64_t steps_per_epoch) {
+  const Place place = place_of(schedule, checkpoint, steps_per_epoch);
+  return learning_rate_at(schedule_of(schedule, checkpoint), place.position, place.steps, checkpoint.plateau);
 }
 
 }  // namespace
 
-std::optional<std::string> checkpoint_before_decay(const StartingPoint& start, const Config& now,
+std::optional<std::string> checkpoint_before_decay(const StartingPoint& start, const ScheduleConfig& now,
                                                    int64_t steps_per_epoch) {
   const Checkpoint& checkpoint = start.checkpoint;
-  const auto then = steps_before(checkpoint.config, checkpoint, steps_per_epoch),
+  const auto then = steps_before(checkpoint.config.training.schedule, checkpoint, steps_per_epoch),
              later = steps_before(now, checkpoint, steps_per_epoch);
-  const double position = place_of(checkpoint.config, checkpoint, steps_per_epoch).position;
+  const double position = place_of(checkpoint.config.training.schedule, checkpoint, steps_per_epoch).position;
   if (!then || !later || *later <= *then || position <= static_cast<double>(*then)) return std::nullopt;
   const double per_step = position / static_cast<double>(checkpoint.step);  // 1, unless it follows a course
   const std::filesystem::path folder = std::filesystem::path(start.path).parent_path();
@@ -82,15 +82,15 @@ std::optional<std::string> checkpoint_before_decay(const StartingPoint& start, c
   return (folder / stable_checkpoint(*newest)).string();
 }
 
-void move_before_decay(StartingPoint& start, const Config& now, int64_t steps_per_epoch) {
+void move_before_decay(StartingPoint& start, const ScheduleConfig& now, int64_t steps_per_epoch) {
   if (std::filesystem::path(start.path).filename() != kLastCheckpoint) return;
   if (const auto path = checkpoint_before_decay(start, now, steps_per_epoch)) start = {load_checkpoint(*path), *path};
 }
 
-std::optional<std::string> describe_rate_change(const Checkpoint& checkpoint, const Config& now,
+std::optional<std::string> describe_rate_change(const Checkpoint& checkpoint, const ScheduleConfig& now,
                                                 int64_t steps_per_epoch) {
   constexpr double kFelt = 0.01;  // a share of the rate
-  const double then = next_rate(checkpoint.config, checkpoint, steps_per_epoch),
+  const double then = next_rate(checkpoint.config.training.schedule, checkpoint, steps_per_epoch),
                rate = next_rate(now, checkpoint, steps_per_epoch);
   if (std::abs(rate - then) <= kFelt * then) return std::nullopt;
   return fmt::format("The learning rate of step {} is {:.3g}, and would have been {:.3g} without the changes",

@@ -70,7 +70,7 @@ void require_equal_processes(const Setup& setup) {
 
 std::shared_ptr<Teacher> teacher_of(const Setup& setup) {
   if (setup.teacher || setup.config.training.distillation.from.empty()) return setup.teacher;
-  return std::make_shared<Teacher>(setup.config, setup.corpus, setup.device.device, setup.precision);
+  return std::make_shared<Teacher>(setup);
 }
 
 Run::Run(const Setup& setup, Beginning begins, const MakeRecorder& make_recorder)
@@ -94,7 +94,7 @@ Run::Run(const Setup& setup, Beginning begins, const MakeRecorder& make_recorder
   state_.warmup_steps = schedule_.lr_schedule == LrSchedule::wsd ? schedule_.warmup_steps : std::nullopt;
   state_.teacher = teacher_ ? std::optional(teacher_->hash()) : std::nullopt;
   if (teacher_) {
-    if (begins.start) require_same_teacher(*begins.start, setup.config, teacher_->hash());
+    if (begins.start) require_same_teacher(*begins.start, setup, teacher_->hash());
     if (setup.mesh.all->size() > 1 && !is_equal_in_all(*setup.mesh.all, teacher_->hash()))
       throw Error(ExitCode::checkpoint,
                   fmt::format("training.distill_from: {} has other weights in another process: give every machine "
@@ -189,14 +189,15 @@ void Run::try_update(int64_t micro_batches) {
 }
 
 Evaluator& Run::evaluator() {
-  const TrainingConfig& training = config().training;
+  const Config& config = setup_.config;
+  const TrainingConfig& training = config.training;
   if (!evaluator_) {
-    evaluator_.emplace(setup_.corpus, BatchShape{training.batch_size, config().sequence_length()},
+    evaluator_.emplace(setup_.corpus, BatchShape{training.batch_size, config.sequence_length()},
                        EvaluationRule{.eval_batches = training.cadence.eval_batches,
                                       .sequences = state_.eval_sequences.value_or(0),
                                       .most = most_eval_sequences(training, state_.course.planned),
                                       .takes_neighbours = !state_.eval_sequences,
-                                      .packing = config().data.packing},
+                                      .packing = config.data.packing},
                        setup_.device.device, setup_.precision, setup_.mesh);
   }
   return *evaluator_;

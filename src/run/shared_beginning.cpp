@@ -69,8 +69,9 @@ Corpus load_on_machine(const distributed::Group& group, Config& config, Beginnin
 }  // namespace
 
 // Whoever differs says so itself as well: on another machine nobody sees what the first one says.
-void require_same_command(const distributed::Group& group, const Config& asked) {
+void require_same_command(const distributed::Group& group, const config::CommandLine& command) {
   if (group.ranks().size == 1) return;
+  const Config& asked = command.config;
   const nlohmann::json mine{{"build", version_text()}, {"config", config::dump(asked)}};
   const nlohmann::json first = unpacked(group.from(0, "command", packed(mine)));
   const std::string own = difference_from(first, asked, group.ranks().rank);
@@ -101,14 +102,16 @@ void say_beginning(const distributed::Group& group, const Beginning& begins, con
   (void)group.from(0, "beginning", packed(said));
 }
 
-SharedBeginning hear_beginning(const distributed::Group& group, const Config& asked, const config::Origins& origins,
+SharedBeginning hear_beginning(const distributed::Group& group, const config::CommandLine& command,
                                const Folder& folder) {
+  const Config& asked = command.config;
   const nlohmann::json said = unpacked(group.from(0, "beginning", ""));
   SharedBeginning shared;
-  config::read_yaml(said.at("config").get<std::string>(), "the configuration of rank 0", shared.config);
-  shared.config.device = asked.device, shared.config.threads = asked.threads;
-  shared.config.output_dir = asked.output_dir;
-  shared.config.training.distillation.teacher = asked.training.distillation.teacher;
+  Config& config = shared.data.config;
+  config::read_yaml(said.at("config").get<std::string>(), "the configuration of rank 0", config);
+  config.device = asked.device, config.threads = asked.threads;
+  config.output_dir = asked.output_dir;
+  config.training.distillation.teacher = asked.training.distillation.teacher;
   if (said.contains("start")) {
     const nlohmann::json& start = said["start"];
     shared.begins.start = StartingPoint{.checkpoint = folder.load(start.at("path")),
@@ -123,15 +126,15 @@ SharedBeginning hear_beginning(const distributed::Group& group, const Config& as
                       start.at("step").get<int64_t>()));
     }
   } else if (said.at("has_initial")) {
-    shared.begins.initial = read_initial_weights(asked, origins);
+    shared.begins.initial = read_initial_weights(asked, command.origins);
   }
   for (const nlohmann::json& decision : said.at("decisions"))
     shared.begins.decisions.push_back({decision.at("step").get<int64_t>(), decision.at("what").get<std::string>(),
                                        decision.at("value").get<double>()});
-  shared.corpus = load_on_machine(group, shared.config, shared.begins);
-  if (shared.corpus.fingerprint != said.at("fingerprint").get<std::string>()) {
-    throw Error(ExitCode::data, fmt::format("{} has other data here than at rank 0: give every machine the same files",
-                                            shared.corpus.source));
+  Corpus& corpus = shared.data.corpus = load_on_machine(group, config, shared.begins);
+  if (corpus.fingerprint != said.at("fingerprint").get<std::string>()) {
+    throw Error(ExitCode::data,
+                fmt::format("{} has other data here than at rank 0: give every machine the same files", corpus.source));
   }
   return shared;
 }

@@ -25,7 +25,7 @@ namespace {
 
 constexpr const char* kWithout = "or leave training.distill_from out to learn from the text alone";
 
-ModelOfFile read_teacher(const Config& config) {
+ModelOfFile read_teacher(const UpdateConfig& config) {
   const std::string& path = config.training.distillation.from;
   try {
     ModelOfFile teacher = read_model(path);
@@ -37,11 +37,12 @@ ModelOfFile read_teacher(const Config& config) {
   }
 }
 
-[[noreturn]] void refuse_teacher(const Config& config, const std::string& why) {
+[[noreturn]] void refuse_teacher(const UpdateConfig& config, const std::string& why) {
   throw Error(ExitCode::config, fmt::format("training.distill_from: {} {}", config.training.distillation.from, why));
 }
 
-void require_fitting(const ModelOfFile& teacher, const Config& config, const Corpus& corpus) {
+void require_fitting(const ModelOfFile& teacher, const UpdateConfig& config, const DataConfig& data,
+                     const Corpus& corpus) {
   const int64_t vocabulary = *config.model.vocab_size, of_teacher = teacher.model.vocab_size.value_or(0);
   if (corpus.tokenizer && !teacher.tokenizer.empty() &&
       tokenizer_from_json(teacher.tokenizer, config.training.distillation.from)->to_json() !=
@@ -64,8 +65,7 @@ void require_fitting(const ModelOfFile& teacher, const Config& config, const Cor
                                        with_commas(teacher.model.block_size), with_commas(config.sequence_length()),
                                        teacher.model.block_size, kWithout));
   }
-  if (teacher.model.top_blocks() > 0 && config.data.packing &&
-      std::ranges::any_of(corpus.sources, &Tokens::has_marks)) {
+  if (teacher.model.top_blocks() > 0 && data.packing && std::ranges::any_of(corpus.sources, &Tokens::has_marks)) {
     refuse_teacher(config,
                    fmt::format("has attention in chosen blocks, which knows no conversations within a sequence; set "
                                "data.packing: false, name another model, {}",
@@ -85,7 +85,7 @@ std::string hash_of(const NamedTensors& values) {
 
 }  // namespace
 
-void take_teacher(Config& config) {
+void take_teacher(UpdateConfig& config, const std::string& output_dir) {
   DistillationConfig& distillation = config.training.distillation;
   std::string& path = distillation.from;
   distillation.teacher.reset();
@@ -97,7 +97,7 @@ void take_teacher(Config& config) {
   try {
     distillation.teacher = std::make_shared<const ModelConfig>(read_teacher(config).model);
   } catch (const Error&) {
-    if (!holds_checkpoint(config.output_dir)) throw;
+    if (!holds_checkpoint(output_dir)) throw;
   }
 }
 
@@ -114,19 +114,20 @@ double teacher_flops_per_token(const ModelConfig& model, const TrainingConfig& t
   return teacher ? flops_per_token(*teacher) / 3 : 0;  // two thirds are the backward pass
 }
 
-void require_fitting_teacher(const Config& config, const Corpus& corpus) {
-  if (!config.training.distillation.from.empty()) require_fitting(read_teacher(config), config, corpus);
+void require_fitting_teacher(const UpdateConfig& config, const DataConfig& data, const Corpus& corpus) {
+  if (!config.training.distillation.from.empty()) require_fitting(read_teacher(config), config, data, corpus);
 }
 
-void require_same_teacher(const StartingPoint& start, const Config& now, const std::string& hash) {
+void require_same_teacher(const StartingPoint& start, const Setup& now, const std::string& hash) {
   const std::optional<std::string>& before = start.checkpoint.teacher;
   if (!before || *before == hash) return;
-  const std::string &then = start.checkpoint.config.training.distillation.from, &path = now.training.distillation.from;
+  const std::string &then = start.checkpoint.config.training.distillation.from,
+                    &path = now.config.training.distillation.from;
   throw Error(
       ExitCode::checkpoint,
       fmt::format("training.distill_from: {} has other weights than the teacher of this run, {}; name a copy of that "
                   "one, train on without a teacher (--distill_from none), or start another run with --output_dir {}",
-                  path, then == path ? "as it was when the run began" : then, next_free_folder(now.output_dir)));
+                  path, then == path ? "as it was when the run began" : then, next_free_folder(now.config.output_dir)));
 }
 
 struct Teacher::Loaded {
@@ -134,23 +135,24 @@ struct Teacher::Loaded {
   GPT model;
 };
 
-Teacher::Loaded Teacher::load(const Config& config, const Corpus& corpus, at::Device device,
-                              const Precision& precision) {
+Teacher::Loaded Teacher::load(const Setup& setup) {
+  const Config& config = setup.config;
+  const at::Device device = setup.device.device;
   const ModelOfFile teacher = read_teacher(config);
-  require_fitting(teacher, config, corpus);
+  require_fitting(teacher, config, config.data, setup.corpus);
   std::vector<ParameterRow> rows = parameter_table(teacher.model);
   for (ParameterRow& row : rows) row.is_trained = false;
   const NamedTensors values = read_weights(config.training.distillation.from, teacher.model);
   Parameters parameters(std::move(rows), device,
-                        {.compute = precision.weight_type(), .has_master = config.training.precision.master_weights});
+                        {.compute = setup.precision.weight_type(),
+                         .has_master = config.training.precision.master_weights});
   parameters.copy_from(values);
   GPT model(teacher.model, std::move(parameters), select_operators(config.training.execution, device));
-  model.set_document_separator(document_separator(config.data, corpus));  // it sees what the one that learns sees
+  model.set_document_separator(document_separator(config.data, setup.corpus));  // it sees what the one that learns sees
   return {hash_of(values), std::move(model)};
 }
 
-Teacher::Teacher(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision)
-    : Teacher(config.training.distillation, load(config, corpus, device, precision)) {}
+Teacher::Teacher(const Setup& setup) : Teacher(setup.config.training.distillation, load(setup)) {}
 
 Teacher::Teacher(const DistillationConfig& config, Loaded loaded)
     : weight_(config.weight),

@@ -196,16 +196,16 @@ void announce_processes(const distributed::Group& group, at::Device device, cons
 }
 
 void announce_run(const run::Run& run) {
-  const Config& config = run.config();
+  const Config& config = run.setup().config;
   const Corpus& corpus = run.setup().corpus;
   const run::Plan& plan = run.plan();
   const ModelConfig& m = config.model;
   const std::string padded = m.padded_vocab() > *m.vocab_size ? fmt::format(" (padded to {})", m.padded_vocab()) : "";
   const std::string sparse = plan::describe_sparse_attention(m);
   log::info(fmt::format("Model: {} parameters, {}, {}, width {}, block {}, vocabulary {}{}{}",
-                        format_count(static_cast<double>(parameter_count(run.config().model))),
-                        plural(m.n_layer, "layer"), plural(m.heads(), "head"), m.n_embd, m.block_size, *m.vocab_size,
-                        padded, sparse.empty() ? "" : ", " + sparse));
+                        format_count(static_cast<double>(parameter_count(config.model))), plural(m.n_layer, "layer"),
+                        plural(m.heads(), "head"), m.n_embd, m.block_size, *m.vocab_size, padded,
+                        sparse.empty() ? "" : ", " + sparse));
   if (const std::string idle = plan::idle_attention(m); !idle.empty()) log::warn(idle);
   if (const std::string limits = exchange::export_limits(m); !limits.empty()) log::warn(limits);
   log::info(fmt::format("Data: {}: {} training and {} validation tokens, {}", corpus.source,
@@ -231,13 +231,13 @@ void announce_run(const run::Run& run) {
                         plural(sequences, "sequence"), length, plural(sequences * config.sequence_length(), "token"),
                         plural(warmup_steps(run.schedule(), run.schedule_steps()), "step")));
   log::info("Learning rate: " + describe_schedule(run.schedule(), run.schedule_steps()));
-  for (const std::string& stage : describe_stages(config, corpus)) log::info("Stage " + stage);
+  for (const std::string& stage : describe_stages(config.data, config, corpus)) log::info("Stage " + stage);
 }
 
-std::vector<std::string> describe_stages(const Config& config, const Corpus& corpus) {
-  if (config.data.stages.empty()) return {};
-  const std::vector<std::string> names = stage_sources(config.data);
-  const std::vector<StageBatches> stages = stage_batches(config.data, config.training, config.sequence_length());
+std::vector<std::string> describe_stages(const DataConfig& data, const UpdateConfig& update, const Corpus& corpus) {
+  if (data.stages.empty()) return {};
+  const std::vector<std::string> names = stage_sources(data);
+  const std::vector<StageBatches> stages = stage_batches(data, update.training, update.sequence_length());
   std::vector<std::string> result;
   for (size_t i = 0; i < stages.size(); ++i) {
     const StageBatches& stage = stages[i];
@@ -251,7 +251,7 @@ std::vector<std::string> describe_stages(const Config& config, const Corpus& cor
     }
     const std::string window =
         stage.attention_window ? fmt::format(", with windows of {}", plural(*stage.attention_window, "position")) : "";
-    result.push_back(fmt::format("from step {}: {} of {} a micro-step{}; {}", with_commas(config.data.stages[i].from),
+    result.push_back(fmt::format("from step {}: {} of {} a micro-step{}; {}", with_commas(data.stages[i].from),
                                  plural(stage.batch_size, "sequence"), plural(stage.block_size, "token"), window,
                                  fmt::join(files, ", ")));
   }

@@ -66,10 +66,11 @@ std::string evaluation_json(const run::StartingPoint& start, const run::Evaluati
 
 }  // namespace
 
-ExitCode evaluate_run(Config config, const config::Origins& origins, bool json) {
+ExitCode evaluate_run(const config::CommandLine& command, bool json) {
+  Config config = command.config;
   run::StartingPoint start = checkpoint_of(config);
   const PrecisionConfig asked = config.training.precision;
-  config::keep_choices(config, origins, start.checkpoint.config);
+  config::keep_choices(config, command.origins, start.checkpoint.config);
   const DeviceChoice choice = select_device(config.device);  // as gpt-train does
   Corpus read = run::load_run_corpus(config, start);
   config.training.precision.master_weights = true;  // the weights are read into some that are there on every device

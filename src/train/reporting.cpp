@@ -65,7 +65,7 @@ RunRecord describe_run(const run::Run& run, const run::Folder& folder, std::vect
   return {.first_step = run.state().step,
           .total_steps = plan.total_steps,
           .total_epochs = plan.total_epochs(),
-          .parameters = parameter_count(run.config().model),
+          .parameters = parameter_count(setup.config.model),
           .folder = folder.path(),
           .configuration = config::dump(setup.config),
           .machine =

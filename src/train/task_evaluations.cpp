@@ -58,7 +58,7 @@ std::vector<Example> read_examples(evaluate::ExampleSource& source, int64_t limi
 
 }  // namespace
 
-TaskEvaluations::TaskEvaluations(const Config& config, const Corpus& corpus)
+TaskEvaluations::TaskEvaluations(const UpdateConfig& config, const Corpus& corpus)
     : window_(config.model.block_size), batch_size_(config.training.batch_size) {
   const CadenceConfig& cadence = config.training.cadence;
   if (cadence.eval_tasks.empty() || cadence.eval_interval.count == 0) return;

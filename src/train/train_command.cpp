@@ -111,7 +111,8 @@ ExitCode train(const config::CommandLine& command, const TrainOptions& options, 
       return ExitCode::ok;
     }
     run::announce_changes(changes);
-    if (const auto line = run::describe_rate_change(begins.start->checkpoint, config, run.plan().steps_per_epoch))
+    if (const auto line =
+            run::describe_rate_change(begins.start->checkpoint, config.training.schedule, run.plan().steps_per_epoch))
       log::info(*line);
     for (std::string& change : run::environment_changes(begins.start->checkpoint, setup.device.device))
       changes.push_back(std::move(change));
@@ -128,7 +129,7 @@ ExitCode train(const config::CommandLine& command, const TrainOptions& options, 
   run::begin_decisions(folder, run.state().decisions, begins.decisions);
   warn_of_late_decisions(begins.decisions, run.plan());
   if (found) write_rate_chart(folder, *found);
-  folder.write_config(config, command.config_path);
+  folder.write_config(config::dump(config), command.config_path);
   Listeners listeners = listeners_of(folder, config.report, std::move(result), options.on_event);
   listeners.begin(describe_run(run, folder, std::move(changes)));
   std::unique_ptr<control::Inbox> inbox;
@@ -144,7 +145,7 @@ void go_back_before_decay(const run::Folder& folder, const run::Setup& setup, ru
   const Config& config = setup.config;
   const DataLoader loader(setup.corpus.sources, config.data, run::schedule_options(config, setup.corpus), at::kCPU);
   const int64_t steps_per_epoch = run::plan_run(config.training, loader.batches_per_epoch()).steps_per_epoch;
-  const auto path = run::checkpoint_before_decay(*begins.start, config, steps_per_epoch);
+  const auto path = run::checkpoint_before_decay(*begins.start, config.training.schedule, steps_per_epoch);
   if (!path) return;
   begins.start.reset();  // its tensors are large
   try {
@@ -237,9 +238,8 @@ ExitCode train_as_other(const config::CommandLine& command, const TrainOptions& 
   const Config& asked = command.config;
   const run::Folder folder =
       run::Folder::of_first_process(asked.output_dir, parallel::needed_state(group.mesh(), asked.distributed));
-  run::SharedBeginning shared = run::hear_beginning(group, asked, command.origins, folder);
-  run::Setup setup = plan::resolve_like_first(std::move(shared.config), std::move(shared.corpus), device,
-                                              asked.training.precision, group);
+  run::SharedBeginning shared = run::hear_beginning(group, command, folder);
+  run::Setup setup = plan::resolve_like_first(std::move(shared.data), device, asked.training.precision, group);
   if (must_find_rate(setup, options)) (void)settle_learning_rate(setup, shared.begins, folder);
   if (options.find_lr) return ExitCode::ok;
   run::find_length(setup, shared.begins, !options.replay.empty());
@@ -311,7 +311,7 @@ ExitCode train_as(const distributed::Ranks& ranks, const config::CommandLine& co
   distributed::Group& group = *met;
   const ForwardedWarnings forwarded(group);
   try {
-    run::require_same_command(group, asked);
+    run::require_same_command(group, command);
     group.arrange(asked.distributed.tensor_parallel, asked.distributed.pipeline_parallel);
     const ExitCode code = group.is_first() ? train_as_first(command, options, choice, group)
                                            : train_as_other(command, options, choice.device, group);
@@ -369,7 +369,7 @@ ExitCode train(const config::CommandLine& command, const TrainOptions& options) 
                   fmt::format("--eval-only computes in one process; start it without {}", ranks.launcher));
     use_cpu_threads(asked.threads);
     use_cpu_allocator();
-    return evaluate_run(asked, command.origins, options.json);
+    return evaluate_run(command, options.json);
   }
   DistributedConfig distributed = asked.distributed;
   distributed.processes = plan::count_processes(asked);

@@ -161,7 +161,8 @@ control::Answer Trainer::change_rate(double factor) {
 }
 
 control::Answer Trainer::change_length(const control::Request& request) {
-  if (const std::string why = run::why_length_is_fixed(setup_.config); !why.empty())
+  if (const std::string why = run::why_length_is_fixed(setup_.config.training.schedule, setup_.config.data);
+      !why.empty())
     return {false, "the run stays as long as it was: " + why};
   const auto number = static_cast<int64_t>(request.value);
   const int64_t before = plan_.total_steps, total = request.verb == control::Verb::longer    ? before + number

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bench/tiny_bench_run.h"
+#include "gpt/plan/resolve.h"
 
 namespace gpt::bench {
 namespace {
@@ -107,7 +108,7 @@ TEST(Architecture, TheLossIsEvaluatedAtEvenDistances) {
   config.training.cadence.eval_batches = 1;
   const auto evaluated = [&config](int64_t updates, int64_t evaluations) {
     std::vector<int64_t> after;
-    for (const auto& point : learn(config, {.updates = updates, .evaluations = evaluations}).points)
+    for (const auto& point : learn(plan::resolve(config), {.updates = updates, .evaluations = evaluations}).points)
       after.push_back(point.updates);
     return after;
   };

@@ -108,7 +108,7 @@ TEST(Ladder, AGainThatCannotBeToldDoesNotCountInAll) {
   EXPECT_NEAR(faster.gain, 2, 0.01);
   EXPECT_EQ(faster.total_gain, 1);
   BenchResults results;
-  results.config = toy_config(), results.findings = findings(ladder);
+  results.wanted = toy_config(), results.findings = findings(ladder);
   const std::string chart = to_svg(results);
   EXPECT_NE(chart.find("<rect class=\"untold\""), std::string::npos) << chart;
   EXPECT_EQ(chart.find(">2.0"), std::string::npos) << chart;
@@ -382,7 +382,7 @@ TEST(Ladder, ResultsNameEveryRow) {
   BenchResults results;
   results.title = "ladder", results.command = "gpt-bench ladder", results.date = "2026-01-01T00:00:00Z";
   const Ladder ladder = climb_with(machine);
-  results.config = toy_config(), results.findings = findings(ladder);
+  results.wanted = toy_config(), results.findings = findings(ladder);
   results.device.name = "a <fast> CPU & more";
   const std::string table = to_markdown(results), json = to_json(results), chart = to_svg(results);
   for (const LadderRow& row : ladder.rows) {

@@ -213,7 +213,7 @@ TEST(DividedSave, IsReadInParts) {
   ASSERT_EQ(state.model[0].second.numel(), 8'000'000);
   save_checkpoint(path, state);
   const ValueRanges needed = {{table, {{1024, 2048}, {10'000, 20'000}}}};
-  StateNeeds needs{.ranges = [&needed](const Config&) { return needed; }};
+  StateNeeds needs{.ranges = [&needed](const UpdateConfig&) { return needed; }};
   const auto expect_read = [&] {
     const Checkpoint read = load_checkpoint(path, needs);
     at::Tensor expected = at::zeros({8'000'000});

@@ -45,7 +45,7 @@ TEST(CheckSpeed, ASlowStepNamesItsLikelyCause) {
   EXPECT_NE(cause([](SomeRun&) {}).fix.find("gpt-bench profile"), std::string::npos);
   EXPECT_NE(cause([](SomeRun& run) { run.facts.load = 6; }).detail.find("since other programs take 6.0 of the 8 cores"),
             std::string::npos);
-  EXPECT_EQ(cause([](SomeRun& run) { run.facts.threads = run.config.threads = 2; }).fix, "set threads: 0");
+  EXPECT_EQ(cause([](SomeRun& run) { run.facts.threads = 2, run.facts.is_told_threads = true; }).fix, "set threads: 0");
   EXPECT_NE(cause([](SomeRun& run) { run.facts.threads = 4; }).fix, "set threads: 0") << "LibTorch's own choice";
   EXPECT_EQ(cause([](SomeRun& run) { run.precision.dtype = Dtype::bfloat16; }).fix, "set training.dtype: auto");
   EXPECT_EQ(cause([](SomeRun& run) { run.facts.attention = "math: asked for"; }).fix, "set training.attention: auto");

@@ -91,15 +91,15 @@ class BatchChoiceOfARun : public DeviceTest, protected TextRun {
 
 TEST_P(BatchChoiceOfARun, IsSetWhereItIsAutoAlone) {
   run::Setup setup = this->setup();
-  choose_batch_size(setup, /*is_tried=*/true);
+  const auto choice = choose_batch_size(setup.config, means_of(setup), [&setup] { return fits_in_practice(setup); });
   EXPECT_EQ(setup.config.training.batch_size, 24) << "kilobytes fit everywhere";
   EXPECT_EQ(setup.config.training.gradient_accumulation_steps, 1);
-  EXPECT_TRUE(setup.batch_reason.starts_with("training.batch_size: auto chose 24 sequences")) << setup.batch_reason;
+  ASSERT_TRUE(choice);
+  EXPECT_TRUE(describe(*choice).starts_with("training.batch_size: auto chose 24 sequences")) << describe(*choice);
   setup = this->setup();
   setup.config.training.batch_size = 5;
-  choose_batch_size(setup, /*is_tried=*/true);
+  EXPECT_FALSE(choose_batch_size(setup.config, means_of(setup)));
   EXPECT_EQ(setup.config.training.batch_size, 5);
-  EXPECT_TRUE(setup.batch_reason.empty());
 }
 
 TEST_P(BatchChoiceOfARun, AStepThatWasTriedChangesNothingInTheRun) {

@@ -14,7 +14,7 @@ namespace {
 std::vector<std::string> explained(const run::Shortage& shortage, double available, double data = 0) {
   Config config = gpt2_small_run(16, 4);
   config.training.execution.compile_mode = CompileMode::standard;  // graphs would need memory of their own
-  return explain_shortage(shortage, config, find_card("RTX 4090")->describe(), "flash",
+  return explain_shortage(shortage, {config, find_card("RTX 4090")->describe(), "flash"},
                           {.available = available, .program = 600e6, .data = data});
 }
 
@@ -61,13 +61,13 @@ TEST(NameSettingsThatFit, WhereNotEvenOneSequenceDoes) {
   const DeviceInfo device = find_card("GTX 1650 Ti")->describe();
   const MemoryBudget memory{.available = 2.5e9, .program = 600e6};
   Check check = failed("memory of the run", "", "not even one sequence fits");
-  name_settings_that_fit(check, config, device, "efficient", memory);
+  name_settings_that_fit(check, {config, device, "efficient"}, memory);
   EXPECT_EQ(check.fix.find("set training."), 0u) << check.fix;
   EXPECT_NE(check.fix.find("training.gradient_checkpointing: block and "), std::string::npos) << check.fix;
   EXPECT_NE(check.fix.find("training.batch_size: "), std::string::npos) << check.fix;
 
   check = failed("memory of the run", "", "lower model.n_layer");
-  name_settings_that_fit(check, config, device, "efficient", {.available = 0.7e9, .program = 600e6});
+  name_settings_that_fit(check, {config, device, "efficient"}, {.available = 0.7e9, .program = 600e6});
   EXPECT_EQ(check.fix, "lower model.n_layer");
 }
 

@@ -172,15 +172,17 @@ TEST(DivideUpdate, GivesEachMicroBatchALaneOfItsOwnWithZero2) {
   divide_update(config, 1);
 }
 
-TEST(PartOfBusiest, HasTheMostMicroBatches) {
+TEST(BusiestPart, HasTheMostMicroBatches) {
   Config config = gpt2_small_run(2, 10);
   config.distributed.lanes = 8;
-  const Config part = part_of_busiest(config, 4);
-  EXPECT_EQ(part.training.gradient_accumulation_steps, 3);
-  EXPECT_EQ(part.training.batch_size, 2);
-  EXPECT_EQ(part.distributed.lanes, 2);
-  EXPECT_EQ(part.training.precision.gradient_dtype, GradientDtype::float32);
-  EXPECT_EQ(part_of_busiest(gpt2_small_run(2, 1), 1).training.precision.gradient_dtype, GradientDtype::automatic);
+  keep_busiest_part(config, 4);
+  EXPECT_EQ(config.training.gradient_accumulation_steps, 3);
+  EXPECT_EQ(config.training.batch_size, 2);
+  EXPECT_EQ(config.distributed.lanes, 2);
+  EXPECT_EQ(config.training.precision.gradient_dtype, GradientDtype::float32);
+  Config alone = gpt2_small_run(2, 1);
+  keep_busiest_part(alone, 1);
+  EXPECT_EQ(alone.training.precision.gradient_dtype, GradientDtype::automatic);
 }
 
 TEST(SecondsTogether, AreMoreWhereThreadsTakeTurns) {

@@ -43,6 +43,19 @@ TEST_P(ResolveTest, IsTheSameForARunThatIsMeasured) {
   EXPECT_EQ(config::dump(measured.config), config::dump(trained.config));
 }
 
+// As gpt-diagnose does, which may have neither the corpus nor the device.
+TEST_P(ResolveTest, IsTheSameWhereOnlyTheMeansAreKnown) {
+  const run::Setup trained = resolved({});
+  Config config = config_;
+  config.model.vocab_size = trained.config.model.vocab_size;
+  const std::optional<BatchChoice> batch = choose(config, means_of(trained));
+  ASSERT_TRUE(batch);
+  EXPECT_EQ(batch->batch_size, trained.config.training.batch_size);
+  divide_update(config, 1);
+  keep_resolved(config.training, trained.precision);
+  EXPECT_EQ(config::dump(config), config::dump(trained.config));
+}
+
 TEST_P(ResolveTest, ARunThatGoesOnKeepsWhatItChose) {
   run::Beginning begins;
   {

@@ -30,7 +30,7 @@ TEST(FindSavers, EachSavesWhatTheEstimateSaysInOrderOfGain) {
                            activation_form(config.model, config.training, {}, card, precision, "flash"))
         .total();
   };
-  const Savers savers = find_savers(config, card, "flash", /*data_bytes=*/5e6);
+  const Savers savers = find_savers({config, card, "flash"}, /*data_bytes=*/5e6);
   EXPECT_TRUE(
       std::is_sorted(savers.begin(), savers.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; }));
   EXPECT_EQ(saved_by(savers, "data.resident: off"), 5e6);
@@ -50,32 +50,32 @@ TEST(FindSavers, WhatIsSetOrNotThereIsNotOffered) {
   Config config = gpt2_small_run(12);
   config.training.execution.gradient_checkpointing = GradientCheckpointing::block;
   config.training.batch_size = 1;
-  const Savers none = find_savers(config, {}, "flash", 0);
+  const Savers none = find_savers({config, {}, "flash"}, 0);
   EXPECT_EQ(saved_by(none, "training.gradient_checkpointing: block"), 0);
   for (const Check::Saver& saver : none) EXPECT_EQ(saver.setting.find("batch_size"), std::string::npos);
   EXPECT_EQ(saved_by(none, "training.use_amp: true and training.dtype: auto"), 0) << "this CPU has no bfloat16";
 
   config.training.precision = {.use_amp = false, .dtype = Dtype::float32};
   const DeviceInfo card = find_card("T4")->describe();
-  EXPECT_GT(saved_by(find_savers(gpt2_small_run(12), find_card("A100")->describe(), "flash", 0),
+  EXPECT_GT(saved_by(find_savers({gpt2_small_run(12), find_card("A100")->describe(), "flash"}, 0),
                      "training.gradient_checkpointing: block"),
             0);
   config.training.batch_size = 8;
   const std::string amp = "training.use_amp: true and training.dtype: auto";
-  EXPECT_EQ(saved_by(find_savers(config, card, "efficient", 0), amp), 0) << "the copies of the weights take more";
+  EXPECT_EQ(saved_by(find_savers({config, card, "efficient"}, 0), amp), 0) << "the copies of the weights take more";
   config.training.execution.gradient_checkpointing = GradientCheckpointing::none;
-  EXPECT_GT(saved_by(find_savers(config, card, "efficient", 0), amp), 0);
+  EXPECT_GT(saved_by(find_savers({config, card, "efficient"}, 0), amp), 0);
 }
 
 TEST(FindSavers, AGpuMayLeaveTheStateOfTheOptimizerToTheHost) {
   Config config = gpt2_small_run(12);
   const std::string offload = "training.offload_optimizer: 1";
   const DeviceInfo card = find_card("RTX 4090")->describe();
-  EXPECT_EQ(saved_by(find_savers(config, card, "flash", 0), offload),
+  EXPECT_EQ(saved_by(find_savers({config, card, "flash"}, 0), offload),
             estimate_memory(config.model, config.training, {.cuda = true}).optimizer);
-  EXPECT_EQ(saved_by(find_savers(config, {}, "flash", 0), offload), 0) << "a CPU's memory is the host's";
+  EXPECT_EQ(saved_by(find_savers({config, {}, "flash"}, 0), offload), 0) << "a CPU's memory is the host's";
   config.training.optimizer.offload = 1;
-  EXPECT_EQ(saved_by(find_savers(config, card, "flash", 0), offload), 0) << "it is there already";
+  EXPECT_EQ(saved_by(find_savers({config, card, "flash"}, 0), offload), 0) << "it is there already";
 }
 
 // Not what the other settings do not go with.
@@ -83,7 +83,7 @@ TEST(FindSavers, ProcessesMayDivideMoreAmongThem) {
   Config config = gpt2_small_run(12, 8);
   config.training.precision = {.use_amp = false, .dtype = Dtype::float32};
   const auto saved = [&](int64_t stage) {
-    return saved_by(find_savers(config, find_card("A100")->describe(), "flash", 0),
+    return saved_by(find_savers({config, find_card("A100")->describe(), "flash"}, 0),
                     fmt::format("distributed.zero: {}", stage));
   };
   EXPECT_EQ(saved(1), 0) << "of one process";
@@ -113,13 +113,13 @@ TEST(FindSavers, SixteenBitsAloneAreOfferedWhereTheRunHasThemEndToEnd) {
   const DeviceInfo card = find_card("A100")->describe();
   const std::string master = "training.master_weights: false", gradients = "training.gradient_dtype: bfloat16";
   constexpr double kParameters = 124475904;  // with 50,304 rows of vocabulary
-  EXPECT_EQ(saved_by(find_savers(config, card, "flash", 0), master), 4 * kParameters);
-  EXPECT_GE(saved_by(find_savers(config, card, "flash", 0), gradients), 2 * kParameters);
+  EXPECT_EQ(saved_by(find_savers({config, card, "flash"}, 0), master), 4 * kParameters);
+  EXPECT_GE(saved_by(find_savers({config, card, "flash"}, 0), gradients), 2 * kParameters);
   config.training.precision.master_weights = false;
   config.training.precision.gradient_dtype = GradientDtype::bfloat16;
-  for (const auto& name : {master, gradients}) EXPECT_EQ(saved_by(find_savers(config, card, "flash", 0), name), 0);
+  for (const auto& name : {master, gradients}) EXPECT_EQ(saved_by(find_savers({config, card, "flash"}, 0), name), 0);
   config.training.precision = {.amp_mode = AmpMode::autocast};
-  for (const auto& name : {master, gradients}) EXPECT_EQ(saved_by(find_savers(config, card, "flash", 0), name), 0);
+  for (const auto& name : {master, gradients}) EXPECT_EQ(saved_by(find_savers({config, card, "flash"}, 0), name), 0);
 }
 
 class FittingSettingsOf : public testing::Test {
@@ -134,7 +134,7 @@ class FittingSettingsOf : public testing::Test {
         .total();
   }
   std::vector<FittingSettings> found(double room, double data = 0, bool is_saved = false) const {
-    return find_fitting_settings(config_, card_, "flash", data, room, is_saved);
+    return find_fitting_settings({config_, card_, "flash"}, data, room, is_saved);
   }
 
   const DeviceInfo card_ = find_card("RTX 4090")->describe();

@@ -165,12 +165,12 @@ TEST_F(DecisionsTest, ALengthThatTheRunIsToldStretchesTheRestOfItsSchedule) {
 
 TEST(LengthOfARun, IsFixedByATimeAndByStages) {
   Config config;
-  EXPECT_EQ(why_length_is_fixed(config), "");
+  EXPECT_EQ(why_length_is_fixed(config.training.schedule, config.data), "");
   config.training.schedule.max_time.seconds = 60;
-  EXPECT_NE(why_length_is_fixed(config).find("training.max_time"), std::string::npos);
+  EXPECT_NE(why_length_is_fixed(config.training.schedule, config.data).find("training.max_time"), std::string::npos);
   config.training.schedule.max_time.seconds = 0;
   config.data.stages.emplace_back();
-  EXPECT_NE(why_length_is_fixed(config).find("data.stages"), std::string::npos);
+  EXPECT_NE(why_length_is_fixed(config.training.schedule, config.data).find("data.stages"), std::string::npos);
 }
 
 }  // namespace

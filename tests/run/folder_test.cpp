@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/scratch_folder.h"
+#include "gpt/config/load.h"
 #include "gpt/core/error.h"
 #include "support/allocations.h"
 #include "support/captured_log.h"
@@ -116,7 +117,7 @@ TEST_F(RunFolderTest, WhatCannotBeWrittenBesideTheStateIsAWarning) {
   root_.file("effective_config.yaml/in_the_way", "");
   test::CapturedLog log;
   folder.rewind_metrics(3);
-  folder.write_config(Config(), "");
+  folder.write_config(config::dump(Config()), "");
   const std::string said = log.text();
   EXPECT_NE(said.find("; training continues, and " + root_.path() +
                       "/metrics.jsonl may still have lines of steps after 3\n"),

@@ -21,8 +21,10 @@ class LongerRunTest : public testing::Test {
     stable_ = root_.file(stable_checkpoint(80), "");
     schedule.max_steps = 300;
   }
-  std::optional<std::string> found() const { return checkpoint_before_decay(start_, now_, 10); }
-  std::optional<std::string> change() const { return describe_rate_change(start_.checkpoint, now_, 10); }
+  std::optional<std::string> found() const { return checkpoint_before_decay(start_, now_.training.schedule, 10); }
+  std::optional<std::string> change() const {
+    return describe_rate_change(start_.checkpoint, now_.training.schedule, 10);
+  }
 
   ScratchFolder root_;
   std::string stable_;

@@ -11,9 +11,10 @@ namespace gpt::run {
 namespace {
 
 TEST(SharedBeginning, NamesOfFilesNeedNotBeUtf8) {
-  Config config;
+  config::CommandLine command;
+  Config& config = command.config;
   config.data.text = "t\xff.txt", config.output_dir = "r\xfe";
-  test::in_ranks(2, [&](const distributed::Group& group) { require_same_command(group, config); });
+  test::in_ranks(2, [&](const distributed::Group& group) { require_same_command(group, command); });
 }
 
 TEST(SharedBeginning, WhoHasAnotherConfigurationSaysSoItself) {
@@ -22,10 +23,10 @@ TEST(SharedBeginning, WhoHasAnotherConfigurationSaysSoItself) {
   try {
     test::in_ranks(3, [&](const distributed::Group& group) {
       const int64_t rank = group.ranks().rank;
-      Config config;
-      config.seed = rank == 1 ? 9 : 8;
+      config::CommandLine command;
+      command.config.seed = rank == 1 ? 9 : 8;
       try {
-        require_same_command(group, config);
+        require_same_command(group, command);
       } catch (const Error& error) {
         said[rank] = error.what(), codes[rank] = error.code();
         throw;

@@ -6,9 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "gpt/bench/effort.h"
+#include "gpt/bench/apart.h"
 #include "gpt/bench/measurement.h"
-#include "gpt/config/config.h"
 
 namespace gpt::bench {
 
@@ -18,11 +17,6 @@ struct Comparison {
   double drift = 1;           // drift_of() the runs before
 
   double gain() const { return median(gains); }
-};
-
-struct Measured {
-  const Config& config;
-  MeasurementLength length;
 };
 
 // Pairs of runs go on until at least three agree: all faster, all slower, or all within the noise. There is at least one, there are at

@@ -7,13 +7,12 @@
 #include <optional>
 #include <string>
 
+#include "gpt/bench/apart.h"
 #include "gpt/bench/measurement.h"
 #include "gpt/config/config.h"
 
 namespace gpt::bench {
 
-// Measures one configuration; nothing when a signal stopped it. Throws gpt::Error when it cannot be run.
-using Measure = std::function<std::optional<Measurement>(const Config& config, const MeasurementLength& length)>;
 // What is done, as a share, and what is measured now.
 using Progress = std::function<void(double share, const std::string& what)>;
 

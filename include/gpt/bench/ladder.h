@@ -18,9 +18,6 @@
 
 namespace gpt::bench {
 
-// What this machine reaches with the products of a configuration; nothing when a signal stopped it.
-using SpeedOf = std::function<std::optional<plan::MachineSpeed>(const Config& config)>;
-
 struct LadderRow {
   std::string name, settings;
   std::optional<Measurement> measurement;  // medians of all rounds; nothing where it could not be measured

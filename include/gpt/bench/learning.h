@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "gpt/config/config.h"
+#include "gpt/run/setup.h"
 
 namespace gpt::bench {
 
@@ -34,12 +34,9 @@ struct LearningLength {
 };
 
 // In this process, which draws from its random state: no run may follow. Throws gpt::Error(interrupted) on a signal.
-Learning learn(const Config& config, const LearningLength& length);
+Learning learn(run::Setup setup, const LearningLength& length);
 
 std::string to_json(const Learning& learning);
 Learning learning_from_json(const std::string& text);
-
-// Learns one configuration; nothing when a signal stopped it. Throws gpt::Error when it cannot be run.
-using Learn = std::function<std::optional<Learning>(const Config& config, const LearningLength& length)>;
 
 }  // namespace gpt::bench

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "gpt/bench/findings.h"
-#include "gpt/config/config.h"
+#include "gpt/bench/rung.h"
 #include "gpt/device/device.h"
 
 namespace gpt::bench {
@@ -26,7 +26,7 @@ struct BenchResults {
   std::string date;     // "2026-11-22T20:45:00Z"
   DeviceInfo device;
   Machine machine;
-  Config config;  // what was asked for
+  Wanted wanted;
   Findings findings;
 };
 

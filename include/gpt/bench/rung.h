@@ -15,7 +15,7 @@ namespace gpt::bench {
 // What a user asked for.
 struct Wanted {
   // NOLINTNEXTLINE(google-explicit-constructor): a configuration of which nothing is known to be written out
-  Wanted(Config asked, config::Origins origins = {}) : config(std::move(asked)), written(std::move(origins)) {}
+  Wanted(Config asked = {}, config::Origins origins = {}) : config(std::move(asked)), written(std::move(origins)) {}
   Config config;
   config::Origins
       written;  // keys that stay as they are, unless all that contradict each other were written or are what is measured

@@ -8,7 +8,6 @@
 #include "gpt/bench/findings.h"
 #include "gpt/bench/ladder.h"
 #include "gpt/bench/rung.h"
-#include "gpt/config/config.h"
 #include "gpt/device/device.h"
 
 namespace gpt::bench {
@@ -22,7 +21,7 @@ struct Savings {
 };
 
 // Those that are measured; `gpt-bench combo` takes their names.
-std::vector<Rung> savers(const Config& wanted, const DeviceInfo& device);
+std::vector<Rung> savers(const Wanted& wanted, const DeviceInfo& device);
 
 Savings measure_savers(const Wanted& wanted, const std::vector<Rung>& savers, double seconds, const Measure& measure,
                        const Progress& progress);

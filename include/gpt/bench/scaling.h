@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gpt/bench/findings.h"
+#include "gpt/bench/rung.h"
 #include "gpt/config/load.h"
 #include "gpt/config/option.h"
 #include "gpt/plan/scaling.h"
@@ -47,7 +48,7 @@ struct Scaling {
 };
 
 // Steps are timed here for some seconds, unless a card or their time is named. Throws gpt::Error.
-Scaling simulate_scaling(const Config& config, const ScalingOptions& options);
+Scaling simulate_scaling(const Wanted& wanted, const ScalingOptions& options);
 
 Findings findings(const Scaling& scaling);
 

@@ -11,7 +11,7 @@
 
 #include "gpt/bench/effort.h"
 #include "gpt/bench/findings.h"
-#include "gpt/config/config.h"
+#include "gpt/bench/rung.h"
 #include "gpt/device/device.h"
 #include "gpt/plan/limits.h"
 #include "gpt/report/memory_use.h"
@@ -26,7 +26,7 @@ struct PartTime {
 };
 
 struct StepProfile {
-  Config config;  // as it was run, except for training.compile_mode, which is the one asked for
+  UpdateConfig config;  // as it was run, except for training.compile_mode, which is the one asked for
   DeviceInfo device;
   at::ScalarType type = at::kFloat;  // the type of products
   int64_t threads = 0;
@@ -42,9 +42,9 @@ struct StepProfile {
   bool complete = true;  // not stopped by a signal
 };
 
-// Times steps of a new run of `config` for about `seconds`, without recording them as graphs. `progress` is called with the share
+// Times steps of a new run of `wanted` for about `seconds`, without recording them as graphs. `progress` is called with the share
 // that is done. A signal ends it early; throws gpt::Error(interrupted) where there are fewer than five steps then.
-StepProfile profile_steps(Config config, double seconds, const Progress& progress);
+StepProfile profile_steps(const Wanted& wanted, double seconds, const Progress& progress);
 
 // What to change, in words; the largest matter first.
 std::vector<std::string> advice(const StepProfile& profile);

@@ -9,7 +9,6 @@
 
 #include "gpt/board/followed_file.h"
 #include "gpt/board/run_groups.h"
-#include "gpt/config/config.h"
 #include "gpt/report/listener.h"
 
 namespace gpt::board {
@@ -34,9 +33,9 @@ class Comparison {
  private:
   struct Read {
     std::optional<FileMark> mark;
-    std::optional<Config> config;
+    RunSummary run;  // with nothing but its configuration
   };
-  std::optional<Config> configuration(const std::string& folder);
+  const RunSummary& read(const std::string& folder);
 
   std::mutex mutex_;
   std::map<std::string, Read> read_;  // by folder

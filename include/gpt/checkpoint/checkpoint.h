@@ -38,8 +38,8 @@ Checkpoint load_checkpoint(const std::string& path, RowPacker& packer);
 // For one of several processes that have the optimizer's state between them, and perhaps the weights: the values whose state it needs, and
 // those that it needs themselves, of a run that has this configuration. `verifies_all`: also what it does not need.
 struct StateNeeds {
-  std::function<ValueRanges(const Config& config)> ranges;
-  std::function<ValueRanges(const Config& config)> weights = {};  // nothing: all
+  std::function<ValueRanges(const UpdateConfig& config)> ranges;
+  std::function<ValueRanges(const UpdateConfig& config)> weights = {};  // nothing: all
   bool verifies_all = false;
 };
 // The same, where all else is not read, and stands as zeros that take no memory. Without needs.ranges: all of it.

@@ -19,18 +19,22 @@ struct ReportConfig {
   bool tensorboard = false;  // event files, in output_dir/tensorboard
 };
 
-struct Config {
+// What an update computes, and the processes that divide it among them: its time, its memory and what it sends follow from this.
+struct UpdateConfig {
+  ModelConfig model;
+  TrainingConfig training;
+  DistributedConfig distributed;
+
+  int64_t sequence_length() const { return training.sequence_length_for(model); }
+};
+
+struct Config : UpdateConfig {
   int64_t seed = 1337;
   int64_t threads = 0;          // 0 = all cores
   std::string device = "auto";  // auto | cpu | cuda | cuda:N
   std::string output_dir = kAutomaticFolder;
-  ModelConfig model;
   DataConfig data;
-  TrainingConfig training;
-  DistributedConfig distributed;
   ReportConfig report;
-
-  int64_t sequence_length() const { return training.sequence_length_for(model); }
 };
 
 namespace config {

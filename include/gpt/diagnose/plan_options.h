@@ -23,7 +23,8 @@ struct PlanOptions {
   // This machine does not matter.
   bool is_elsewhere() const { return steps_per_epoch || !gpu.empty(); }
   std::optional<double> memory_bytes() const;
-  bool is_arithmetic(const Config& config) const;  // about time and cost alone: nothing else is known about the run
+  bool is_arithmetic(
+      const UpdateConfig& config) const;  // about time and cost alone: nothing else is known about the run
 };
 
 std::vector<config::Option> options(PlanOptions& plan);

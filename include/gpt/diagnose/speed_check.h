@@ -13,16 +13,18 @@
 namespace gpt {
 
 struct SpeedFacts {
-  double step_seconds = 0;         // what a measured update took
-  double product_speed = 0;        // FLOP/s of a large matrix product in the run's precision, measured here
-  std::optional<double> peak;      // FLOP/s of the device by its vendor's data sheet
-  std::string attention;           // as attention_path() names it
-  int64_t threads = 0, cores = 0;  // CPU threads and cores
+  double step_seconds = 0;       // what a measured update took
+  double product_speed = 0;      // FLOP/s of a large matrix product in the run's precision, measured here
+  std::optional<double> peak;    // FLOP/s of the device by its vendor's data sheet
+  std::string attention;         // as attention_path() names it
+  int64_t threads = 0;           // of the CPU
+  bool is_told_threads = false;  // by the configuration
+  int64_t cores = 0;
   double load = 0;  // the load average before it was measured: threads of other programs that run or wait to
 };
 
 // `config.training.batch_size` is the one that batches really have. Slow is a warning where something can be done about it.
-plan::Check check_speed(const Config& config, const DeviceInfo& device, const Precision& precision,
+plan::Check check_speed(const UpdateConfig& config, const DeviceInfo& device, const Precision& precision,
                         const SpeedFacts& facts);
 
 }  // namespace gpt

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "gpt/config/config.h"
@@ -37,15 +38,28 @@ bool fits_in_practice(const run::Setup& setup);
 // "training.batch_size: auto chose 32 sequences, 4 micro-steps an update (the plan: 5.1 GB of 22 GB)".
 std::string describe(const BatchChoice& choice);
 
-// Sets batch_size and gradient_accumulation_steps, and says why in batch_reason, if batch_size is auto. `is_tried`: on a GPU steps are
-// tried. Nothing of the run may have been allocated yet.
-void choose_batch_size(run::Setup& setup, bool is_tried);
+// What a run computes with, by which its choices are made: here, or where it is asked about.
+struct Means {
+  DeviceInfo device;
+  Precision precision;
+  std::string attention;                 // the kernel's name
+  std::function<MemoryBudget()> memory;  // of a process, with the tokens on the device; asked for again after trials
+  int64_t processes = 1;                 // of the run
+  int64_t cores = 1;                     // of each of them
+};
+// Of a process of the run, without anything of it allocated yet. The setup must outlive them.
+Means means_of(const run::Setup& setup);
+
+// Sets batch_size and gradient_accumulation_steps if batch_size is auto; otherwise returns nothing. `fits`: tries a step of `config` as it
+// is; empty: the plan alone decides.
+std::optional<BatchChoice> choose_batch_size(UpdateConfig& config, const Means& means,
+                                             const std::function<bool()>& fits = {});
 
 // training.swap_activations: auto. Sets the fewest blocks with which the run fits into memory, with a tenth of it free; all where it does not
 // fit even so. `training.batch_size` must be set.
 void choose_swapped_layers(const ModelConfig& model, TrainingConfig& training, const ActivationForm& form,
                            const MemoryBudget& memory);
-void choose_swapped_layers(run::Setup& setup);
+void choose_swapped_layers(UpdateConfig& config, const Means& means);
 
 // Bytes of the tokens that stay on a GPU beside the run; 0 on a CPU, where they are the page cache's.
 double resident_bytes(const DataConfig& data, const Corpus& corpus, at::Device device, double available);

@@ -41,14 +41,14 @@ Check check_overlap(const Corpus& corpus);
 Check check_sample_prompt(const CadenceConfig& cadence, const Corpus& corpus);
 
 Check check_batch(const TrainingConfig& training, const DatasetFacts& facts);
-Check check_validation(const Config& config, const DatasetFacts& facts, const run::Plan& plan);
+Check check_validation(const UpdateConfig& config, const DatasetFacts& facts, const run::Plan& plan);
 // How many workers a run has: data.num_workers, or where that is auto, what suits the device and so many cores.
 int64_t workers_for(const DataConfig& data, bool cuda, int64_t cores);
 Check check_workers(const DataConfig& data, bool resident, bool cuda, int64_t cores);
 
 // Tokens and steps per epoch, and how often the run reads its text: whether the model will memorize it. With
 // model.vocab_size unset the size of the model is not considered.
-Check check_length(const Config& config, const DatasetFacts& facts, const run::Plan& plan);
+Check check_length(const UpdateConfig& config, const DatasetFacts& facts, const run::Plan& plan);
 Check check_learning_rate(const TrainingConfig& training, const run::Plan& plan);
 
 }  // namespace gpt::plan

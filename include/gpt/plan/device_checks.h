@@ -2,10 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 
-#include "gpt/config/config.h"
+#include "gpt/config/training_config.h"
 #include "gpt/device/device.h"
 #include "gpt/plan/check.h"
 
@@ -16,8 +15,6 @@ Check check_device(const std::string& spec, const DeviceInfo& device, const Devi
 Check check_precision(const PrecisionConfig& config, const DeviceInfo& device);
 // `threads`: of each of the `processes` that share the cores; 0 = all cores, divided among them.
 Check check_threads(int64_t threads, int64_t cores, int64_t processes = 1);
-// What of the settings contradicts the device or each other there, as gpt-train would refuse it; nothing where nothing does.
-std::optional<Check> find_contradiction(const Config& config, const DeviceInfo& device);
 Check lack_of_gpus(int64_t processes, int64_t gpus);
 // For a run that computes on a CPU with several NUMA nodes.
 Check check_numa(int64_t nodes, int64_t processes);

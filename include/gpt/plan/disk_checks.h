@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "gpt/config/config.h"
+#include "gpt/config/training_config.h"
 #include "gpt/data/corpus.h"
 #include "gpt/plan/check.h"
 
@@ -41,7 +41,8 @@ std::optional<ReadSpeed> measure_read_speed(const Corpus& corpus);
 // `needed`: bytes per second that training takes.
 Check check_data_speed(const std::string& path, double bytes_per_second, double needed);
 
-// The two that are about the run's folder, measured there. `corpus`: null where the data could not be read.
-Checks check_disk(const Config& config, const Corpus* corpus);
+// The two that are about the run's folder, measured there.
+Checks check_disk(const std::string& output_dir, const TrainingConfig& training, double checkpoint_bytes,
+                  bool has_validation);
 
 }  // namespace gpt::plan

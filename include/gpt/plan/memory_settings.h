@@ -5,8 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "gpt/config/config.h"
-#include "gpt/config/facts.h"
+#include "gpt/config/training_config.h"
 #include "gpt/device/device.h"
 
 namespace gpt::plan {
@@ -21,9 +20,6 @@ struct MemorySetting {
 };
 
 std::vector<MemorySetting> memory_settings(const DeviceInfo& device);
-
-// Whether it contradicts nothing in a run and changes something there, as the rules have it.
-bool goes_with(const MemorySetting& setting, Config config, const config::Facts& facts);
 
 // The same effective batch from micro-batches that are at most half as large. `batch_size` is at least 2.
 MemorySetting smaller_batch(const TrainingConfig& training);

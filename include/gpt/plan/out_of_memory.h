@@ -6,23 +6,21 @@
 #include <string>
 #include <vector>
 
-#include "gpt/config/config.h"
 #include "gpt/core/error.h"
-#include "gpt/device/device.h"
 #include "gpt/plan/check.h"
 #include "gpt/plan/model_checks.h"
+#include "gpt/plan/savers.h"
 #include "gpt/run/out_of_memory.h"
 #include "gpt/run/setup.h"
 
 namespace gpt::plan {
 
-// The lines below that of the error, from numbers alone. `attention`: the kernel's name; `memory`: what the run may use.
-std::vector<std::string> explain_shortage(const run::Shortage& shortage, const Config& config, const DeviceInfo& device,
-                                          const std::string& attention, const MemoryBudget& memory);
+// The lines below that of the error, from numbers alone. `memory`: what the run may use.
+std::vector<std::string> explain_shortage(const run::Shortage& shortage, const PlacedRun& run,
+                                          const MemoryBudget& memory);
 
 // For a check that failed: puts two ways to make the run fit, where there are any, in place of what check_memory() advises.
-void name_settings_that_fit(Check& memory, const Config& config, const DeviceInfo& device, const std::string& attention,
-                            const MemoryBudget& budget);
+void name_settings_that_fit(Check& memory, const PlacedRun& run, const MemoryBudget& budget);
 
 // Logs `error`, for which process::is_out_of_memory() holds, with these lines, and returns the exit status. The run's tensors
 // must be gone. `checkpoint`: the file that the run resumed from, if it did.

@@ -9,9 +9,9 @@
 
 namespace gpt::plan {
 
-// The update as the process computes it that has the most micro-batches of it, all of them its own: with the whole model, where
+// Leaves of the update what the process computes that has the most micro-batches of it, all of them its own: with the whole model, where
 // `processes` are those that divide the sequences.
-Config part_of_busiest(Config config, int64_t processes);
+void keep_busiest_part(UpdateConfig& config, int64_t processes);
 
 // Seconds that all take together for what takes one of them, with so many threads, `alone` seconds: they take turns where there are more
 // threads than cores.
@@ -41,7 +41,7 @@ struct ProcessesPlan {
   double gain() const { return one / seconds(); }  // in tokens/s
 };
 // What follows from the configuration: no threads, memory and times.
-ProcessesPlan plan_processes(const Config& config, bool end_to_end);
+ProcessesPlan plan_processes(const UpdateConfig& config, bool end_to_end);
 
 // A warning where one process would be faster.
 Check check_processes(const ProcessesPlan& plan);

@@ -5,15 +5,25 @@
 #include <vector>
 
 #include "gpt/config/config.h"
+#include "gpt/config/facts.h"
 #include "gpt/device/device.h"
 #include "gpt/plan/check.h"
+#include "gpt/plan/memory_settings.h"
 
 namespace gpt::plan {
 
-// In order of gain, each alone, and only those that gain anything. `config.model.vocab_size` must be set, `attention` is the
-// kernel's name, and `data_bytes` are the tokens on the device.
-std::vector<Check::Saver> find_savers(const Config& config, const DeviceInfo& device, const std::string& attention,
-                                      double data_bytes);
+// A run, and what it computes with; neither need be here.
+struct PlacedRun {
+  const Config& config;  // with model.vocab_size
+  const DeviceInfo& device;
+  std::string attention;  // the kernel's name
+};
+
+// Whether a setting contradicts nothing in a run and changes something there, as the rules have it.
+bool goes_with(const MemorySetting& setting, Config config, const config::Facts& facts);
+
+// In order of gain, each alone, and only those that gain anything. `data_bytes`: of the tokens on the device.
+std::vector<Check::Saver> find_savers(const PlacedRun& run, double data_bytes);
 
 struct FittingSettings {
   std::vector<std::string> settings;  // all of them together
@@ -24,8 +34,6 @@ struct FittingSettings {
 // At most two ways to make the run fit into `room` bytes: a smaller micro-batch, and one that leaves the batch as it is. Each
 // takes more savers where one is not enough. A run that is saved cannot change its batch: then the second comes first, and
 // holds only what the run can resume with. Nothing where no setting is enough.
-std::vector<FittingSettings> find_fitting_settings(const Config& config, const DeviceInfo& device,
-                                                   const std::string& attention, double data_bytes, double room,
-                                                   bool is_saved);
+std::vector<FittingSettings> find_fitting_settings(const PlacedRun& run, double data_bytes, double room, bool is_saved);
 
 }  // namespace gpt::plan

@@ -26,6 +26,7 @@ struct StepForm {
 
 // `config` has the processes and all micro-batches of an update, and model.vocab_size; `parts` are those of a process's share of every
 // layer, of all layers. Of stages it is the time of the slowest one, whose waiting for the others counts as computing.
-MeshTime schedule_update(const Config& config, const StepForm& form, const StepParts& parts, const Network& network);
+MeshTime schedule_update(const UpdateConfig& config, const StepForm& form, const StepParts& parts,
+                         const Network& network);
 
 }  // namespace gpt::plan

@@ -18,20 +18,20 @@ struct StepTime {
   std::string source;  // where it comes from: "in a trial of 12 updates"
   double update = 0;   // of the seconds, those that do not grow with micro-steps; 0: not known
 };
-int64_t tokens_per_step(const Config& config);
-StepTime step_time(const Trial& trial, const Config& config);
+int64_t tokens_per_step(const UpdateConfig& config);
+StepTime step_time(const Trial& trial, const UpdateConfig& config);
 
 // What is left of a run after `steps_done`.
 struct TimeLeft {
   int64_t steps_done = 0, steps = 0;
   double seconds = 0;  // with validation
 };
-TimeLeft time_left(const Config& config, const run::Plan& plan, int64_t steps_done, double step_seconds,
+TimeLeft time_left(const UpdateConfig& config, const run::Plan& plan, int64_t steps_done, double step_seconds,
                    int64_t validation_tokens);
 
 // Without a step's time, why there is none. More than a day is a warning.
-Check check_time(const Config& config, const run::Plan& plan, int64_t steps_done, const std::optional<StepTime>& step,
-                 int64_t validation_tokens);
+Check check_time(const UpdateConfig& config, const run::Plan& plan, int64_t steps_done,
+                 const std::optional<StepTime>& step, int64_t validation_tokens);
 
 struct Pricing {
   double per_hour = 0;

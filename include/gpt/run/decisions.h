@@ -71,7 +71,7 @@ class Decisions {
   int64_t schedule_steps_;
 };
 
-// Why a run of this configuration cannot be told to be longer or shorter; empty: it can.
-std::string why_length_is_fixed(const Config& config);
+// Why a run with this schedule and these data cannot be told to be longer or shorter; empty: it can.
+std::string why_length_is_fixed(const ScheduleConfig& schedule, const DataConfig& data);
 
 }  // namespace gpt::run

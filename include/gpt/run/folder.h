@@ -10,7 +10,6 @@
 
 #include "gpt/checkpoint/checkpoint.h"
 #include "gpt/checkpoint/file_names.h"
-#include "gpt/config/config.h"
 #include "gpt/config/run_files.h"
 #include "gpt/core/file.h"
 #include "gpt/core/lock.h"
@@ -104,7 +103,7 @@ class Folder {
 
   // Writes effective_config.yaml, unless that is `config_path`, the user's file that the configuration came from. Where the disk
   // refuses, this and the next function warn.
-  void write_config(const Config& effective, const std::string& config_path) const;
+  void write_config(const std::string& yaml, const std::string& config_path) const;
   // Metrics of steps beyond `step`, which the resumed run will log again, move to metrics.old.jsonl.
   void rewind_metrics(int64_t step) const;
   std::vector<std::string> numbered() const;  // the names of the numbered checkpoints, oldest first

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "gpt/config/config.h"
+#include "gpt/config/schedule_config.h"
 #include "gpt/run/folder.h"
 
 namespace gpt::run {
@@ -19,15 +19,15 @@ Course course_with(const Checkpoint& checkpoint, const ScheduleConfig& schedule)
 
 // Where the learning rate of `start` has begun to decay along lr_schedule: wsd, and with the configuration `now` the decay begins later: the
 // checkpoint from before the decay, in the same folder, from which the run goes on without a jump of the rate. Otherwise nothing.
-std::optional<std::string> checkpoint_before_decay(const StartingPoint& start, const Config& now,
+std::optional<std::string> checkpoint_before_decay(const StartingPoint& start, const ScheduleConfig& now,
                                                    int64_t steps_per_epoch);
 
 // Where that is so of the last checkpoint of a folder, the other one takes its place; no file changes. Throws gpt::Error(checkpoint) where
 // it cannot be read.
-void move_before_decay(StartingPoint& start, const Config& now, int64_t steps_per_epoch);
+void move_before_decay(StartingPoint& start, const ScheduleConfig& now, int64_t steps_per_epoch);
 
 // Where the rate of the next update is another one than it would have been without the changes to the configuration: a line that says so.
-std::optional<std::string> describe_rate_change(const Checkpoint& checkpoint, const Config& now,
+std::optional<std::string> describe_rate_change(const Checkpoint& checkpoint, const ScheduleConfig& now,
                                                 int64_t steps_per_epoch);
 
 }  // namespace gpt::run

@@ -47,7 +47,6 @@ class Run {
   Evaluator& evaluator();
 
   const Setup& setup() const { return setup_; }
-  const Config& config() const { return setup_.config; }
   const Plan& plan() const { return plan_; }
   void follow_course();                                         // the plan is as long as was decided last
   bool keeps_time() const { return keeps_time_; }               // of training.max_time

@@ -11,15 +11,15 @@
 
 #include "gpt/config/config.h"
 #include "gpt/data/corpus.h"
-#include "gpt/device/precision.h"
 #include "gpt/model/gpt.h"
 #include "gpt/run/folder.h"
+#include "gpt/run/setup.h"
 
 namespace gpt::run {
 
 // While a command line is completed: makes training.distill_from absolute, or empty where it is none, and reads what model it names. Throws
 // gpt::Error(checkpoint) where it cannot be read, unless output_dir holds a run, which says more about that when it goes on.
-void take_teacher(Config& config);
+void take_teacher(UpdateConfig& config, const std::string& output_dir);
 
 // The form in which the teacher reads the sequences of a run of `model`; nothing where there is none.
 std::optional<ModelConfig> teacher_in(const ModelConfig& model, const TrainingConfig& training);
@@ -28,16 +28,16 @@ double teacher_flops_per_token(const ModelConfig& model, const TrainingConfig& t
 
 // Throws gpt::Error(config) where the teacher cannot teach this run: its tokenizer or vocabulary is another one, or its sequences are
 // shorter. `config.model.vocab_size` must be set.
-void require_fitting_teacher(const Config& config, const Corpus& corpus);
+void require_fitting_teacher(const UpdateConfig& config, const DataConfig& data, const Corpus& corpus);
 
 // Whether the run of a checkpoint goes on with the teacher that it had, `hash`. Throws gpt::Error(checkpoint) where it is another one.
-void require_same_teacher(const StartingPoint& start, const Config& now, const std::string& hash);
+void require_same_teacher(const StartingPoint& start, const Setup& now, const std::string& hash);
 
 // The weights are kept in the type that the run computes with, and have no gradients.
 class Teacher {
  public:
   // Reads it. Throws gpt::Error: as require_fitting_teacher(), and checkpoint where it cannot be read.
-  Teacher(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision);
+  explicit Teacher(const Setup& setup);
 
   // What it says about the tokens that follow each of ids (B, T) int64, whose documents begin at `starts`, as LossOptions has them. Within the autocast of the caller; nothing is dropped out.
   ops::Distillation about(const at::Tensor& ids, const at::Tensor& starts = {}) const;
@@ -50,7 +50,7 @@ class Teacher {
  private:
   struct Loaded;
   Teacher(const DistillationConfig& config, Loaded loaded);
-  static Loaded load(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision);
+  static Loaded load(const Setup& setup);
 
   double weight_, temperature_;
   std::string hash_;

@@ -25,7 +25,7 @@ void announce_run(const run::Run& run);
 void announce_processes(const distributed::Group& group, at::Device device, const DistributedConfig& asked);
 
 // Each stage of data.stages: steps, lengths, batches, and how often it reads each of its files.
-std::vector<std::string> describe_stages(const Config& config, const Corpus& corpus);
+std::vector<std::string> describe_stages(const DataConfig& data, const UpdateConfig& update, const Corpus& corpus);
 
 // Settings that were set explicitly and have no effect here, and why.
 void announce_idle_settings(const run::Setup& setup, bool resident, const config::Origins& origins);

@@ -34,7 +34,7 @@ class Divergence {
 
   run::Run& run_;
   run::State& state_ = run_.state();
-  const CadenceConfig& cadence_ = run_.config().training.cadence;
+  const CadenceConfig& cadence_ = run_.setup().config.training.cadence;
   CheckpointKeeper& checkpoints_;
   run::Decisions& decisions_;
   Listeners& listeners_;

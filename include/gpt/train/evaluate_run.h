@@ -9,6 +9,6 @@ namespace gpt {
 // Evaluates the checkpoint that the run would resume from, on the whole validation split unless training.eval_batches says
 // otherwise, and prints the result on standard output, as a line or as an object of JSON. Writes nothing and takes no lock. Throws gpt::Error(checkpoint) where
 // there is no checkpoint.
-ExitCode evaluate_run(Config config, const config::Origins& origins, bool json);
+ExitCode evaluate_run(const config::CommandLine& command, bool json);
 
 }  // namespace gpt

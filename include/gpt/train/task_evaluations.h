@@ -20,7 +20,7 @@ class TaskEvaluations {
  public:
   // Reads all examples, so that what is wrong with them shows before the first update. Throws gpt::Error: config for an unknown task or
   // where the corpus has no tokenizer, data as evaluate::open_task() and its examples do.
-  TaskEvaluations(const Config& config, const Corpus& corpus);
+  TaskEvaluations(const UpdateConfig& config, const Corpus& corpus);
 
   bool empty() const { return tasks_.empty(); }
   std::string describe() const;  // "hellaswag (200 examples), piqa (50 examples)"

@@ -13,7 +13,7 @@ double sent_within_stage(const Sender& sender) {
 
 // Beside what arrives, rows that are arranged for it.
 double memory_of_tensor_sums(const Sender& sender) {
-  const Config& config = sender.config;
+  const UpdateConfig& config = sender.config;
   if (config.distributed.tensor_parallel == 1) return 0;
   const double size = bytes_of_stream(config, sender.end_to_end).stream,
                bytes = static_cast<double>(tokens_at_once(config) * config.model.n_embd) * size;

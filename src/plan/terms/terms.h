@@ -97,7 +97,7 @@ struct CardStep {
 
 // What the processes of a stage send.
 struct Sender {
-  const Config& config;
+  const UpdateConfig& config;
   bool end_to_end;
   int64_t processes;  // that have the same part of the model
   int64_t stage = 0;
