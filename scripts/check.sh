@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What can be said of the source without running it: the direction of includes, between folders and inside them, a launch check
-# after every kernel launch, one definition of each type, the size of files, the syntax of scripts, whether the documents describe this tree and their tables agree
+# after every kernel launch, one definition of each type, how many headers take the whole configuration, the size of files, the syntax of scripts, whether the documents describe this tree and their tables agree
 # with the measured figures; then clang-format and clang-tidy. Prints each problem on a line, with its place where it has one, and exits
 # with 1 if there is any.
 #
@@ -26,6 +26,7 @@ esac
 # A folder includes only from the folders after it; those within one pair of quotes do not include each other.
 layers=("bin" "bench diagnose serve" "train" "plan" "run" "evaluate" "generate prune" "exchange parallel" "checkpoint" "prepare batches" "chat data model container" "optim" "ops tokenizer distributed" "products" "simd parameters" "board" "device layout" "control" "config report http jinja" "core")
 max_lines=500
+max_takers=20  # headers outside config/ that name the whole Config
 max_records=$((60 * 1024))  # bytes of OPTIMIZATIONS.md
 max_changed=60  # files that clang-tidy sees without --all: a few minutes on 2 cores, so that the gate's time stays bounded
 
@@ -86,6 +87,13 @@ check_one_definition() {
       if (full in place && place[full] !~ ("^" FILENAME ":")) print FILENAME ":" FNR ": " full " is defined at " place[full] " too: the linker takes one for both"
       else place[full] = FILENAME ":" FNR
     }'
+}
+
+# Who takes a part of the configuration says what it depends on. The whole is for those who choose, compare or keep all of it.
+check_takers() {
+  local takers
+  mapfile -t takers < <(find src include/gpt -name '*.h' -not -path '*/config/*' | sort | xargs -r awk '{ sub(/\/\/.*/, "") } /(^|[^A-Za-z_0-9])Config([^A-Za-z_0-9]|$)/ { print FILENAME; nextfile }')
+  ((${#takers[@]} <= max_takers)) || say "${#takers[@]} headers outside config/ name the whole Config (at most $max_takers); take the struct that is needed, or UpdateConfig: ${takers[*]}"
 }
 
 check_sizes() {
@@ -257,7 +265,7 @@ check_units() {
   report "clang-tidy on ${#units[@]} of the $count files that ${scope/all/exist}" check tidy "${units[@]}"
 }
 
-for name in includes circles launches one_definition sizes scripts layout mentions named_sources lines records figures; do check "$name"; done
+for name in includes circles launches one_definition takers sizes scripts layout mentions named_sources lines records figures; do check "$name"; done
 if [[ $scope != sources ]]; then
   if [[ -x $tools/clang-tidy && -e build/compile_commands.json ]]; then
     check format

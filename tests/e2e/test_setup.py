@@ -256,6 +256,19 @@ class SourceChecks(Checks):
         self.write("src/model/a.h", "namespace gpt {\n\nclass Documents final : public Base {\n};\n\n}  // namespace gpt\n")
         self.assertEqual(self.found(), "src/model/a.h:3: gpt::Documents is defined at src/core/a.h:3 too: the linker takes one for both\n")
 
+    def test_too_many_headers_with_the_whole_configuration(self):
+        (self.root / "src/config").mkdir()
+        self.layout("train/\nmodel/\nops/\nconfig/\ncore/\n")
+        self.write("src/config/config.h", "struct Config {\n};\n")
+        for i in range(20):
+            self.write(f"src/core/a{i}.h", "void f(const Config& config);\n")
+        self.write("src/core/b.h", "void f(const UpdateConfig& config);  // no Config\n")
+        self.write("src/core/b.cpp", "void f(const Config& config) {}\n")
+        self.assertEqual(self.found(), "")
+        self.write("src/core/b.h", "std::optional<Config> g();\n")
+        self.assertRegex(self.found(), r"^21 headers outside config/ name the whole Config \(at most 20\); take the struct that is needed, "
+                                       r"or UpdateConfig: src/core/a0.h .*src/core/b.h\n$")
+
     def test_long_file(self):
         self.write("src/core/a.cpp", "\n" * 500)
         self.assertEqual(self.found(), "")
