@@ -35,18 +35,22 @@ MODELS = {
     "olmo3-byte": {"data.tokenizer": "byte", "model.norm_place": "output", "model.qk_norm": "all", "model.tie_weights": "false",
                    "model.n_layer": 4, "model.attention_window": 24, "model.window_pattern": "SL", "model.rope_window_theta": 10000,
                    "model.rope_scaling": "yarn", "model.rope_scaling_factor": 4, "model.rope_original_length": 32},
+    "arcee-bpe": {"data.tokenizer": "bpe:500", "model.mlp": "relu2", "model.rope_scaling": "yarn", "model.rope_scaling_factor": 4,
+                  "model.rope_original_length": 32, "model.rope_attention_factor": 1.3},
+    "arcee-byte": {"data.tokenizer": "byte", "model.mlp": "relu2", "model.n_kv_head": 1, "model.tie_weights": "false",
+                   "model.rope_scaling": "llama3", "model.rope_scaling_factor": 4, "model.rope_original_length": 32},
     "gpt2-char": {"data.tokenizer": "char", "model.bias": "true", **GPT2},
     "gpt2-byte": {"data.tokenizer": "byte", "model.tie_weights": "false", **GPT2},
     "gpt2-bpe": {"data.tokenizer": "bpe:500", **GPT2},
     "gpt2-gpt2": {"data.tokenizer": "gpt2", "model.bias": "true", "model.n_embd": 48, "model.n_hidden": 96,
                   "training.max_steps": 100, **GPT2},
 }
-NOT_IN_CTRANSLATE2 = ("smollm3-bpe", "smollm3-byte", "ministral-byte", "olmo2-bpe", "olmo3-byte",
+NOT_IN_CTRANSLATE2 = ("smollm3-bpe", "smollm3-byte", "ministral-byte", "olmo2-bpe", "olmo3-byte", "arcee-bpe", "arcee-byte",
                       "gemma3-gemma")  # of which it knows the published bases alone: findings/gemma3_rope_bases.sh
 SIZES = {"vocab_size": 256, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 4, "num_attention_heads": 4,
          "num_key_value_heads": 2, "max_position_embeddings": BLOCK, "bos_token_id": None, "eos_token_id": None, "initializer_range": 0.1}
 # Nor do these in mlx-lm, and Gemma's GELU is the exact one there.
-NOT_IN_MLX = ("gpt2-char", "gpt2-byte", "gpt2-bpe", "gpt2-gpt2", "mistral-bpe", "ministral-byte", "gemma-bpe")
+NOT_IN_MLX = ("gpt2-char", "gpt2-byte", "gpt2-bpe", "gpt2-gpt2", "mistral-bpe", "ministral-byte", "gemma-bpe", "arcee-bpe", "arcee-byte")
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
 # Small models of transformers with random weights: families with what differs among them, beside the sizes.
 FOREIGN = {
@@ -63,6 +67,7 @@ FOREIGN = {
     "olmo2": {"pad_token_id": None},
     "olmo3": {"sliding_window": 24, "pad_token_id": None,
               "rope_parameters": {"full_attention": YARN, "sliding_attention": {"rope_type": "default"}}},
+    "arcee": {"attention_bias": True, "mlp_bias": True, "rope_parameters": {**YARN, "rope_theta": 10000.0}},
 }
 # The same of models that see images, too: what reads text in them, its settings, those of what sees, and where an image stands.
 SEEING = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 28, "patch_size": 14}

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes tests/fixtures/{gpt2,llama,qwen3,gemma3,olmo2,default}_form.safetensors: what our model and optimizer must reproduce.
+"""Writes tests/fixtures/{gpt2,llama,qwen3,gemma3,olmo2,arcee,default}_form.safetensors: what our model and optimizer must reproduce.
 
     python scripts/make_fixtures.py            # rewrites the fixtures (the same bytes every time)
-    python scripts/make_fixtures.py --check    # compares this file's model with transformers' GPT-2, Llama, Qwen3, Gemma 3 and OLMo 2
+    python scripts/make_fixtures.py --check    # compares this file's model with transformers' GPT-2, Llama, Qwen3, Gemma 3, OLMo 2 and Arcee
 
 A fixture holds random parameters, ten batches, and for the first batch logits, loss and every gradient; then the loss of
 ten AdamW steps with clipping and schedule, and the parameters after them. Everything is computed in float64 by the plain
@@ -40,6 +40,8 @@ FORMS = {
                         rope_window_theta=100.0, bias=False, tie_weights=True, label_smoothing=0.0),
     "olmo2_form": dict(SIZES, n_kv_head=2, qk_norm="all", norm_place="output", vocab_multiple=1, norm="rmsnorm",
                        mlp="swiglu", position="rope", bias=False, tie_weights=False, label_smoothing=0.0),
+    "arcee_form": dict(SIZES, n_kv_head=2, vocab_multiple=1, norm="rmsnorm", mlp="relu2", position="rope", bias=False,
+                       tie_weights=False, label_smoothing=0.0),
     "default_form": dict(SIZES, vocab_multiple=64, norm="rmsnorm", mlp="swiglu", position="rope", bias=False,
                          tie_weights=True, label_smoothing=0.1),
 }
@@ -56,7 +58,7 @@ def parameter_shapes(c):
     shapes = {"transformer.wte.weight": (rows, C)}
     if c["position"] == "learned":
         shapes["transformer.wpe.weight"] = (c["block_size"], C)
-    mlp = {"c_fc": (hidden, C), "c_proj": (C, hidden)} if c["mlp"] == "gelu" else {
+    mlp = {"c_fc": (hidden, C), "c_proj": (C, hidden)} if c["mlp"] in ("gelu", "relu2") else {
         "w1": (hidden, C), "w2": (C, hidden), "w3": (hidden, C)}
     for layer in range(c["n_layer"]):
         h = f"transformer.h.{layer}."
@@ -135,6 +137,9 @@ def feed_forward(x, c, p, name):
     if c["mlp"] == "gelu":
         u = linear(x, p, name + ".c_fc")
         return linear(0.5 * u * (1 + torch.tanh(math.sqrt(2 / math.pi) * (u + 0.044715 * u**3))), p, name + ".c_proj")
+    if c["mlp"] == "relu2":
+        u = linear(x, p, name + ".c_fc")
+        return linear(torch.where(u > 0, u, 0 * u)**2, p, name + ".c_proj")
     gate = linear(x, p, name + ".w1")
     if c["mlp"] == "geglu":
         return linear(F.gelu(gate, approximate="tanh") * linear(x, p, name + ".w3"), p, name + ".w2")
@@ -218,7 +223,8 @@ def check_against_transformers():
     for form, reference, bound in (("gpt2_form", gpt2_from_transformers, 1e-13), ("llama_form", llama_from_transformers, 5e-6),
                                    ("qwen3_form", qwen3_from_transformers, 5e-6),
                                    ("gemma3_form", gemma3_from_transformers, 2e-5),
-                                   ("olmo2_form", olmo2_from_transformers, 5e-6)):
+                                   ("olmo2_form", olmo2_from_transformers, 5e-6),
+                                   ("arcee_form", arcee_from_transformers, 5e-6)):
         c = FORMS[form]
         p = {name: value.double() for name, value in random_parameters(c).items()}
         with torch.no_grad():
@@ -261,6 +267,10 @@ def olmo2_from_transformers(transformers, c, p):
     return with_weights(transformers.Olmo2ForCausalLM(transformers.Olmo2Config(**settings(c))), c, p)
 
 
+def arcee_from_transformers(transformers, c, p):
+    return with_weights(transformers.ArceeForCausalLM(transformers.ArceeConfig(**settings(c))), c, p)
+
+
 def settings(c):
     return dict(
         vocab_size=c["vocab_size"], max_position_embeddings=c["block_size"], hidden_size=c["n_embd"],
@@ -278,10 +288,10 @@ def with_weights(model, c, p):
         ours, theirs = f"transformer.h.{i}.", f"model.layers.{i}."
         q, k, v = p[ours + "attn.c_attn.weight"].split([c["n_head"] * D, c["n_kv_head"] * D, c["n_kv_head"] * D])
         state |= {theirs + "self_attn.q_proj.weight": q, theirs + "self_attn.k_proj.weight": k,
-                  theirs + "self_attn.v_proj.weight": v, theirs + "self_attn.o_proj.weight": p[ours + "attn.c_proj.weight"],
-                  theirs + "mlp.gate_proj.weight": p[ours + "mlp.w1.weight"],
-                  theirs + "mlp.down_proj.weight": p[ours + "mlp.w2.weight"],
-                  theirs + "mlp.up_proj.weight": p[ours + "mlp.w3.weight"]}
+                  theirs + "self_attn.v_proj.weight": v, theirs + "self_attn.o_proj.weight": p[ours + "attn.c_proj.weight"]}
+        products = {"up_proj": "c_fc", "down_proj": "c_proj"} if c["mlp"] == "relu2" else {
+            "gate_proj": "w1", "down_proj": "w2", "up_proj": "w3"}
+        state |= {f"{theirs}mlp.{name}.weight": p[f"{ours}mlp.{own}.weight"] for name, own in products.items()}
         norms = {"input": {"input_layernorm": "ln_1", "post_attention_layernorm": "ln_2"},
                  "output": {"post_attention_layernorm": "attn.out_norm", "post_feedforward_layernorm": "mlp.out_norm"},
                  "both": {"input_layernorm": "ln_1", "post_attention_layernorm": "attn.out_norm",

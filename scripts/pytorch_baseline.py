@@ -72,15 +72,19 @@ def rotate(x, cos, sin):
     return x * cos + torch.cat([-x2, x1], dim=-1) * sin
 
 
+PLAIN = ("gelu", "relu2")  # without a gate
+
+
 class Mlp(nn.Module):
     def __init__(self, c):
         super().__init__()
         self.dropout = c["dropout"]
+        self.activation = (lambda x: F.gelu(x, approximate="tanh")) if c["mlp"] == "gelu" else lambda x: F.relu(x).square()
         self.c_fc = nn.Linear(c["n_embd"], c["n_hidden"], bias=c["bias"])
         self.c_proj = nn.Linear(c["n_hidden"], c["n_embd"], bias=c["bias"])
 
     def forward(self, x):
-        return F.dropout(self.c_proj(F.gelu(self.c_fc(x), approximate="tanh")), self.dropout, self.training)
+        return F.dropout(self.c_proj(self.activation(self.c_fc(x))), self.dropout, self.training)
 
 
 class GatedMlp(nn.Module):
@@ -99,7 +103,7 @@ class GatedMlp(nn.Module):
 class Block(nn.Module):
     def __init__(self, c):
         super().__init__()
-        self.ln_1, self.attn, self.ln_2, self.mlp = norm(c), Attention(c), norm(c), (Mlp if c["mlp"] == "gelu" else GatedMlp)(c)
+        self.ln_1, self.attn, self.ln_2, self.mlp = norm(c), Attention(c), norm(c), (Mlp if c["mlp"] in PLAIN else GatedMlp)(c)
 
     def forward(self, x, rotary):
         x = x + self.attn(self.ln_1(x), rotary)
@@ -230,7 +234,7 @@ def model_config(config, vocab_size):
     if c["head_dim"] is None:
         c["head_dim"] = c["n_embd"] // c["n_head"]
     if c["n_hidden"] is None:
-        c["n_hidden"] = 4 * c["n_embd"] if c["mlp"] == "gelu" else -(-(8 * c["n_embd"] // 3) // 64) * 64
+        c["n_hidden"] = 4 * c["n_embd"] if c["mlp"] in PLAIN else -(-(8 * c["n_embd"] // 3) // 64) * 64
     return c
 
 

@@ -2,6 +2,7 @@
 """What other programs make of an exported model; scripts/try_interchange.sh says what it needs. No network is used."""
 
 import json
+import math
 import os
 import pathlib
 import re
@@ -177,7 +178,17 @@ def wanted_tensors(path, exported, dtype, tokens):
         if name in ("token_embd.weight", "output.weight") and tokens > values.shape[0]:
             values = numpy.concatenate([values, values.astype(numpy.float64).mean(0, keepdims=True).astype(numpy.float32)])
         wanted[name] = (values, stored_type(name, values, TYPES[dtype][0]))
+    if (rope := config.get("rope_parameters") or {}).get("rope_type") == "llama3":
+        wanted["rope_freqs.weight"] = (llama3_divisors(rope, config["hidden_size"] // config["num_attention_heads"]), gguf.GGMLQuantizationType.F32)
     return wanted
+
+
+def llama3_divisors(rope, width):
+    """What Llama 3.1 divides the frequencies of a head by."""
+    waves = rope["original_max_position_embeddings"] * rope["rope_theta"] ** (-numpy.arange(0, width, 2) / width) / (2 * math.pi)
+    low, high, factor = rope["low_freq_factor"], rope["high_freq_factor"], rope["factor"]
+    kept = numpy.clip((waves - low) / (high - low), 0, 1)
+    return (1 / (kept + (1 - kept) / factor)).astype(numpy.float32)
 
 
 def stored_type(name, values, wanted):

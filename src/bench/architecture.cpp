@@ -26,7 +26,8 @@ std::vector<NamedChange> changes_of(const Config& wanted) {
   const ModelConfig& model = wanted.model;
   std::vector<NamedChange> changes{{"as configured", [](Config&) {}},
                                    {"another seed", [](Config& config) { ++config.seed; }}};
-  for (const auto& [mlp, name] : {std::pair{Mlp::swiglu, "swiglu"}, {Mlp::geglu, "geglu"}, {Mlp::gelu, "gelu"}}) {
+  for (const auto& [mlp, name] :
+       {std::pair{Mlp::swiglu, "swiglu"}, {Mlp::geglu, "geglu"}, {Mlp::gelu, "gelu"}, {Mlp::relu2, "relu2"}}) {
     if (mlp == model.mlp) continue;
     changes.push_back({fmt::format("mlp: {}", name), [mlp](Config& config) { config.model.mlp = mlp; }});
   }

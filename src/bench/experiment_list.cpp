@@ -89,6 +89,16 @@ Experiment quantized(QuantizedProducts products, const Config& wanted) {
                                                                : ""};
 }
 
+// With as many parameters: the width takes what a gate had.
+Experiment relu2(const Config& wanted) {
+  const ModelConfig& model = wanted.model;
+  const int64_t hidden = model.is_gated() ? 3 * model.hidden() / 2 : model.hidden();
+  return {.name = "ReLU squared",
+          .settings = fmt::format("mlp: relu2, n_hidden: {}", hidden),
+          .apply = [hidden](Config& config, int64_t) { config.model.mlp = Mlp::relu2, config.model.n_hidden = hidden; },
+          .obstacle = model.mlp == Mlp::relu2 ? "the configuration has it" : ""};
+}
+
 }  // namespace
 
 std::vector<Experiment> experiments(const Config& wanted) {
@@ -103,6 +113,7 @@ std::vector<Experiment> experiments(const Config& wanted) {
       windows(wanted),
       blocks(wanted),
       document_masks(wanted),
+      relu2(wanted),
       order("simpler_first", DataOrder::simpler_first),
       order("shorter_first", DataOrder::shorter_first),
       {.name = "8-bit moments",
@@ -116,6 +127,12 @@ std::vector<Experiment> experiments(const Config& wanted) {
       {.name = "cautious weight decay",
        .settings = "cautious_weight_decay: true",
        .apply = [](Config& config, int64_t) { config.training.optimizer.cautious_weight_decay = true; }},
+      {.name = "weight decay down to 0",
+       .settings = "weight_decay_schedule: linear",
+       .apply = [](Config& config, int64_t) { config.training.optimizer.decay_schedule = DecaySchedule::linear; },
+       .obstacle = wanted.training.optimizer.decay_schedule == DecaySchedule::linear ? "the configuration has it"
+                   : wanted.training.optimizer.weight_decay == 0                     ? "weight_decay is 0"
+                                                                                     : ""},
       {.name = "label smoothing",
        .settings = "label_smoothing: 0.1",
        .apply = [](Config& config, int64_t) { config.training.label_smoothing = 0.1; }},

@@ -250,15 +250,16 @@ class Cases {
   }
 
   void add_activation() {
-    if (!is_gated(form_.mlp.kind)) {
-      add("GELU", work_.activation(), rows(form_.mlp.width), [](const ops::Operators& ops, const at::Tensor& x) {
-        return Outputs{ops.activate(ops::Activation::gelu, x)};
-      });
+    const Mlp kind = form_.mlp.kind;
+    const ops::Activation activation = ops::activation_of(kind);
+    if (!is_gated(kind)) {
+      add(kind == Mlp::gelu ? "GELU" : "ReLU squared", work_.activation(), rows(form_.mlp.width),
+          [activation](const ops::Operators& ops, const at::Tensor& x) {
+            return Outputs{ops.activate(activation, x)};
+          });
       return;
     }
-    const bool is_silu = form_.mlp.kind == Mlp::swiglu;
-    const ops::Activation activation = is_silu ? ops::Activation::silu : ops::Activation::gelu;
-    add(is_silu ? "SwiGLU" : "GeGLU", work_.activation(), rows(form_.mlp.width),
+    add(kind == Mlp::swiglu ? "SwiGLU" : "GeGLU", work_.activation(), rows(form_.mlp.width),
         [activation, in = rows(form_.mlp.width), dropout = dropout()](const ops::Operators& ops, const at::Tensor& x) {
           return Outputs{ops.activate_gated(activation, x, in.detach().requires_grad_(), dropout)};
         });
@@ -299,11 +300,12 @@ class Cases {
         rounded = parameters_.flat_rounded(),
                      decays = at::ones({values.numel() / kParameterAlignment}, options_.dtype(at::kByte));
     const auto scalar = [&](double value) { return at::full({}, value, options_.dtype(at::kFloat)); };
-    const at::Tensor rate = scalar(1e-4), step = scalar(1), divisor = scalar(2), no_inf = scalar(0);
+    const at::Tensor rate = scalar(1e-4), all_of_decay = scalar(1), step = scalar(1), divisor = scalar(2),
+                     no_inf = scalar(0);
     cases_.push_back({"AdamW", plan::adamw(static_cast<double>(values.numel()), parameter_bytes()),
                       [=] {
                         ops::adamw({values, gradients, m, v, rounded, decays}, {0.9, 0.99, 1e-8, 0.1},
-                                   {rate, step, divisor, no_inf});
+                                   {rate, all_of_decay, step, divisor, no_inf});
                       },
                       [=] {  // without a divisor, by which it would divide the gradients in memory
                         at::_fused_adamw_({values}, {wide}, {m}, {v}, {}, {step}, rate, 0.9, 0.99, 0.1, 1e-8,

@@ -145,6 +145,7 @@ constexpr std::pair<std::string_view, std::string_view> kValues[] = {
     {"fp16", "float16"},         {"half", "float16"},      {"16_mixed", "float16"},      {"fp32", "float32"},
     {"float", "float32"},        {"32_true", "float32"},   {"shakespeare_char", "shakespeare"},
     {"rotary", "rope"},          {"absolute", "learned"},  {"gelu_new", "gelu"},         {"silu", "swiglu"},
+    {"relu_squared", "relu2"},   {"squared_relu", "relu2"},
     {"cosine_with_min_lr", "cosine"}, {"8bit", "int8"},    {"uint8", "int8"},
     {"warmup_stable_decay", "wsd"},   {"constant_with_warmup", "constant"},
     {"reduce_lr_on_plateau", "plateau"}, {"reducelronplateau", "plateau"}, {"sqrt", "1-sqrt"},

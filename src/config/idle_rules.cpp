@@ -115,7 +115,7 @@ std::vector<IdleRule> idle_optimizer() {
       {{"training.average_after"},
        [](const Config& c, const Facts&) { return !c.training.optimizer.has_averages(); },
        "training.ema_decay is 0"},
-      {{"training.cautious_weight_decay"},
+      {{"training.cautious_weight_decay", "training.weight_decay_schedule"},
        [](const Config& c, const Facts&) { return c.training.optimizer.weight_decay == 0; },
        "training.weight_decay is 0"},
       {{"training.distill_weight", "training.distill_temperature"},

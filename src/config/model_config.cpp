@@ -264,8 +264,10 @@ std::vector<Option> options(ModelConfig& c) {
        .target = &c.norm_unit_offset,
        .help = "the weight of a norm, head norms included, is added to 1 and begins at 0, as Gemma has it"},
       {.name = "mlp",
-       .target = choice(c.mlp, {{"swiglu", Mlp::swiglu}, {"geglu", Mlp::geglu}, {"gelu", Mlp::gelu}}),
-       .help = "activation of the MLP; swiglu and geglu are gated, gelu is GPT-2's (tanh approximation)"},
+       .target =
+           choice(c.mlp, {{"swiglu", Mlp::swiglu}, {"geglu", Mlp::geglu}, {"gelu", Mlp::gelu}, {"relu2", Mlp::relu2}}),
+       .help =
+           "activation of the MLP; swiglu and geglu are gated, gelu is GPT-2's (tanh approximation), relu2 is the square of ReLU"},
       {.name = "position",
        .target = choice(c.position, {{"learned", Position::learned}, {"rope", Position::rope}}),
        .help = "position encoding: learned embeddings, or rotary ones (RoPE)"},

@@ -97,6 +97,12 @@ std::vector<Option> optimizer(TrainingConfig& c) {
        .min = 0,
        .max = 10,
        .tried = {"0.1", "0"}},
+      {.name = "weight_decay_schedule",
+       .target = choice(c.optimizer.decay_schedule, {{"constant", DecaySchedule::constant},
+                                                     {"linear", DecaySchedule::linear},
+                                                     {"cosine", DecaySchedule::cosine}}),
+       .help =
+           "weight decay along the run: constant, or from weight_decay down to 0 at its end, in a line or along a cosine"},
       {.name = "cautious_weight_decay",
        .target = &c.optimizer.cautious_weight_decay,
        .help = "apply weight decay only to the values that the update moves towards zero, too"},

@@ -22,7 +22,7 @@ constexpr const char* kExportExamples = R"(  gpt-export --checkpoint models/mine
 )";
 
 constexpr const char* kExportEnding = R"(What can be exported
-  GPT-2's form (layernorm, gelu, learned positions), Llama's (rmsnorm, swiglu, rope), and Llama's with what Qwen2 (qkv_bias), Qwen3 (qk_norm), Mistral and Ministral (attention_window), SmolLM3 (rope_pattern), Gemma (geglu), Gemma 3 and OLMo (norm_place) have, with any tokenizer; for llama.cpp the tokenizer must split text as one of its own does. A quantized model, of whatever form, is for gpt-generate, gpt-eval and gpt-serve: --checkpoint FILE. gpt-train --init_from FOLDER begins a run with an exported folder.
+  GPT-2's form (layernorm, gelu, learned positions), Llama's (rmsnorm, swiglu, rope), and Llama's with what Qwen2 (qkv_bias), Qwen3 (qk_norm), Mistral and Ministral (attention_window), SmolLM3 (rope_pattern), Gemma (geglu), Gemma 3 and OLMo (norm_place), Arcee (relu2) have, with any tokenizer; for llama.cpp the tokenizer must split text as one of its own does. A quantized model, of whatever form, is for gpt-generate, gpt-eval and gpt-serve: --checkpoint FILE. gpt-train --init_from FOLDER begins a run with an exported folder.
 
 Exit status
   0 done, 2 wrong usage, 4 a checkpoint that cannot be read or has another form, 5 weights that are not finite in the type, 7 out of memory, 8 output that cannot be written

@@ -11,7 +11,7 @@ namespace gpt::exchange {
 std::span<const Family* const> families() {
   static constexpr const Family* kAll[] = {&kLlamaFamily,   &kGpt2Family,      &kQwen2Family,   &kQwen3Family,
                                            &kMistralFamily, &kMinistralFamily, &kSmolLM3Family, &kGemmaFamily,
-                                           &kGemma3Family,  &kOlmo2Family,     &kOlmo3Family};
+                                           &kGemma3Family,  &kOlmo2Family,     &kOlmo3Family,   &kArceeFamily};
   return kAll;
 }
 

@@ -102,8 +102,9 @@ class TensorParallel : public ops::WrappedOperators {
     return inner_->linear_pair(all_rows(x), first, second, input);
   }
 
-  at::Tensor linear_gelu(const at::Tensor& x, const LinearLayer& layer, ProductInput input) const override {
-    return inner_->linear_gelu(all_rows(x), layer, input);
+  at::Tensor linear_activated(ops::Activation activation, const at::Tensor& x, const LinearLayer& layer,
+                              ProductInput input) const override {
+    return inner_->linear_activated(activation, all_rows(x), layer, input);
   }
 
   // Of a product whose results are added up.

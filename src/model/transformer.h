@@ -79,13 +79,14 @@ at::Tensor joined(const Stream& stream, const ops::Normalization& any, const Pas
 struct FeedForward {
   Mlp kind;
   ops::DropoutSpec dropout;
-  Linear gate, in, out;         // gelu has no gate
+  Linear gate, in, out;         // gelu and relu2 have no gate
   ops::Normalization out_norm;  // of what it gives, or none
 
   at::Tensor operator()(const at::Tensor& x, const Pass& pass) const {
     const ops::ProductInput of_norm = pass.input_from(GradientCheckpointing::norm),
                             of_activation = pass.input_from(GradientCheckpointing::activation);
-    if (!is_gated(kind)) return give(pass.ops->linear_gelu(x, in.of(pass), of_norm), pass, of_activation);
+    if (!is_gated(kind))
+      return give(pass.ops->linear_activated(activation(), x, in.of(pass), of_norm), pass, of_activation);
     const auto [open, opened] = gate_and_in(x, pass, of_norm);
     return give(gated(open, opened, pass), pass, of_activation);
   }
@@ -93,6 +94,7 @@ struct FeedForward {
   ops::DropoutSpec dropout_after() const { return is_gated(kind) ? ops::DropoutSpec() : dropout; }
 
  private:
+  ops::Activation activation() const { return ops::activation_of(kind); }
   // A normalization needs the values in its backward pass.
   at::Tensor give(const at::Tensor& x, const Pass& pass, ops::ProductInput input) const {
     return out_norm.weight.defined() ? out(x, pass, input) : out.last(x, pass, input);
@@ -104,10 +106,8 @@ struct FeedForward {
   }
 
   at::Tensor gated(const at::Tensor& open, const at::Tensor& x, const Pass& pass) const {
-    using ops::Activation;
     const InPart part(part::kActivation);
-    const Activation activation = kind == Mlp::swiglu ? Activation::silu : Activation::gelu;
-    return pass.ops->activate_gated(activation, open, x, pass.dropout(dropout));
+    return pass.ops->activate_gated(activation(), open, x, pass.dropout(dropout));
   }
 };
 

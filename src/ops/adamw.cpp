@@ -53,7 +53,8 @@ void check(const AdamWBuffers& buffers, const AdamWRates& rates, const AdamWScal
                   buffers.decays.scalar_type() == at::kByte,
               "adamw: ", buffers.decays.numel(), " flags of decay do not fit ", count, " values");
   check_moments(buffers);
-  for (const at::Tensor* scalar : {&scalars.learning_rate, &scalars.step_count, &scalars.divisor, &scalars.found_inf}) {
+  for (const at::Tensor* scalar :
+       {&scalars.learning_rate, &scalars.decay_share, &scalars.step_count, &scalars.divisor, &scalars.found_inf}) {
     TORCH_CHECK(scalar->dim() == 0 && scalar->scalar_type() == at::kFloat && scalar->device() == device,
                 "adamw: a float32 scalar on ", device, " expected, got ", scalar->sizes(), " ", scalar->scalar_type(),
                 " on ", scalar->device());

@@ -32,7 +32,7 @@ struct AdamWFactors {
 // What depends on the update.
 struct AdamWStep {
   float inverse_divisor;  // 1 / divisor of the gradients
-  float kept_by_decay;    // 1 - learning_rate weight_decay
+  float kept_by_decay;    // 1 - learning_rate decay_share weight_decay
   float rate;             // learning_rate / (1 - beta1^t)
   float inverse_root;     // 1 / sqrt(1 - beta2^t)
   uint32_t number;        // t

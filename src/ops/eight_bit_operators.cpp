@@ -23,9 +23,10 @@ class EightBitOperators : public SeparateProducts<WrappedOperators> {
     return weights_->has(first.site) ? ops::linear_pair(x, first, second, input, weights_)
                                      : inner_->linear_pair(x, first, second, input);
   }
-  at::Tensor linear_gelu(const at::Tensor& x, const LinearLayer& layer, ProductInput input) const override {
-    return weights_->has(layer.site) ? SeparateProducts::linear_gelu(x, layer, input)
-                                     : inner_->linear_gelu(x, layer, input);
+  at::Tensor linear_activated(Activation activation, const at::Tensor& x, const LinearLayer& layer,
+                              ProductInput input) const override {
+    return weights_->has(layer.site) ? SeparateProducts::linear_activated(activation, x, layer, input)
+                                     : inner_->linear_activated(activation, x, layer, input);
   }
   at::Tensor linear_for_backward(const at::Tensor& x, const LinearLayer& layer) const override {
     return weights_->has(layer.site) ? ops::linear_for_backward(x, layer, weights_)

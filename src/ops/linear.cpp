@@ -261,15 +261,16 @@ at::Tensor linear_for_backward(const at::Tensor& x, const LinearLayer& layer,
   return apply(x, {layer}, ProductInput::keep, {.counts = false, .eight_bits = std::move(eight_bits)})[0];
 }
 
-at::Tensor linear_gelu(const at::Tensor& x, const LinearLayer& layer, ProductInput input) {
+at::Tensor linear_activated(Activation activation, const at::Tensor& x, const LinearLayer& layer, ProductInput input) {
   at::Tensor y, gelu;
   {
     const InPart part(part::kProducts);
-    // What an adapter adds comes before GELU.
-    y = apply(x, {layer}, input, {.gelu = layer.adapter.defined() ? nullptr : &gelu})[0];
+    // What an adapter adds comes before the activation, and of those the product's kernels have GELU alone.
+    const bool is_fused = activation == Activation::gelu && !layer.adapter.defined();
+    y = apply(x, {layer}, input, {.gelu = is_fused ? &gelu : nullptr})[0];
   }
   const InPart part(part::kActivation);
-  return gelu.defined() ? activated(Activation::gelu, y, gelu.view(y.sizes())) : activate(Activation::gelu, y);
+  return gelu.defined() ? activated(activation, y, gelu.view(y.sizes())) : activate(activation, y);
 }
 
 }  // namespace gpt::ops

@@ -20,7 +20,8 @@ void require_muon_buffer(const at::Tensor& buffer, int64_t count, std::initializ
 }
 
 void require_muon_scalars(const MuonScalars& scalars, at::Device device) {
-  for (const at::Tensor* scalar : {&scalars.learning_rate, &scalars.step_count, &scalars.divisor, &scalars.found_inf}) {
+  for (const at::Tensor* scalar :
+       {&scalars.learning_rate, &scalars.decay_share, &scalars.step_count, &scalars.divisor, &scalars.found_inf}) {
     TORCH_CHECK(scalar->dim() == 0 && scalar->scalar_type() == at::kFloat && scalar->device() == device,
                 "muon: a float32 scalar on ", device, " expected, got ", scalar->sizes(), " ", scalar->scalar_type(),
                 " on ", scalar->device());

@@ -34,7 +34,7 @@ struct MuonFactors {
 
 // What depends on the update.
 struct MuonStep {
-  float kept_by_decay;  // 1 - learning_rate weight_decay
+  float kept_by_decay;  // 1 - learning_rate decay_share weight_decay
   float rate;           // learning_rate size
   uint32_t number;      // t
   bool is_cautious;

@@ -12,6 +12,7 @@
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/nll_loss.h>
+#include <ATen/ops/relu.h>
 #include <ATen/ops/rms_norm.h>
 #include <ATen/ops/silu.h>
 #include <ATen/ops/zeros.h>
@@ -170,7 +171,12 @@ class AtenOperators : public SeparateProducts<Operators> {
   }
 
   at::Tensor activate(Activation activation, const at::Tensor& x) const override {
-    return activation == Activation::silu ? at::silu(x) : at::gelu(x, "tanh");
+    switch (activation) {
+      case Activation::silu: return at::silu(x);
+      case Activation::gelu: return at::gelu(x, "tanh");
+      case Activation::relu2: break;
+    }
+    return at::relu(x).square();
   }
 
   at::Tensor activate_gated(Activation activation, const at::Tensor& gate, const at::Tensor& in,
@@ -210,8 +216,9 @@ class FusedOperators : public Operators {
                                                 const LinearLayer& second, ProductInput input) const override {
     return ops::linear_pair(x, first, second, input);
   }
-  at::Tensor linear_gelu(const at::Tensor& x, const LinearLayer& layer, ProductInput input) const override {
-    return ops::linear_gelu(x, layer, input);
+  at::Tensor linear_activated(Activation activation, const at::Tensor& x, const LinearLayer& layer,
+                              ProductInput input) const override {
+    return ops::linear_activated(activation, x, layer, input);
   }
   at::Tensor linear_for_backward(const at::Tensor& x, const LinearLayer& layer) const override {
     return ops::linear_for_backward(x, layer);

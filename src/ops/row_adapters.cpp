@@ -83,16 +83,17 @@ std::pair<at::Tensor, at::Tensor> RowAdapters::linear_pair(const at::Tensor& x, 
   return products;
 }
 
-// What an adapter adds comes before GELU.
-at::Tensor RowAdapters::linear_gelu(const at::Tensor& x, const LinearLayer& layer, ProductInput input) const {
-  if (!adds_to(layer)) return inner_->linear_gelu(x, layer, input);
+// What an adapter adds comes before the activation.
+at::Tensor RowAdapters::linear_activated(Activation activation, const at::Tensor& x, const LinearLayer& layer,
+                                         ProductInput input) const {
+  if (!adds_to(layer)) return inner_->linear_activated(activation, x, layer, input);
   at::Tensor product;
   {
     const InPart part(part::kProducts);
     product = linear(x, layer, input);
   }
   const InPart part(part::kActivation);
-  return activate(Activation::gelu, product);
+  return activate(activation, product);
 }
 
 }  // namespace gpt::ops

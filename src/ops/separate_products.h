@@ -21,14 +21,15 @@ class SeparateProducts : public Base {
     return {this->linear(x, first, input), this->linear(x, second, input)};
   }
 
-  at::Tensor linear_gelu(const at::Tensor& x, const LinearLayer& layer, ProductInput input) const override {
+  at::Tensor linear_activated(Activation activation, const at::Tensor& x, const LinearLayer& layer,
+                              ProductInput input) const override {
     at::Tensor y;
     {
       const InPart part(part::kProducts);
       y = this->linear(x, layer, input);
     }
     const InPart part(part::kActivation);
-    return this->activate(Activation::gelu, y);
+    return this->activate(activation, y);
   }
 };
 

@@ -43,16 +43,16 @@ AdamW::AdamW(const Parameters& parameters, const OptimizerConfig& config, const 
   step_count_ = at::zeros({}, options.dtype(at::kFloat));
 }
 
-void AdamW::step(const at::Tensor& learning_rate, const at::Tensor& grad_scale, const at::Tensor& found_inf) {
+void AdamW::step(const UpdateScalars& scalars) {
   at::NoGradGuard no_grad;
   if (config_.fused_adamw) {
-    step_fused(learning_rate, grad_scale, found_inf);
-  } else if (found_inf.item<float>() == 0) {  // sync: operators that write cannot be skipped on the device
-    step_by_operators(learning_rate, grad_scale);
+    step_fused(scalars);
+  } else if (scalars.found_inf.item<float>() == 0) {  // sync: operators that write cannot be skipped on the device
+    step_by_operators(scalars);
   }
 }
 
-void AdamW::step_fused(const at::Tensor& learning_rate, const at::Tensor& grad_scale, const at::Tensor& found_inf) {
+void AdamW::step_fused(const UpdateScalars& scalars) {
   step_count_.add_(1);
   for (const auto& [range, slots] : moments_) {
     const at::Tensor values = parameters_.values_of({range.begin, range.end});
@@ -69,27 +69,30 @@ void AdamW::step_fused(const at::Tensor& learning_rate, const at::Tensor& grad_s
       buffers.exp_avg_max = slots[kMoments], buffers.exp_avg_sq_max = slots[kMoments + 1];
     ops::adamw(buffers,
                {config_.beta1, config_.beta2, config_.eps, config_.weight_decay, config_.cautious_weight_decay},
-               {learning_rate, step_count_, grad_scale, found_inf});
+               {scalars.learning_rate, scalars.decay_share, step_count_, scalars.grad_scale, scalars.found_inf});
   }
-  step_count_.sub_(found_inf);  // the kernel changed nothing where it is 1
+  step_count_.sub_(scalars.found_inf);  // the kernel changed nothing where it is 1
 }
 
-void AdamW::step_by_operators(const at::Tensor& learning_rate, const at::Tensor& grad_scale) {
+void AdamW::step_by_operators(const UpdateScalars& scalars) {
   const double beta1 = config_.beta1, beta2 = config_.beta2;
   const at::Tensor& gradients = parameters_.flat_gradients();
   step_count_.add_(1);
+  const at::Tensor decay = scalars.decay_share * config_.weight_decay;
   const at::Tensor correction1 = 1 - at::pow(beta1, step_count_), correction2 = 1 - at::pow(beta2, step_count_);
   for (const auto& [begin, end, decays] : decay_ranges(parameters_.rows(), parameters_.layout())) {
     const auto stretch = [begin, end](const at::Tensor& flat) { return flat.slice(0, begin, end); };
-    const at::Tensor gradient = stretch(gradients).to(at::kFloat) / grad_scale,
+    const at::Tensor gradient = stretch(gradients).to(at::kFloat) / scalars.grad_scale,
                      value = stretch(parameters_.flat_values()), exp_avg = stretch(moments_[0].slots[0]),
                      exp_avg_sq = stretch(moments_[0].slots[1]);
     exp_avg.mul_(beta1).add_(gradient, 1 - beta1);
-    const at::Tensor kept = 1 - learning_rate * (decays ? config_.weight_decay : 0);
-    value.mul_(config_.cautious_weight_decay ? at::where(value * exp_avg >= 0, kept, 1.0) : kept);
+    if (decays) {
+      const at::Tensor kept = 1 - scalars.learning_rate * decay;
+      value.mul_(config_.cautious_weight_decay ? at::where(value * exp_avg >= 0, kept, 1.0) : kept);
+    }
     exp_avg_sq.mul_(beta2).addcmul_(gradient, gradient, 1 - beta2);
     const at::Tensor divisor = (exp_avg_sq / correction2).sqrt_().add_(config_.eps);
-    value.sub_(exp_avg / divisor * (learning_rate / correction1));
+    value.sub_(exp_avg / divisor * (scalars.learning_rate / correction1));
   }
   parameters_.round_values();
 }

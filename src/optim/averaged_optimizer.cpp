@@ -66,11 +66,10 @@ void AveragedOptimizer::set_progress(double share_done) {
   known_rate_ = rate;
 }
 
-void AveragedOptimizer::step(const at::Tensor& learning_rate, const at::Tensor& grad_scale,
-                             const at::Tensor& found_inf) {
+void AveragedOptimizer::step(const UpdateScalars& scalars) {
   const at::NoGradGuard no_grad;
-  of_weights_->step(learning_rate, grad_scale, found_inf);
-  const at::Tensor rate = rate_ * (1 - found_inf);  // so that nothing is read
+  of_weights_->step(scalars);
+  const at::Tensor rate = rate_ * (1 - scalars.found_inf);  // so that nothing is read
   for (const StateStretch& stretch : stretches_)
     for_parts(parameters_, stretch, [&rate](const at::Tensor& values, const at::Tensor& average) {
       at::Tensor(average).lerp_(values.to(at::kFloat), rate);

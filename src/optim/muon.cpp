@@ -150,12 +150,14 @@ Muon::Muon(const Parameters& parameters, const OptimizerConfig& config, const st
   TORCH_CHECK(config.has_muon() && config.fused_adamw, "Muon: another optimizer was asked for");
 }
 
-void Muon::step(const at::Tensor& learning_rate, const at::Tensor& grad_scale, const at::Tensor& found_inf) {
+void Muon::step(const UpdateScalars& of_update) {
   at::NoGradGuard no_grad;
-  adamw_.step(learning_rate, grad_scale, found_inf);
-  if (found_inf.is_cpu() && found_inf.item<float>() != 0) return;  // elsewhere the kernels look, so that nothing waits
+  adamw_.step(of_update);
+  if (of_update.found_inf.is_cpu() && of_update.found_inf.item<float>() != 0)
+    return;  // elsewhere the kernels look, so that nothing waits
   // The count is this update's number now, or that of the one before where nothing changes.
-  const ops::MuonScalars scalars{learning_rate, step_count(), grad_scale, found_inf};
+  const ops::MuonScalars scalars{of_update.learning_rate, of_update.decay_share, step_count(), of_update.grad_scale,
+                                 of_update.found_inf};
   std::vector<Update> updates;
   Together together;
   auto stretch = stretches_.begin();

@@ -39,7 +39,7 @@ class TimedUpdates {
   double time(int64_t updates) {
     const auto begin = RunningClock::now();
     for (int64_t i = 0; i < updates; ++i, ++made_)
-      (void)run_update(run_.step(), run_.state().loader, run_.plan().micro_batches(made_), run_.learning_rate(), made_,
+      (void)run_update(run_.step(), run_.state().loader, run_.plan().micro_batches(made_), run_.rates(), made_,
                        [this] { return must_end(); });
     synchronize(setup_.device.device);  // sync: it is timed
     return std::chrono::duration<double>(RunningClock::now() - begin).count() / static_cast<double>(updates);

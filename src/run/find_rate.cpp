@@ -63,7 +63,10 @@ class Trials {
     const int64_t counted_from = updates - std::max<int64_t>(1, updates / 4);
     double first = 0, sum = 0;
     for (int64_t update = 0; update < updates; ++update) {
-      if (!make_update(run, learning_rate_at(schedule, update, updates), update)) return std::nullopt;
+      const ScheduledRates rates{learning_rate_at(schedule, update, updates),
+                                 weight_decay_share(setup_.config.training.optimizer.decay_schedule,
+                                                    static_cast<double>(update) / static_cast<double>(updates))};
+      if (!make_update(run, rates, update)) return std::nullopt;
       const bool is_looked_at = update == 0 || update >= counted_from || update % kLookEvery == 0;
       if (!is_looked_at) continue;
       const double loss = loss_of(run);  // sync: a trial that diverges ends
@@ -78,10 +81,11 @@ class Trials {
   static constexpr int64_t kLookEvery = 8;
   static constexpr double kDiverged = 1.5;
 
-  bool make_update(Run& run, double rate, int64_t update) {
+  bool make_update(Run& run, const ScheduledRates& rates, int64_t update) {
     const auto stop = [this] { return must_end(); };
     if (stop()) return false;
-    return run_update(run.step(), run.state().loader, run.plan().micro_batches(update), rate, update, stop).has_value();
+    return run_update(run.step(), run.state().loader, run.plan().micro_batches(update), rates, update, stop)
+        .has_value();
   }
 
   // All processes compute with the loss that the first one has.

@@ -10,6 +10,7 @@
 #include "gpt/core/file.h"
 #include "gpt/core/format.h"
 #include "gpt/optim/lr_schedule.h"
+#include "gpt/optim/weight_decay_schedule.h"
 #include "gpt/run/plan.h"
 
 namespace gpt::run {
@@ -60,6 +61,21 @@ double next_rate(const ScheduleConfig& schedule, const Checkpoint& checkpoint, i
   return learning_rate_at(schedule_of(schedule, checkpoint), place.position, place.steps, checkpoint.plateau);
 }
 
+double next_weight_decay(const TrainingConfig& training, const Checkpoint& checkpoint, int64_t steps_per_epoch) {
+  const Place place = place_of(training.schedule, checkpoint, steps_per_epoch);
+  const OptimizerConfig& optimizer = training.optimizer;
+  return optimizer.weight_decay *
+         weight_decay_share(optimizer.decay_schedule, place.position / static_cast<double>(place.steps));
+}
+
+// "The learning rate of step 101 is 0.001, and would have been 1e-05 without the changes".
+std::optional<std::string> change_at(const Checkpoint& checkpoint, const char* what, double then, double now) {
+  constexpr double kFelt = 0.01;  // a share of what it was
+  if (std::abs(now - then) <= kFelt * then) return std::nullopt;
+  return fmt::format("The {} of step {} is {:.3g}, and would have been {:.3g} without the changes", what,
+                     with_commas(checkpoint.step + 1), now, then);
+}
+
 }  // namespace
 
 std::optional<std::string> checkpoint_before_decay(const StartingPoint& start, const ScheduleConfig& now,
@@ -89,12 +105,20 @@ void move_before_decay(StartingPoint& start, const ScheduleConfig& now, int64_t 
 
 std::optional<std::string> describe_rate_change(const Checkpoint& checkpoint, const ScheduleConfig& now,
                                                 int64_t steps_per_epoch) {
-  constexpr double kFelt = 0.01;  // a share of the rate
-  const double then = next_rate(checkpoint.config.training.schedule, checkpoint, steps_per_epoch),
-               rate = next_rate(now, checkpoint, steps_per_epoch);
-  if (std::abs(rate - then) <= kFelt * then) return std::nullopt;
-  return fmt::format("The learning rate of step {} is {:.3g}, and would have been {:.3g} without the changes",
-                     with_commas(checkpoint.step + 1), rate, then);
+  return change_at(checkpoint, "learning rate",
+                   next_rate(checkpoint.config.training.schedule, checkpoint, steps_per_epoch),
+                   next_rate(now, checkpoint, steps_per_epoch));
+}
+
+std::optional<std::string> describe_decay_change(const Checkpoint& checkpoint, const TrainingConfig& now,
+                                                 int64_t steps_per_epoch) {
+  const TrainingConfig& then = checkpoint.config.training;
+  const auto is_constant = [](const TrainingConfig& training) {
+    return training.optimizer.decay_schedule == DecaySchedule::constant;
+  };
+  if (is_constant(then) && is_constant(now)) return std::nullopt;  // the list of changes says it all
+  return change_at(checkpoint, "weight decay", next_weight_decay(then, checkpoint, steps_per_epoch),
+                   next_weight_decay(now, checkpoint, steps_per_epoch));
 }
 
 }  // namespace gpt::run

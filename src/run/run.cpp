@@ -147,9 +147,12 @@ void Run::follow_course() {
 
 int64_t Run::schedule_steps() const { return state_.course.planned > 0 ? state_.course.planned : plan_.total_steps; }
 
-double Run::learning_rate() const {
-  return state_.learning_rate_factor *
-         learning_rate_at(schedule_, state_.course.position_at(state_.step), schedule_steps(), state_.plateau);
+double Run::progress() const { return state_.course.position_at(state_.step) / static_cast<double>(schedule_steps()); }
+
+ScheduledRates Run::rates() const {
+  const double position = state_.course.position_at(state_.step);
+  return {state_.learning_rate_factor * learning_rate_at(schedule_, position, schedule_steps(), state_.plateau),
+          weight_decay_share(setup_.config.training.optimizer.decay_schedule, progress())};
 }
 
 bool Run::begins_decay() const {
@@ -163,10 +166,9 @@ bool Run::begins_decay() const {
 std::optional<int64_t> Run::update(const std::function<bool()>& stop) {
   const State::Cursor before = state_.cursor();
   std::optional<int64_t> tokens;
-  if (AveragedOptimizer* const averages = averages_of(*state_.optimizer))
-    averages->set_progress(state_.course.position_at(state_.step) / static_cast<double>(schedule_steps()));
+  if (AveragedOptimizer* const averages = averages_of(*state_.optimizer)) averages->set_progress(progress());
   try {
-    tokens = run_update(*step_, state_.loader, plan_.micro_batches(state_.step), learning_rate(), state_.step, stop);
+    tokens = run_update(*step_, state_.loader, plan_.micro_batches(state_.step), rates(), state_.step, stop);
   } catch (const std::exception&) {
     state_.rewind(before);
     throw;

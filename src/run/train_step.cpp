@@ -47,18 +47,20 @@ TrainStep::TrainStep(const Updated& updated, const LossInputs& inputs, const Tra
   const GPT& model = updated_.model;
   if (config.cadence.log_norms) norms_.emplace(model.parameters(), model.config().n_layer, division);
   if (!updated_.counts.skipped.defined()) updated_.counts = ops::no_updates(model.device());
-  for (at::Tensor* scalar : {&learning_rate_, &targets_, &share_}) *scalar = at::zeros({}, model.device());
+  for (at::Tensor* scalar : {&learning_rate_, &decay_share_, &targets_, &share_})
+    *scalar = at::zeros({}, model.device());
   if (model.config().dropout > 0 || config.tuning.lora.dropout > 0)
     dropout_place_ = at::zeros({2}, at::TensorOptions(model.device()).dtype(at::kLong));
   reset_memory_peak(model.device());
 }
 
-void TrainStep::begin(double learning_rate, int64_t targets, int64_t update) {
+void TrainStep::begin(const ScheduledRates& rates, int64_t targets, int64_t update) {
   strategy_->begin();
   // Not where they change, because that is in several places.
   if (const auto& operators = updated_.model.training_operators()) operators->values_changed();
   fill(targets_, known_targets_, static_cast<double>(targets));
-  fill(learning_rate_, known_learning_rate_, learning_rate);
+  fill(learning_rate_, known_learning_rate_, rates.learning_rate);
+  fill(decay_share_, known_decay_share_, rates.decay_share);
   if (dropout_place_.defined())
     fill(dropout_place_.select(0, 0), known_key_, dropout_key(inputs_.dropout_seed, update));
 }
@@ -195,16 +197,16 @@ void TrainStep::update() {
   const at::Tensor norm = strategy_->norm();
   GradScaler& scaler = updated_.scaler;
   ops::judge({loss(), norm, scaler.scale_value(), targets_}, gradient_clip_, verdict_, updated_.counts, updated_.watch);
-  updated_.optimizer.step(learning_rate_, verdict_.divisor, verdict_.skipped);
+  updated_.optimizer.step({learning_rate_, decay_share_, verdict_.divisor, verdict_.skipped});
   // The scaler reacts only to the overflows that its scale can cure: those in the gradients.
   scaler.update(verdict_.grad_norm);
   strategy_->values_changed();
 }
 
-std::optional<int64_t> run_update(TrainStep& step, DataLoader& loader, int64_t micro_batches, double learning_rate,
-                                  int64_t update, const std::function<bool()>& stop) {
+std::optional<int64_t> run_update(TrainStep& step, DataLoader& loader, int64_t micro_batches,
+                                  const ScheduledRates& rates, int64_t update, const std::function<bool()>& stop) {
   const int64_t tokens = loader.tokens_ahead(micro_batches), targets = loader.learned_ahead(micro_batches);
-  step.begin(learning_rate, targets, update);
+  step.begin(rates, targets, update);
   if (!step.compute(loader, micro_batches, stop)) return step.abandon(), std::nullopt;
   step.apply();
   return tokens;

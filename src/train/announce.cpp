@@ -18,6 +18,7 @@
 #include "gpt/model/compile.h"
 #include "gpt/optim/lr_schedule.h"
 #include "gpt/optim/make_optimizer.h"
+#include "gpt/optim/weight_decay_schedule.h"
 #include "gpt/parameters/frozen_matrix.h"
 #include "gpt/plan/model_checks.h"
 
@@ -231,6 +232,8 @@ void announce_run(const run::Run& run) {
                         plural(sequences, "sequence"), length, plural(sequences * config.sequence_length(), "token"),
                         plural(warmup_steps(run.schedule(), run.schedule_steps()), "step")));
   log::info("Learning rate: " + describe_schedule(run.schedule(), run.schedule_steps()));
+  if (t.optimizer.decay_schedule != DecaySchedule::constant)
+    log::info("Weight decay: " + describe_weight_decay(t.optimizer));
   for (const std::string& stage : describe_stages(config.data, config, corpus)) log::info("Stage " + stage);
 }
 

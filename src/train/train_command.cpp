@@ -111,9 +111,11 @@ ExitCode train(const config::CommandLine& command, const TrainOptions& options, 
       return ExitCode::ok;
     }
     run::announce_changes(changes);
-    if (const auto line =
-            run::describe_rate_change(begins.start->checkpoint, config.training.schedule, run.plan().steps_per_epoch))
-      log::info(*line);
+    const int64_t steps_per_epoch = run.plan().steps_per_epoch;
+    const Checkpoint& from = begins.start->checkpoint;
+    for (const auto& line : {run::describe_rate_change(from, config.training.schedule, steps_per_epoch),
+                             run::describe_decay_change(from, config.training, steps_per_epoch)})
+      if (line) log::info(*line);
     for (std::string& change : run::environment_changes(begins.start->checkpoint, setup.device.device))
       changes.push_back(std::move(change));
   }

@@ -41,7 +41,7 @@ class OperatorSpeedsTest : public DeviceTest {
 };
 
 TEST_P(OperatorSpeedsTest, EveryOperatorOfEitherArchitectureInEitherPrecision) {
-  for (const Mlp mlp : {Mlp::gelu, Mlp::swiglu, Mlp::geglu}) {
+  for (const Mlp mlp : {Mlp::gelu, Mlp::relu2, Mlp::swiglu, Mlp::geglu}) {
     for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
       names.clear();
       const OperatorSpeeds speeds = measured(small_run(mlp), type);

@@ -38,6 +38,7 @@ FORMS = {
                     "model.rope_window_theta": 100},
     "olmo2": {"model.norm_place": "output", "model.qk_norm": "all", "model.tie_weights": "false"},
     "olmo3": {"model.norm_place": "output", "model.qk_norm": "all", "model.attention_window": 5, "model.window_pattern": "SL"},
+    "arcee": {"model.mlp": "relu2"},
 }
 
 
@@ -263,6 +264,7 @@ class Transformers(Scratch):
                                                      layer_types=["sliding_attention", "full_attention"]),
             "olmo2": transformers.Olmo2Config(**llama, **shape, pad_token_id=None),
             "olmo3": transformers.Olmo3Config(**llama, **shape, pad_token_id=None, sliding_window=5),
+            "arcee": transformers.ArceeConfig(**llama, **shape, attention_bias=True, mlp_bias=True),
         }
         for name, config in configs.items():
             for shard in ("50GB", "20KB"):

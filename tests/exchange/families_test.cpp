@@ -10,14 +10,15 @@
 #include <string>
 #include <vector>
 
+#include "exchange/family_files.h"
 #include "gpt/config/block_form.h"
 #include "gpt/exchange/hugging_face.h"
-#include "support/expect_error.h"
 
 namespace gpt::exchange {
 namespace {
 
 using nlohmann::json;
+using namespace family_files;
 
 // With every parameter that the family can have.
 ModelConfig whole_model(const Family& family) {
@@ -53,33 +54,6 @@ TEST(Families, HaveEveryRowOfAParameterOnceUnderNamesOfItsOwn) {
     }
     for (const ParameterRow& row : parameter_table(model)) EXPECT_EQ(rows[row.name], row.shape[0]) << row.name;
   }
-}
-
-const json kSizes = {{"hidden_act", "silu"},          {"hidden_size", 16},      {"intermediate_size", 24},
-                     {"num_attention_heads", 4},      {"num_hidden_layers", 4}, {"num_key_value_heads", 2},
-                     {"max_position_embeddings", 64}, {"rms_norm_eps", 1e-6},   {"vocab_size", 10},
-                     {"torch_dtype", "bfloat16"},     {"use_cache", true}};
-
-json with(const json& members) {
-  json file = kSizes;
-  file.update(members);
-  return file;
-}
-
-ModelConfig read(const json& file, const Family& expected) {
-  const ForeignForm form = read_config_json(file.dump(), "a/config.json");
-  EXPECT_EQ(form.family, &expected);
-  return form.model;
-}
-
-// The model of the file that an export of `model` would have.
-ModelConfig again(const ModelConfig& model, const Family& expected) {
-  EXPECT_EQ(&family_of(model, "here", "transformers"), &expected);
-  return read(json::parse(config_json(model, expected, "float32", {}).dump()), expected);
-}
-
-void expect_refused(const json& file, const std::string& part) {
-  EXPECT_ERROR(read_config_json(file.dump(), "a/config.json"), ExitCode::checkpoint, "a/config.json: " + part);
 }
 
 std::vector<int64_t> windows(const ModelConfig& model) {

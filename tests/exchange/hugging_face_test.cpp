@@ -315,7 +315,7 @@ TEST(HuggingFace, OtherFormsAreRefusedByName) {
   };
   refused(
       kGpt2Config, R"({"model_type": "mamba"})",
-      ": model_type is \"mamba\"; this program has only llama, gpt2, qwen2, qwen3, mistral, ministral, smollm3, gemma, gemma3_text, olmo2 and olmo3");
+      ": model_type is \"mamba\"; this program has only llama, gpt2, qwen2, qwen3, mistral, ministral, smollm3, gemma, gemma3_text, olmo2, olmo3 and arcee");
   refused(kGpt2Config, R"({"activation_function": "relu"})",
           ": activation_function is \"relu\"; this program has only \"gelu_new\"");
   refused(kGpt2Config, R"({"scale_attn_weights": false})", ": scale_attn_weights is false");

@@ -152,7 +152,7 @@ TEST(GPT, DrawsItsWeightsByGpt2sRuleFromItsOwnGenerator) {
   config.n_hidden = 512;
   config.norm = Norm::layernorm;
   config.bias = true;
-  for (const Mlp mlp : {Mlp::gelu, Mlp::swiglu}) {
+  for (const Mlp mlp : {Mlp::gelu, Mlp::relu2, Mlp::swiglu}) {
     config.mlp = mlp;
     const at::Tensor before = default_random_state();
     const GPT model(config, at::kCPU, 7), again(config, at::kCPU, 7), other(config, at::kCPU, 8);
@@ -179,7 +179,7 @@ TEST(GPT, DrawsItsWeightsByGpt2sRuleFromItsOwnGenerator) {
 TEST(GPT, DropoutOnlyWhenTraining) {
   ModelConfig config = tiny_config();
   config.dropout = 0.3;
-  for (const Mlp mlp : {Mlp::gelu, Mlp::swiglu, Mlp::geglu}) {
+  for (const Mlp mlp : {Mlp::gelu, Mlp::relu2, Mlp::swiglu, Mlp::geglu}) {
     config.mlp = mlp;
     GPT model(config, at::kCPU, 1);
     const at::Tensor ids = random_ids(2, 16, 1);
@@ -333,7 +333,7 @@ TEST_P(CachedForms, TextsOfDifferentLengthsAreIndependent) {
 INSTANTIATE_TEST_SUITE_P(Forms, CachedForms,
                          testing::Combine(testing::ValuesIn(kDevices),
                                           testing::Values("gpt2_form", "llama_form", "qwen3_form", "gemma3_form",
-                                                          "olmo2_form", "default_form")),
+                                                          "olmo2_form", "arcee_form", "default_form")),
                          [](const auto& test) {
                            return std::string(std::get<1>(test.param)) + "_" + std::get<0>(test.param).name;
                          });
@@ -424,9 +424,10 @@ class NotesSites : public ops::WrappedOperators {
     sites_.emplace_back(layer.site.role, layer.site.layer);
     return inner_->linear(x, layer, input);
   }
-  at::Tensor linear_gelu(const at::Tensor& x, const ops::LinearLayer& layer, ops::ProductInput input) const override {
+  at::Tensor linear_activated(ops::Activation activation, const at::Tensor& x, const ops::LinearLayer& layer,
+                              ops::ProductInput input) const override {
     sites_.emplace_back(layer.site.role, layer.site.layer);
-    return inner_->linear_gelu(x, layer, input);
+    return inner_->linear_activated(activation, x, layer, input);
   }
   std::pair<at::Tensor, at::Tensor> linear_pair(const at::Tensor& x, const ops::LinearLayer& first,
                                                 const ops::LinearLayer& second,
@@ -441,7 +442,7 @@ class NotesSites : public ops::WrappedOperators {
 
 TEST(GPT, EachProductKnowsItsSite) {
   using enum ParameterRole;
-  for (const Mlp kind : {Mlp::swiglu, Mlp::gelu}) {
+  for (const Mlp kind : {Mlp::swiglu, Mlp::gelu, Mlp::relu2}) {
     ModelConfig config = tiny_config();
     config.mlp = kind;
     std::vector<std::pair<ParameterRole, int64_t>> sites, expected;

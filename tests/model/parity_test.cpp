@@ -87,8 +87,9 @@ TEST_P(Parity, TenAdamWSteps) {
     loss.backward();
     const at::Tensor norm = ops::flat_norm(model_->parameters().flat_gradients());
     ops::judge({loss.detach(), norm, {}}, fixture_.number("gradient_clip"), verdict, counts);
-    optimizer.step(at::full({}, learning_rate_at(training, step, steps), at::TensorOptions(device_).dtype(at::kFloat)),
-                   verdict.divisor, verdict.skipped);
+    const auto options = at::TensorOptions(device_).dtype(at::kFloat);
+    optimizer.step({at::full({}, learning_rate_at(training, step, steps), options), at::ones({}, options),
+                    verdict.divisor, verdict.skipped});
     const double expected = fixture_.tensors.at("losses")[step].item<double>();
     EXPECT_NEAR(loss.item<double>(), expected,
                 test::tolerance(at::kFloat, (step + 1) * backward_roundings(), expected));
@@ -104,7 +105,7 @@ TEST_P(Parity, TenAdamWSteps) {
 INSTANTIATE_TEST_SUITE_P(Forms, Parity,
                          testing::Combine(testing::ValuesIn(kDevices),
                                           testing::Values("gpt2_form", "llama_form", "qwen3_form", "gemma3_form",
-                                                          "olmo2_form", "default_form")),
+                                                          "olmo2_form", "arcee_form", "default_form")),
                          [](const auto& test) {
                            return std::string(std::get<1>(test.param)) + "_" + std::get<0>(test.param).name;
                          });

@@ -152,7 +152,7 @@ TEST_P(EightBitLinear, WeightsAreRoundedOnceUntilTheirValuesChange) {
   EXPECT_TRUE(operators->linear(x, of, ProductInput::keep).equal(before));
   operators->values_changed();
   EXPECT_FALSE(operators->linear(x, of, ProductInput::keep).equal(before));
-  EXPECT_TRUE(operators->linear_gelu(x, of, ProductInput::keep)
+  EXPECT_TRUE(operators->linear_activated(Activation::gelu, x, of, ProductInput::keep)
                   .equal(fused_operators()->activate(Activation::gelu, operators->linear(x, of, ProductInput::keep))));
 }
 

@@ -332,7 +332,7 @@ TEST(SortedTokens, AreThoseOfAStableSort) {
 TEST(LaunchSizesOfAll, AdamW) {
   for (const at::ScalarType moments : {at::kFloat, at::kByte}) {
     const AdamWRates rates{.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
-    const AdamWScalars scalars{at::full({}, 0.1, at::kFloat), at::ones({}), at::ones({}), at::zeros({})};
+    const AdamWScalars scalars{at::full({}, 0.1, at::kFloat), at::ones({}), at::ones({}), at::ones({}), at::zeros({})};
     const auto buffers = [moments](int64_t count) {
       AdamWBuffers of{.values = huge({count}, at::kFloat),
                       .gradients = huge({count}, at::kFloat),
@@ -355,7 +355,7 @@ TEST(LaunchSizesOfAll, AdamW) {
 }
 
 TEST(LaunchSizesOfAll, Muon) {
-  const MuonScalars scalars{at::full({}, 0.1, at::kFloat), at::ones({}), at::ones({}), at::zeros({})};
+  const MuonScalars scalars{at::full({}, 0.1, at::kFloat), at::ones({}), at::ones({}), at::ones({}), at::zeros({})};
   const auto buffers = [](int64_t count) {
     const MuonBuffers of{.gradients = huge({count}, at::kFloat),
                          .momentum = huge({count}, at::kFloat),

@@ -25,7 +25,7 @@ class LinearAfterGelu : public DeviceTest {
     };
     Mlp mlp{Parameter(random({kHidden, kWidth})), Parameter(random({kHidden})), Parameter(random({kWidth, kHidden})),
             random({2, kRows, kWidth}).requires_grad_()};
-    mlp.gelu = linear_gelu(mlp.x, {mlp.in, mlp.bias});
+    mlp.gelu = linear_activated(Activation::gelu, mlp.x, {mlp.in, mlp.bias});
     mlp.y = linear(mlp.gelu, mlp.out, {});
     return mlp;
   }

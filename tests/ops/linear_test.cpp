@@ -92,28 +92,31 @@ void expect_within(const at::Tensor& result, const at::Tensor& exact, const at::
 
 double rounding_of(at::ScalarType type) { return type == at::kFloat ? 0 : test::unit_roundoff(type); }
 
-// Rows that go through the product, and GELU of it if `has_gelu`, in float64; and how far results may be from that. Sums are float32.
+using Then = std::optional<Activation>;  // what the product goes through
+// Rows that go through the product, and an activation of it if there is one, in float64; and how far results may be from that. Sums are float32.
 // 16 bits round what an operator gives: the product once without and once with its bias.
 struct LinearReference {
   at::Tensor y, x_gradient, weight_gradient, bias_gradient;  // (M, N), (M, K), (N, K), (N)
   at::Tensor y_bound, x_bound, weight_bound, bias_bound;
 
   LinearReference(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& upstream,
-                  bool has_gelu, at::ScalarType type) {
+                  Then then, at::ScalarType type) {
     const double rounding = rounding_of(type);
     const int64_t M = x.size(0), K = x.size(1), N = weight.size(0);
     const at::Tensor product = at::linear(x, weight, bias).requires_grad_();
     at::Tensor product_bound = product.detach().abs() * 2 * rounding + in_sum(K + 1), gradient = upstream,
                gradient_bound = at::zeros_like(upstream);
     y = product.detach(), y_bound = product_bound;
-    if (has_gelu) {
-      const at::Tensor gelu = at::gelu(product, "tanh");
-      gelu.backward(upstream);
-      y = gelu.detach(), gradient = product.grad();
-      // Its slope is at most 1.13, the slope of that 0.8, and there are some sixteen roundings of float32 around them.
-      const double around = 16 * test::unit_roundoff(at::kFloat);
-      y_bound = 1.13 * product_bound + around * product.detach().abs() + rounding * y.abs();
-      gradient_bound = upstream.abs() * (0.8 * product_bound + around) + rounding * gradient.abs();
+    if (then) {
+      const bool is_gelu = then == Activation::gelu;
+      const at::Tensor activated = is_gelu ? at::gelu(product, "tanh") : product.relu().square();
+      activated.backward(upstream), y = activated.detach(), gradient = product.grad();
+      // Slopes are at most 1.13, and theirs 0.8, or of the square of ReLU twice the product and 2. Some sixteen roundings are around them.
+      const double around = 16 * test::unit_roundoff(at::kFloat), curve = is_gelu ? 0.8 : 2;
+      const at::Tensor most = product.detach().abs(),
+                       slope = is_gelu ? at::zeros_like(most) + 1.13 : 2 * (most + product_bound);
+      y_bound = slope * product_bound + around * (is_gelu ? most : most.square()) + rounding * y.abs();
+      gradient_bound = upstream.abs() * (curve * product_bound + around * slope) + rounding * gradient.abs();
     }
     x_gradient = gradient.matmul(weight);
     weight_gradient = gradient.t().matmul(x);
@@ -156,7 +159,7 @@ struct CheckedLayer {
 // Outputs and gradients of two micro-batches against float64, where the second adds to the first. The layers have N columns of
 // shape, then 2 N and so on.
 void expect_float64_results(const LinearCase& shape, at::Device device, size_t layer_count,
-                            const LayersFunction& function, const Form& form, bool has_gelu = false) {
+                            const LayersFunction& function, const Form& form, Then then = {}) {
   SCOPED_TRACE(form.name);
   const auto& [rows, K, N, with_bias] = shape;
   std::vector<int64_t> sizes = rows;
@@ -193,7 +196,7 @@ void expect_float64_results(const LinearCase& shape, at::Device device, size_t l
       EXPECT_EQ(y.scalar_type(), form.type);
       upstream.push_back(of_y.to(device).to(form.type));
       const LinearReference reference(exact(input), exact(layer.of_weight),
-                                      with_bias ? layer.of_bias.to(at::kDouble) : at::Tensor(), exact(of_y), has_gelu,
+                                      with_bias ? layer.of_bias.to(at::kDouble) : at::Tensor(), exact(of_y), then,
                                       form.type);
       expect_within(y, reference.y, reference.y_bound, "y");
       layer.add(reference, rounding_of(gradients));
@@ -209,19 +212,20 @@ void expect_float64_results(const LinearCase& shape, at::Device device, size_t l
 }
 
 void expect_float64_results(const LinearCase& shape, at::Device device, LinearFunction function, const Form& form,
-                            bool has_gelu = false) {
+                            Then then = {}) {
   const auto one = [function](const at::Tensor& x, const std::vector<LinearLayer>& layers) {
     return LinearResults{function(x, layers[0].weight, layers[0].bias)};
   };
-  expect_float64_results(shape, device, 1, one, form, has_gelu);
+  expect_float64_results(shape, device, 1, one, form, then);
 }
 
 at::Tensor best_linear(const at::Tensor& x, const Parameter& weight, const Parameter& bias) {
   return linear(x, weight, bias);
 }
 
-at::Tensor best_linear_gelu(const at::Tensor& x, const Parameter& weight, const Parameter& bias) {
-  return linear_gelu(x, {weight, bias});
+template <Activation activation>
+at::Tensor best_linear_activated(const at::Tensor& x, const Parameter& weight, const Parameter& bias) {
+  return linear_activated(activation, x, {weight, bias});
 }
 
 LinearResults best_linear_pair(const at::Tensor& x, const std::vector<LinearLayer>& layers) {
@@ -240,11 +244,12 @@ class LinearTest : public testing::TestWithParam<std::tuple<DeviceCase, LinearCa
   at::Device device() const { return where().device; }
   const LinearCase& shape() const { return std::get<1>(GetParam()); }
 
-  // GELU's gradient is written by a kernel of ours, which on a GPU sums it for the bias too.
-  void expect_gelu_of_float64() const {
+  // An activation's gradient is written by a kernel of ours, which on a GPU sums it for the bias too.
+  void expect_activated_of_float64() const {
     for (const Form& form : kForms) {
       if (form.type == at::kHalf && !takes_float16(where())) continue;
-      expect_float64_results(shape(), device(), best_linear_gelu, form, /*has_gelu=*/true);
+      expect_float64_results(shape(), device(), best_linear_activated<Activation::gelu>, form, Activation::gelu);
+      expect_float64_results(shape(), device(), best_linear_activated<Activation::relu2>, form, Activation::relu2);
     }
   }
 
@@ -260,15 +265,14 @@ TEST_P(LinearTest, EqualsFloat64) {
   for (const Form& form : kForms) expect_float64_results(shape(), device(), best_linear, form);
 }
 
-TEST_P(LinearTest, GeluOfItEqualsFloat64) { expect_gelu_of_float64(); }
-
+TEST_P(LinearTest, AnActivationOfItEqualsFloat64) { expect_activated_of_float64(); }
 TEST_P(LinearTest, APairEqualsFloat64) { expect_pair_of_float64(); }
 
 // On a GPU by what was measured to be the fastest, on a CPU by LibTorch, with the results that tuning asks for.
 TEST_P(LinearTest, EqualsFloat64WithTunedProducts) {
   const TuneProducts tuning(true, device().type());
   for (const Form& form : kForms) expect_float64_results(shape(), device(), best_linear, form);
-  expect_gelu_of_float64();
+  expect_activated_of_float64();
   expect_pair_of_float64();
 }
 

@@ -93,12 +93,12 @@ TEST_P(RowAdaptersTest, EachRowHasItsOwnAndOthersAreAsTheyWere) {
     const at::Tensor x = at::randn({1, 7 * times, kIn});
     const at::Tensor plain = inner->linear(x, first, ProductInput::keep)[0],
                      plain_second = inner->linear(x, second, ProductInput::keep)[0],
-                     plain_gelu = inner->linear_gelu(x, first, ProductInput::keep)[0];
+                     plain_gelu = inner->linear_activated(Activation::gelu, x, first, ProductInput::keep)[0];
     at::Tensor y, gelu, one, two;
     {
       const RowAdapters::Scope scope(&operators, rows);
       y = operators.linear(x, first, ProductInput::keep)[0];
-      gelu = operators.linear_gelu(x, first, ProductInput::keep)[0];
+      gelu = operators.linear_activated(Activation::gelu, x, first, ProductInput::keep)[0];
       std::tie(one, two) = operators.linear_pair(x, first, second, ProductInput::keep);
     }
     int64_t begin = 0;
@@ -119,7 +119,7 @@ TEST_P(RowAdaptersTest, EachRowHasItsOwnAndOthersAreAsTheyWere) {
       begin += count;
     }
     EXPECT_TRUE(operators.linear(x, first, ProductInput::keep)[0].equal(plain)) << "behind the scope there is none";
-    EXPECT_TRUE(operators.linear_gelu(x, first, ProductInput::keep)[0].equal(plain_gelu));
+    EXPECT_TRUE(operators.linear_activated(Activation::gelu, x, first, ProductInput::keep)[0].equal(plain_gelu));
   }
 }
 

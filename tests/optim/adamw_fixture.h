@@ -95,8 +95,12 @@ class AdamWTest : public DeviceTest {
     }
   }
 
-  void step(AdamW& optimizer, double learning_rate, double grad_scale = 1, double found_inf = 0) {
-    optimizer.step(scalar(learning_rate), scalar(grad_scale), scalar(found_inf));
+  UpdateScalars scalars(double learning_rate, double grad_scale = 1, double found_inf = 0, double decay_share = 1) {
+    return {scalar(learning_rate), scalar(decay_share), scalar(grad_scale), scalar(found_inf)};
+  }
+  void step(AdamW& optimizer, double learning_rate, double grad_scale = 1, double found_inf = 0,
+            double decay_share = 1) {
+    optimizer.step(scalars(learning_rate, grad_scale, found_inf, decay_share));
   }
 
   at::Generator generator_ = at::detail::createCPUGenerator(1);

@@ -25,11 +25,11 @@ struct Reference {
   at::Tensor value, m, v;
   double decay;
 
-  void step(int64_t t, double lr, const at::Tensor& gradient) {
+  void step(int64_t t, double lr, double decay_share, const at::Tensor& gradient) {
     m = kConfig.beta1 * m + (1 - kConfig.beta1) * gradient;
     v = kConfig.beta2 * v + (1 - kConfig.beta2) * gradient * gradient;
     const at::Tensor m_hat = m / (1 - std::pow(kConfig.beta1, t)), v_hat = v / (1 - std::pow(kConfig.beta2, t));
-    value = value - lr * (m_hat / (v_hat.sqrt() + kConfig.eps) + decay * value);
+    value = value - lr * (m_hat / (v_hat.sqrt() + kConfig.eps) + decay_share * decay * value);
   }
 };
 
@@ -46,12 +46,12 @@ TEST_P(AdamWTest, FollowsThePaperWithDecayOnMatricesOnly) {
     }
     const int64_t steps = 7;
     for (int64_t t = 1; t <= steps; ++t) {
-      const double lr = 0.1 / static_cast<double>(t);
+      const double lr = 0.1 / static_cast<double>(t), decay_share = static_cast<double>(steps - t) / 4;
       draw_gradients(parameters);
       const NamedTensors gradients = parameters.gradients();
       for (size_t i = 0; i < gradients.size(); ++i)
-        references[i].step(t, lr, gradients[i].second.cpu().to(at::kDouble) / 2.5);
-      step(optimizer, lr, 2.5);
+        references[i].step(t, lr, decay_share, gradients[i].second.cpu().to(at::kDouble) / 2.5);
+      step(optimizer, lr, 2.5, /*found_inf=*/0, decay_share);
     }
     const NamedTensors values = parameters.values();
     for (size_t i = 0; i < values.size(); ++i) {
@@ -113,6 +113,28 @@ TEST_P(AdamWTest, CautiousWeightDecayIsForValuesThatTheUpdateMovesTowardsZero) {
     const at::Tensor difference = cautious[1].value().detach() - plain[1].value().detach();
     EXPECT_LE((difference + 0.05 * before * decays).abs().max().item<double>(), test::tolerance(at::kFloat, 4, 4));
     EXPECT_TRUE(cautious[0].value().equal(plain[0].value())) << "no matrix";
+  }
+}
+
+// With moments of any type, whose rounding is the same with more decay and with less.
+TEST_P(AdamWTest, TheDecayIsMultipliedByItsShare) {
+  for (OptimizerConfig config :
+       {kConfig, with_state(StateDtype::bfloat16), with_state(StateDtype::int8), one_operator_at_a_time()}) {
+    SCOPED_TRACE(AdamW::name(config));
+    config.weight_decay = 8;
+    const Parameters none = make_parameters();
+    Parameters some = make_parameters();
+    some.copy_from(none.values());
+    const at::Tensor before = none[1].value().detach().clone();
+    const at::Generator same = generator_.clone();
+    draw_gradients(none);
+    generator_ = same;
+    draw_gradients(some);
+    AdamW of_none(none, config), of_some(some, config);
+    step(of_none, 0.01, 1, 0, /*decay_share=*/0), step(of_some, 0.01, 1, 0, /*decay_share=*/0.25);
+    const at::Tensor difference = some[1].value().detach() - none[1].value().detach();
+    EXPECT_LE((difference + 0.02 * before).abs().max().item<double>(), test::tolerance(at::kFloat, 4, 4));
+    EXPECT_TRUE(some[0].value().equal(none[0].value())) << "no matrix";
   }
 }
 

@@ -36,7 +36,7 @@ class AveragedOptimizerTest : public AdamWTest {
   }
   void move(Optimizer& optimizer, const Parameters& parameters, double found_inf = 0) {
     draw_gradients(parameters);
-    optimizer.step(scalar(0.1), scalar(2.5), scalar(found_inf));
+    optimizer.step(scalars(0.1, 2.5, found_inf));
   }
 };
 
@@ -89,7 +89,7 @@ TEST_P(AveragedOptimizerTest, ChangesNeitherWeightsNorMoments) {
       move(*averaging, with);
       without.clear_gradients();
       for (size_t i = 0; i < with.rows().size(); ++i) without[i].add_to_gradient(with[i].gradient());
-      plain->step(scalar(0.1), scalar(2.5), scalar(0));
+      plain->step(scalars(0.1, 2.5));
     }
     expect_same_bits(with.values(), without.values());
     OptimizerState state = averaging->state();

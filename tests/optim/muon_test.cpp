@@ -62,7 +62,7 @@ class MuonTest : public AdamWTest {
   }
   bool by_squares(at::ScalarType type = at::kFloat) const { return device().is_cpu() && type == at::kFloat; }
   void move(Optimizer& optimizer, double learning_rate, double grad_scale = 1, double found_inf = 0) {
-    optimizer.step(scalar(learning_rate), scalar(grad_scale), scalar(found_inf));
+    optimizer.step(scalars(learning_rate, grad_scale, found_inf));
   }
 };
 
@@ -289,6 +289,24 @@ TEST_P(MuonTest, TheMomentumMayHaveFewerBits) {
         }
       }
     }
+  }
+}
+
+TEST_P(MuonTest, TheDecayIsMultipliedByItsShare) {
+  OptimizerConfig config = muon_config(), of_share = config;
+  config.weight_decay = 8, of_share.weight_decay = 2;
+  const Parameters parameters = make_model(llama());
+  Muon optimizer(parameters, config, at::kFloat);
+  draw_gradients(parameters);
+  const std::vector<Before> start = before(parameters, clone(optimizer.state()));
+  optimizer.step(scalars(0.01, /*grad_scale=*/1, /*found_inf=*/0, /*decay_share=*/0.25));
+  const std::vector<Before> found = before(parameters, optimizer.state());
+  for (size_t i = 0; i < start.size(); ++i) {
+    const ParameterRow& row = parameters.rows()[i];
+    if (!start[i].momentum.defined()) continue;
+    const Expected expected =
+        exact_update(start[i], rows_of_matrices(row), of_share, 0.01, at::kFloat, 1, by_squares());
+    EXPECT_LE((found[i].value - expected.value).norm().item<double>(), expected.error) << row.name;
   }
 }
 

@@ -77,7 +77,7 @@ CpuMemory measured(const ModelConfig& config, const TrainingConfig& training, at
       }
       loss.backward();
     }
-    optimizer.step(rate, scale, none);
+    optimizer.step({rate, scale, scale, none});
     model.parameters().clear_gradients();
   }
   CpuMemory memory = cpu_memory();
@@ -106,6 +106,7 @@ struct Form {
   int64_t top_blocks = 0;
   QuantizedForward quantized = QuantizedForward::none;
   QuantizedProducts quantized_products = QuantizedProducts::forward;
+  std::optional<Mlp> mlp = std::nullopt;
 };
 
 void PrintTo(const Form& form, std::ostream* out) { *out << form.name; }
@@ -123,6 +124,7 @@ TEST_P(MemoryOf, IsWhatAStepAllocates) {
   model.dropout = form.dropout, model.vocab_size = form.vocab_size, model.tie_weights = form.tie_weights;
   model.attention_window = form.window, model.qk_norm = form.qk_norm;
   model.norm_place = form.norm_place;
+  model.mlp = form.mlp.value_or(model.mlp);
   if (form.top_blocks > 0) model.attention = AttentionForm::blocks, model.attention_top_blocks = form.top_blocks;
   TrainingConfig training;
   training.batch_size = form.batch_size, training.gradient_accumulation_steps = form.accumulation;
@@ -262,6 +264,17 @@ INSTANTIATE_TEST_SUITE_P(
              .compile = false,
              .qk_norm = QkNorm::all,
              .norm_place = NormPlace::output},
+        Form{.name = "arcee", .is_llama = true, .mlp = Mlp::relu2},
+        Form{.name = "arcee_activation_again",
+             .is_llama = true,
+             .checkpointing = GradientCheckpointing::activation,
+             .mlp = Mlp::relu2},
+        Form{.name = "arcee_uncompiled_dropout",
+             .is_llama = true,
+             .dropout = 0.1,
+             .n_layer = 2,
+             .compile = false,
+             .mlp = Mlp::relu2},
         Form{.name = "llama_two_layers_dropout", .is_llama = true, .dropout = 0.1, .n_layer = 2},
         Form{.name = "llama_two_layers_block", .is_llama = true, .checkpointing = kBlock, .n_layer = 2},
         Form{.name = "llama_two_layers_selective",

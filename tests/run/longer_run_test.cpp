@@ -86,6 +86,24 @@ TEST_F(LongerRunTest, ARunWithoutSuchACheckpointGoesOnWithAJump) {
   EXPECT_EQ(change(), "The learning rate of step 101 is 0.001, and would have been 1e-05 without the changes");
 }
 
+TEST_F(LongerRunTest, SoDoesAWeightDecayThatFollowsTheRun) {
+  const auto change = [this] { return describe_decay_change(start_.checkpoint, now_.training, 10); };
+  start_.checkpoint.step = 75;
+  EXPECT_EQ(change(), std::nullopt) << "it is constant";
+  now_.training.optimizer.weight_decay = 0.2;
+  EXPECT_EQ(change(), std::nullopt) << "constant, and the list of changes has it";
+  now_.training.optimizer.weight_decay = 0.1;
+  now_.training.optimizer.decay_schedule = start_.checkpoint.config.training.optimizer.decay_schedule =
+      DecaySchedule::linear;
+  EXPECT_EQ(change(), "The weight decay of step 76 is 0.075, and would have been 0.025 without the changes");
+  now_.training.schedule.max_steps = 100;
+  EXPECT_EQ(change(), std::nullopt);
+  now_.training.optimizer.decay_schedule = DecaySchedule::constant;
+  EXPECT_EQ(change(), "The weight decay of step 76 is 0.1, and would have been 0.025 without the changes");
+  start_.checkpoint.course = {.planned = 100, .total = 150, .since = 50, .position = 50};
+  EXPECT_EQ(change(), "The weight decay of step 76 is 0.1, and would have been 0.0375 without the changes");
+}
+
 TEST_F(LongerRunTest, TheWarmUpIsTheOneThatTheRunBeganWith) {
   start_.checkpoint.step = 80;
   now_.training.schedule.max_steps = 100'000;  // whose own warm-up would last 1,000 updates

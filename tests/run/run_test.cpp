@@ -36,8 +36,12 @@ class RunTest : public DeviceTest {
 // One after the other, because on a GPU both draw attention's dropout from the process's generator, which each seeds.
 TEST_P(RunTest, AnUpdateFollowsTheScheduleOfThePlan) {
   constexpr int64_t kSteps = 3;
-  const auto learning_rate = [&](int64_t step) {
-    return learning_rate_at(config_.training.schedule, step, *config_.training.schedule.max_steps);
+  OptimizerConfig& optimizer = config_.training.optimizer;
+  optimizer.weight_decay = 5, optimizer.decay_schedule = DecaySchedule::linear;
+  const int64_t steps = *config_.training.schedule.max_steps;
+  const auto rates = [&](int64_t step) {
+    return ScheduledRates(learning_rate_at(config_.training.schedule, step, steps),
+                          1 - static_cast<double>(step) / static_cast<double>(steps));
   };
   std::vector<int64_t> tokens;
   Checkpoint expected;
@@ -45,19 +49,32 @@ TEST_P(RunTest, AnUpdateFollowsTheScheduleOfThePlan) {
     TinyRun parts(config_, corpus_, device(), Precision{});
     for (int64_t& step = parts.state.step; step < kSteps; ++step) {
       const int64_t micro_batches = config_.training.gradient_accumulation_steps;
-      tokens.push_back(
-          *run_update(parts.step, parts.state.loader, micro_batches, learning_rate(step), step, never_stops));
+      tokens.push_back(*run_update(parts.step, parts.state.loader, micro_batches, rates(step), step, never_stops));
     }
     expected = parts.state.capture();
   }
   const run::Setup setup = this->setup();
   run::Run run(setup);
   for (int64_t step = 0; step < kSteps; ++step) {
-    EXPECT_EQ(run.learning_rate(), learning_rate(step));
+    EXPECT_EQ(run.learning_rate(), rates(step).learning_rate);
+    EXPECT_EQ(run.rates().decay_share, rates(step).decay_share);
     EXPECT_EQ(run.update(never_stops), tokens[step]);
     EXPECT_EQ(run.state().step, step + 1);
   }
   expect_same_weights_and_moments(run.state().capture(), expected);
+}
+
+// As a run of max_time does, or one that was told another length.
+TEST_P(RunTest, TheWeightDecayGoesByHowFarTheRunIs) {
+  config_.training.optimizer.decay_schedule = DecaySchedule::linear;
+  const run::Setup setup = this->setup();
+  run::Run run(setup);
+  run.state().step = 12;
+  EXPECT_DOUBLE_EQ(run.rates().decay_share, 0.4);
+  run.state().course = {.planned = 20, .total = 30, .since = 10, .position = 10};  // half of it, over 20 updates
+  EXPECT_DOUBLE_EQ(run.rates().decay_share, 0.45);
+  run.state().step = 30;
+  EXPECT_EQ(run.rates().decay_share, 0);
 }
 
 // Where positions are rotated, what a model could see beside a sequence changes nothing, and learned positions behind it stay as they are.

@@ -293,14 +293,14 @@ class StepOfEveryPrecision : public testing::TestWithParam<std::tuple<DeviceCase
   at::Device device() const { return std::get<0>(GetParam()).device; }
   const StepCase& what() const { return std::get<1>(GetParam()); }
 
-  // The learning rates are 0, 1, 2, ... times `rate`.
+  // The learning rates are 0, 1, 2, ... times `rate`, and the weight decay is 0, 1, 2, ... times its configured value.
   Trace train(double rate, bool is_recorded) const {
     seed_random_state(device(), 3);
     TinyRun run(with_batch(4), device(), what().precision(), what().dropout, is_recorded);
     Trace trace;
     for (int update = 0; update < kUpdates; ++update) {
       run.step.abandon();  // as after a stop
-      EXPECT_TRUE(run_update(run.step, run.loader, 3, rate * update, update, never));
+      EXPECT_TRUE(run_update(run.step, run.loader, 3, {rate * update, static_cast<double>(update)}, update, never));
       trace.losses.push_back(run.step.loss().item<float>());
       trace.gradients.push_back(run.model.parameters().gradients());
       for (auto& [name, gradient] : trace.gradients.back()) gradient = gradient.clone();

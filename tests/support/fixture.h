@@ -54,7 +54,10 @@ struct Fixture {
     config.vocab_size = integer("vocab_size");
     config.vocab_multiple = integer("vocab_multiple");
     config.norm = metadata.at("norm") == "layernorm" ? Norm::layernorm : Norm::rmsnorm;
-    config.mlp = metadata.at("mlp") == "gelu" ? Mlp::gelu : metadata.at("mlp") == "geglu" ? Mlp::geglu : Mlp::swiglu;
+    config.mlp = word("mlp") == "gelu"    ? Mlp::gelu
+                 : word("mlp") == "relu2" ? Mlp::relu2
+                 : word("mlp") == "geglu" ? Mlp::geglu
+                                          : Mlp::swiglu;
     config.position = metadata.at("position") == "learned" ? Position::learned : Position::rope;
     config.rope_theta = number("rope_theta");
     config.norm_eps = number("norm_eps");

@@ -45,6 +45,7 @@ inline std::vector<ModelForm> divisible_forms() {
           {"qwen3", Mlp::swiglu, Norm::rmsnorm, Position::rope, false, true, QkNorm::heads},
           {"gpt2", Mlp::gelu, Norm::layernorm, Position::learned, true, true},
           {"geglu", Mlp::geglu, Norm::layernorm, Position::rope, true, true},
+          {"arcee", Mlp::relu2, Norm::rmsnorm, Position::rope, true, false},
           {"gemma3", Mlp::geglu, Norm::rmsnorm, Position::rope, false, true, QkNorm::heads, NormPlace::both, true}};
 }
 

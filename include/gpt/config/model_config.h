@@ -10,15 +10,17 @@
 namespace gpt {
 
 enum class Norm { layernorm, rmsnorm };
-enum class NormPlace { input, output, both };  // of attention and of the MLP
-enum class QkNorm { none, heads, all };        // over the values of each head, or of all heads of a token
-enum class Mlp { swiglu, geglu, gelu };        // gelu is the tanh form
+enum class NormPlace { input, output, both };   // of attention and of the MLP
+enum class QkNorm { none, heads, all };         // over the values of each head, or of all heads of a token
+enum class Mlp { swiglu, geglu, gelu, relu2 };  // gelu is the tanh form, relu2 the square of ReLU
 enum class Position { learned, rope };
 enum class RopeScalingKind { none, linear, llama3, yarn };
 enum class AttentionForm { full, blocks };
 enum class Preset { automatic, none, gpt2_small, gpt2_medium, gpt2_large, gpt2_xl, char_small };
 
-constexpr bool is_gated(Mlp kind) { return kind != Mlp::gelu; }  // one product opens what another one gives
+constexpr bool is_gated(Mlp kind) {  // one product opens what another one gives
+  return kind == Mlp::swiglu || kind == Mlp::geglu;
+}
 
 // Of the scores of causal attention over so many positions, the share that a window of a layer leaves; 0: all.
 double visible_share(int64_t positions, int64_t window);

@@ -31,7 +31,8 @@ inline bool cudnn_knows_dropout(double probability) { return std::floor(16 * pro
 // What the backward pass computes again instead of keeping it: ever more.
 enum class GradientCheckpointing { none, activation, norm, selective, block };
 enum class OptimizerKind { adamw, muon, normuon };
-enum class StateDtype { float32, bfloat16, int8 };  // the type of AdamW's moments and of Muon's momentum
+enum class DecaySchedule { constant, linear, cosine };  // of the weight decay: the latter two down to 0
+enum class StateDtype { float32, bfloat16, int8 };      // the type of AdamW's moments and of Muon's momentum
 enum class GradientDtype { automatic, float32, bfloat16 };
 enum class EvaluatedWeights { weights, averages };  // what validations, tasks and samples take
 
@@ -39,6 +40,7 @@ struct OptimizerConfig {
   OptimizerKind kind = OptimizerKind::adamw;  // of the blocks' matrices; all else has AdamW
   double muon_momentum = 0.95;
   double weight_decay = 0.1;
+  DecaySchedule decay_schedule = DecaySchedule::constant;
   bool cautious_weight_decay = false;
   double beta1 = 0.9;
   double beta2 = 0.999;

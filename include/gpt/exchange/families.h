@@ -82,7 +82,7 @@ struct Family {
 };
 
 extern const Family kGpt2Family, kLlamaFamily, kQwen2Family, kQwen3Family, kMistralFamily, kMinistralFamily,
-    kSmolLM3Family, kGemmaFamily, kGemma3Family, kOlmo2Family, kOlmo3Family;
+    kSmolLM3Family, kGemmaFamily, kGemma3Family, kOlmo2Family, kOlmo3Family, kArceeFamily;
 
 // In the order in which a model is looked for among them.
 std::span<const Family* const> families();

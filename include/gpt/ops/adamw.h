@@ -27,14 +27,15 @@ struct AdamWRates {
 // float32 scalars on the buffers' device, none of which is read by the host where that is a GPU.
 struct AdamWScalars {
   at::Tensor learning_rate;
-  at::Tensor step_count;  // the number of this update, from 1
-  at::Tensor divisor;     // what the gradients are divided by
-  at::Tensor found_inf;   // 1: nothing changes
+  at::Tensor decay_share;  // what the weight decay is multiplied by
+  at::Tensor step_count;   // the number of this update, from 1
+  at::Tensor divisor;      // what the gradients are divided by
+  at::Tensor found_inf;    // 1: nothing changes
 };
 
 // With g = gradient / divisor and t = step_count, all in float32:
 //   m += (1 - beta1) (g - m)        v = beta2 v + (1 - beta2) g^2
-//   value = value (1 - learning_rate decay) - learning_rate m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps)
+//   value = value (1 - learning_rate decay_share decay) - learning_rate m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps)
 // The value is computed from m and v as they are before they are rounded. In bfloat16, m is rounded to nearest, and so is `rounded`
 // beside values of float32. v and a value that is bfloat16 alone go up or down at random, so that they are right on average: to
 // nearest, a beta2 of 0.999 would not change v any more, nor most updates a value. What is random follows from t and the place among all

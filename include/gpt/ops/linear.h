@@ -33,8 +33,9 @@ std::pair<at::Tensor, at::Tensor> linear_pair(const at::Tensor& x, const LinearL
                                               ProductInput input = ProductInput::keep,
                                               std::shared_ptr<EightBitWeights> eight_bits = nullptr);
 
-// GELU of linear(), in its tanh form, by kernels that may be one.
-at::Tensor linear_gelu(const at::Tensor& x, const LinearLayer& layer, ProductInput input = ProductInput::keep);
+// The activation of linear(). GELU's kernel may be the product's own.
+at::Tensor linear_activated(Activation activation, const at::Tensor& x, const LinearLayer& layer,
+                            ProductInput input = ProductInput::keep);
 
 // As linear(), where only the backward pass counts: the values of the result are zeros, which take neither time nor memory.
 at::Tensor linear_for_backward(const at::Tensor& x, const LinearLayer& layer,

@@ -32,9 +32,10 @@ struct MuonRates {
 // float32 scalars on the buffers' device, none of which is read by the host where that is a GPU.
 struct MuonScalars {
   at::Tensor learning_rate;
-  at::Tensor step_count;  // the number of this update, from 1
-  at::Tensor divisor;     // what the gradients are divided by
-  at::Tensor found_inf;   // 1: nothing changes, and the direction is not set
+  at::Tensor decay_share;  // what the weight decay is multiplied by
+  at::Tensor step_count;   // the number of this update, from 1
+  at::Tensor divisor;      // what the gradients are divided by
+  at::Tensor found_inf;    // 1: nothing changes, and the direction is not set
 };
 
 // Nesterov's momentum, with g = gradient / divisor and mu = momentum, as torch.optim.Muon has it:
@@ -42,7 +43,7 @@ struct MuonScalars {
 // The direction is computed from m as it is before it is rounded, which bfloat16 does to nearest.
 void muon_direction(const MuonBuffers& buffers, double momentum, const MuonScalars& scalars);
 
-//   value = value (1 - learning_rate weight_decay) - learning_rate size direction
+//   value = value (1 - learning_rate decay_share weight_decay) - learning_rate size direction
 // A value that is bfloat16 alone goes up or down at random, as in ops/adamw.h.
 void muon_update(const MuonWeights& weights, const MuonRates& rates, const MuonScalars& scalars);
 

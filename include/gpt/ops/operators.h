@@ -17,7 +17,18 @@
 
 namespace gpt::ops {
 
-enum class Activation { silu, gelu };  // gelu is the tanh form
+enum class Activation { silu, gelu, relu2 };  // gelu is the tanh form, relu2 the square of ReLU
+
+// Of the MLP's gate, or of its input where it has none.
+constexpr Activation activation_of(Mlp kind) {
+  switch (kind) {
+    case Mlp::swiglu: return Activation::silu;
+    case Mlp::geglu:
+    case Mlp::gelu: return Activation::gelu;
+    case Mlp::relu2: break;
+  }
+  return Activation::relu2;
+}
 
 // What a product does with its input, of which the weight's gradient is made.
 enum class ProductInput {
@@ -99,7 +110,8 @@ class Operators {
   virtual std::pair<at::Tensor, at::Tensor> linear_pair(const at::Tensor& x, const LinearLayer& first,
                                                         const LinearLayer& second, ProductInput input) const = 0;
   // Names its parts (gpt/ops/part.h) itself.
-  virtual at::Tensor linear_gelu(const at::Tensor& x, const LinearLayer& layer, ProductInput input) const = 0;
+  virtual at::Tensor linear_activated(Activation activation, const at::Tensor& x, const LinearLayer& layer,
+                                      ProductInput input) const = 0;
   virtual at::Tensor linear_for_backward(const at::Tensor& x, const LinearLayer& layer) const = 0;
   virtual Heads split_heads(at::Tensor qkv, const AttentionSpec& spec, const RotaryTables& rotary) const = 0;
   virtual at::Tensor attention(at::Tensor qkv, const AttentionSpec& spec, const RotaryTables& rotary) const = 0;
@@ -143,8 +155,9 @@ class WrappedOperators : public Operators {
                                                 const LinearLayer& second, ProductInput input) const override {
     return inner_->linear_pair(x, first, second, input);
   }
-  at::Tensor linear_gelu(const at::Tensor& x, const LinearLayer& layer, ProductInput input) const override {
-    return inner_->linear_gelu(x, layer, input);
+  at::Tensor linear_activated(Activation activation, const at::Tensor& x, const LinearLayer& layer,
+                              ProductInput input) const override {
+    return inner_->linear_activated(activation, x, layer, input);
   }
   at::Tensor linear_for_backward(const at::Tensor& x, const LinearLayer& layer) const override {
     return inner_->linear_for_backward(x, layer);

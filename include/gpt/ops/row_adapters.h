@@ -48,7 +48,8 @@ class RowAdapters : public WrappedOperators {
   at::Tensor linear(const at::Tensor& x, const LinearLayer& layer, ProductInput input) const override;
   std::pair<at::Tensor, at::Tensor> linear_pair(const at::Tensor& x, const LinearLayer& first,
                                                 const LinearLayer& second, ProductInput input) const override;
-  at::Tensor linear_gelu(const at::Tensor& x, const LinearLayer& layer, ProductInput input) const override;
+  at::Tensor linear_activated(Activation activation, const at::Tensor& x, const LinearLayer& layer,
+                              ProductInput input) const override;
 
  private:
   struct Piece {

@@ -25,7 +25,7 @@ class AdamW : public Optimizer {
   AdamW(const Parameters& parameters, const OptimizerConfig& config)
       : AdamW(parameters, config, {{0, parameters.layout().trained_size}}) {}
 
-  void step(const at::Tensor& learning_rate, const at::Tensor& grad_scale, const at::Tensor& found_inf) override;
+  void step(const UpdateScalars& scalars) override;
   const std::vector<StateStretch>& stretches() const override;
   const at::Tensor& step_count() const override { return step_count_; }
   OptimizerState state() const override;
@@ -34,8 +34,8 @@ class AdamW : public Optimizer {
   void load(const OptimizerState& state) override;
 
  private:
-  void step_fused(const at::Tensor& learning_rate, const at::Tensor& grad_scale, const at::Tensor& found_inf);
-  void step_by_operators(const at::Tensor& learning_rate, const at::Tensor& grad_scale);
+  void step_fused(const UpdateScalars& scalars);
+  void step_by_operators(const UpdateScalars& scalars);
   void wait_for_moments() const;  // the host may touch them afterwards
 
   Parameters parameters_;

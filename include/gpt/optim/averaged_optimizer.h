@@ -27,7 +27,7 @@ class AveragedOptimizer : public Optimizer {
 
   // How much of the run is done before the next update, from 0 to 1. Until it is said once, the averages stay.
   void set_progress(double share_done);
-  void step(const at::Tensor& learning_rate, const at::Tensor& grad_scale, const at::Tensor& found_inf) override;
+  void step(const UpdateScalars& scalars) override;
 
   // Values and averages of this optimizer's spans change places, in the memory where they are. Copies of 16 bits are the caller's. Throws
   // c10::Error where values are not float32.

@@ -49,7 +49,7 @@ class Muon : public Optimizer {
   Muon(const Parameters& parameters, const OptimizerConfig& config, at::ScalarType type = at::ScalarType::Undefined)
       : Muon(parameters, config, {{0, parameters.layout().trained_size}}, type) {}
 
-  void step(const at::Tensor& learning_rate, const at::Tensor& grad_scale, const at::Tensor& found_inf) override;
+  void step(const UpdateScalars& scalars) override;
   const std::vector<StateStretch>& stretches() const override;
   const at::Tensor& step_count() const override { return adamw_.step_count(); }
   OptimizerState state() const override;

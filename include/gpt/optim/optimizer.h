@@ -10,15 +10,20 @@
 
 namespace gpt {
 
+// What differs between updates: float32 scalars on the device, so that nothing waits for it.
+struct UpdateScalars {
+  at::Tensor learning_rate;
+  at::Tensor decay_share;  // of the weight decay, as of ScheduledRates
+  at::Tensor grad_scale;   // divides the gradients, so that clipping needs no pass of its own
+  at::Tensor found_inf;    // 1: nothing changes, not even the step count or what is remembered
+};
+
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  // One update from the parameters' gradients, and of the values' 16-bit copies. All arguments are float32 scalars on the device, so
-  // that nothing waits for it.
-  //   grad_scale   divides the gradients, so that clipping needs no pass of its own
-  //   found_inf    1: nothing changes, not even the step count or what is remembered
-  virtual void step(const at::Tensor& learning_rate, const at::Tensor& grad_scale, const at::Tensor& found_inf) = 0;
+  // One update from the parameters' gradients, and of the values' 16-bit copies.
+  virtual void step(const UpdateScalars& scalars) = 0;
 
   // What it remembers, in the order of the flat buffer: of all parameters that are trained, or of the spans that were given to it. The memory in use.
   virtual const std::vector<StateStretch>& stretches() const = 0;

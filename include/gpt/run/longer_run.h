@@ -6,6 +6,7 @@
 #include <string>
 
 #include "gpt/config/schedule_config.h"
+#include "gpt/config/training_config.h"
 #include "gpt/run/folder.h"
 
 namespace gpt::run {
@@ -26,8 +27,11 @@ std::optional<std::string> checkpoint_before_decay(const StartingPoint& start, c
 // it cannot be read.
 void move_before_decay(StartingPoint& start, const ScheduleConfig& now, int64_t steps_per_epoch);
 
-// Where the rate of the next update is another one than it would have been without the changes to the configuration: a line that says so.
+// Where the learning rate or the weight decay of the next update is another one than it would have been without the changes to the
+// configuration: a line that says so.
 std::optional<std::string> describe_rate_change(const Checkpoint& checkpoint, const ScheduleConfig& now,
                                                 int64_t steps_per_epoch);
+std::optional<std::string> describe_decay_change(const Checkpoint& checkpoint, const TrainingConfig& now,
+                                                 int64_t steps_per_epoch);
 
 }  // namespace gpt::run

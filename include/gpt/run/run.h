@@ -48,11 +48,13 @@ class Run {
 
   const Setup& setup() const { return setup_; }
   const Plan& plan() const { return plan_; }
-  void follow_course();                                         // the plan is as long as was decided last
-  bool keeps_time() const { return keeps_time_; }               // of training.max_time
-  double learning_rate() const;                                 // learning rate of the next update
+  void follow_course();                                           // the plan is as long as was decided last
+  bool keeps_time() const { return keeps_time_; }                 // of training.max_time
+  double learning_rate() const { return rates().learning_rate; }  // of the next update, as what follows
+  ScheduledRates rates() const;
   const ScheduleConfig& schedule() const { return schedule_; }  // with the warm-up that the run began with
   int64_t schedule_steps() const;                               // that it is laid out for
+  double progress() const;                                      // along it, from 0 to 1
   bool begins_decay() const;                                    // with lr_schedule: wsd, after the last update
   State& state() { return state_; }
   const State& state() const { return state_; }

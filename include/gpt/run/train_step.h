@@ -20,6 +20,7 @@
 #include "gpt/ops/verdict.h"
 #include "gpt/optim/grad_scaler.h"
 #include "gpt/optim/optimizer.h"
+#include "gpt/optim/weight_decay_schedule.h"
 #include "gpt/parallel/division.h"
 #include "gpt/parallel/micro_steps.h"
 #include "gpt/parallel/strategy.h"
@@ -52,7 +53,7 @@ class TrainStep : private parallel::MicroSteps {
             Recorder recorder = Recorder(), const parallel::Division& division = {});
 
   // An update begins in which so many targets count: nothing is accumulated yet. `update`: its number in the run.
-  void begin(double learning_rate, int64_t targets, int64_t update);
+  void begin(const ScheduledRates& rates, int64_t targets, int64_t update);
   // Forward and backward of what this process computes of the loader's next micro-batches; as run_update() has it.
   bool compute(DataLoader& loader, int64_t micro_batches, const std::function<bool()>& stop);
   void apply();  // sum over lanes and processes, clip and optimizer, unless loss or gradients are not finite or a spike
@@ -111,8 +112,8 @@ class TrainStep : private parallel::MicroSteps {
   int64_t kept_bytes_ = 0;
   // Float32 scalars on the device, and what they hold. `share`: the positions of the micro-batch over the targets of the update that count,
   // which makes of the mean over its positions its part of the mean over those targets.
-  at::Tensor learning_rate_, targets_, share_;
-  std::optional<double> known_learning_rate_, known_targets_, known_share_;
+  at::Tensor learning_rate_, decay_share_, targets_, share_;
+  std::optional<double> known_learning_rate_, known_decay_share_, known_targets_, known_share_;
   // The key of the update and the first sample, as ops::DropoutSpec has them, and what they hold. Undefined without dropout.
   at::Tensor dropout_place_;
   std::optional<int64_t> known_key_, known_first_sample_;
@@ -123,7 +124,7 @@ class TrainStep : private parallel::MicroSteps {
 // of the update's targets that count. Returns how many positions it has. `stop` is called between micro-batches, as
 // parallel::compute_micro_batches() has it. When it returns true the gradients are dropped and there is no result: the caller puts loader and
 // random state back to where the update began. Throws gpt::Error(data) if the token file was truncated in the meantime.
-std::optional<int64_t> run_update(TrainStep& step, DataLoader& loader, int64_t micro_batches, double learning_rate,
-                                  int64_t update, const std::function<bool()>& stop);
+std::optional<int64_t> run_update(TrainStep& step, DataLoader& loader, int64_t micro_batches,
+                                  const ScheduledRates& rates, int64_t update, const std::function<bool()>& stop);
 
 }  // namespace gpt::run

@@ -36,10 +36,10 @@ constexpr RoleNames kLlamaNames[] = {
 };
 
 nlohmann::ordered_json llama_json(const ModelConfig& m) {
-  const BlockForm form = block_form(m, 0);
   nlohmann::ordered_json file{{"architectures", {"LlamaForCausalLM"}}, {"model_type", "llama"}};
   file.update(llama_settings(m));
-  file.update({{"attention_bias", form.attention_in_bias}, {"mlp_bias", form.mlp.has_bias}, {"pretraining_tp", 1}});
+  file.update(llama_biases(m));
+  file["pretraining_tp"] = 1;
   return file;
 }
 
@@ -131,9 +131,7 @@ namespace {
 
 ModelConfig read_llama(const ConfigSettings& s) {
   ModelConfig m = read_llama_settings(s);
-  m.bias = s.flag("attention_bias", false);
-  if (s.flag("mlp_bias", false) != m.bias)
-    s.refuse("attention_bias", "mlp_bias differs, and model.bias stands for both");
+  read_llama_biases(s, m);
   return m;
 }
 
@@ -199,12 +197,24 @@ nlohmann::ordered_json llama_settings(const ModelConfig& m) {
   return settings;
 }
 
-ModelConfig read_llama_settings(const ConfigSettings& s, double default_theta) {
-  s.must_be("hidden_act", {"silu", "swish"});
+ModelConfig read_llama_settings(const ConfigSettings& s, double default_theta,
+                                std::initializer_list<nlohmann::json> activations) {
+  s.must_be("hidden_act", activations);
   ModelConfig m = read_llama_sizes(s);
   read_rope(s, default_theta, m);
   m.tie_weights = s.flag("tie_word_embeddings", false);
   return m;
+}
+
+void read_llama_biases(const ConfigSettings& s, ModelConfig& model) {
+  model.bias = s.flag("attention_bias", false);
+  if (s.flag("mlp_bias", false) != model.bias)
+    s.refuse("attention_bias", "mlp_bias differs, and model.bias stands for both");
+}
+
+nlohmann::ordered_json llama_biases(const ModelConfig& m) {
+  const BlockForm form = block_form(m, 0);
+  return {{"attention_bias", form.attention_in_bias}, {"mlp_bias", form.mlp.has_bias}};
 }
 
 ModelConfig read_llama_sizes(const ConfigSettings& s, const OtherwiseSizes& otherwise) {

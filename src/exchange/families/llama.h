@@ -1,6 +1,7 @@
 // What Llama's relatives have in common with it: names, most of config.json, and how positions are rotated.
 #pragma once
 
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
@@ -35,7 +36,11 @@ ModelConfig read_llama_sizes(const ConfigSettings& settings, const OtherwiseSize
 // original ones where the file has none.
 RopeScaling read_rope_scaling(const ConfigSettings& rope, int64_t positions);
 nlohmann::ordered_json rope_json(double theta, const RopeScaling& scaling);
-ModelConfig read_llama_settings(const ConfigSettings& settings, double default_theta = 10000);
+ModelConfig read_llama_settings(const ConfigSettings& settings, double default_theta = 10000,
+                                std::initializer_list<nlohmann::json> activations = {"silu", "swish"});
+// attention_bias and mlp_bias, for both of which model.bias stands.
+void read_llama_biases(const ConfigSettings& settings, ModelConfig& model);
+nlohmann::ordered_json llama_biases(const ModelConfig& model);
 // Of families whose files may have windows that no published model has: each layer must see everything.
 void require_full_layers(const ConfigSettings& settings, const ModelConfig& model);
 

@@ -5,8 +5,8 @@
 #include "gpt/simd/float_pair.h"
 #include "gpt/simd/row_steps.h"
 
-// Both activations are x s(z(x)), with the logistic function s: z = x for SiLU, and for GELU's tanh form
-// z = 2 sqrt(2 / pi) (x + 0.044715 x^3), since (1 + tanh u) / 2 = s(2 u).
+// SiLU and GELU are x s(z(x)), with the logistic function s: z = x for SiLU, and for GELU's tanh form
+// z = 2 sqrt(2 / pi) (x + 0.044715 x^3), since (1 + tanh u) / 2 = s(2 u). The third is the square of ReLU.
 
 namespace gpt::ops::cpu {
 inline namespace CPU_CAPABILITY {
@@ -14,12 +14,12 @@ namespace {
 
 constexpr float kLog2E = 1.44269504f, kGelu = 1.59576912f, kCubic = 0.044715f;
 
-struct Silu {
+struct SiluArgument {
   static FloatVector z(FloatVector x) { return x; }
   static FloatVector slope(FloatVector) { return FloatVector(1.0f); }  // dz/dx
 };
 
-struct Gelu {
+struct GeluArgument {
   static FloatVector z(FloatVector x) {
     return x * at::vec::fmadd(x * x, FloatVector(kGelu * kCubic), FloatVector(kGelu));
   }
@@ -38,6 +38,27 @@ struct Logistic {
     s = FloatVector(1.0f) / (FloatVector(1.0f) + power);
     rest = power * s;
   }
+};
+
+struct ValueAndSlope {
+  FloatVector value, slope;
+};
+
+template <class Argument>
+struct ByLogistic {
+  static FloatVector value(FloatVector x) { return x * Logistic(Argument::z(x)).s; }
+  static ValueAndSlope both(FloatVector x) {
+    const auto [s, rest] = Logistic(Argument::z(x));
+    return {x * s, s + x * s * rest * Argument::slope(x)};
+  }
+};
+using Silu = ByLogistic<SiluArgument>;
+using Gelu = ByLogistic<GeluArgument>;
+
+struct Relu2 {
+  static FloatVector open(FloatVector x) { return at::vec::maximum(x, FloatVector(0.0f)); }  // a NaN stays one
+  static FloatVector value(FloatVector x) { return open(x) * open(x); }
+  static ValueAndSlope both(FloatVector x) { return {value(x), open(x) + open(x)}; }
 };
 
 // A block of a tensor as float32.
@@ -89,7 +110,7 @@ void forward_as(const ActivationArguments<T>& arguments, int64_t begin, int64_t 
     if (arguments.dropout) draw(arguments.dropout, row, number, factors);
     for (int64_t i = 0; i < kActivationBlock; i += FloatVector::size()) {
       const FloatVector value = FloatVector::loadu(x.data + i);
-      FloatVector result = value * Logistic(Function::z(value)).s;
+      FloatVector result = Function::value(value);
       if (arguments.in) result = result * FloatVector::loadu(in.data + i);
       if (arguments.dropout) result = result * FloatVector::loadu(factors.data + i);
       result.store(x.data + i);
@@ -109,13 +130,12 @@ void backward_as(const ActivationArguments<T>& arguments, int64_t begin, int64_t
     if (arguments.dropout) draw(arguments.dropout, row, number, factors);
     for (int64_t i = 0; i < kActivationBlock; i += FloatVector::size()) {
       const FloatVector value = FloatVector::loadu(x.data + i);
-      const auto [s, rest] = Logistic(Function::z(value));
-      const FloatVector slope = s + value * s * rest * Function::slope(value);
+      const auto [activated, slope] = Function::both(value);
       FloatVector gradient = FloatVector::loadu(upstream.data + i);
       if (arguments.dropout) gradient = gradient * FloatVector::loadu(factors.data + i);
       if (arguments.in) {
         const FloatVector factor = FloatVector::loadu(in.data + i);
-        (gradient * value * s).store(in.data + i);
+        (gradient * activated).store(in.data + i);
         gradient = gradient * factor;
       }
       (gradient * slope).store(x.data + i);
@@ -127,16 +147,24 @@ void backward_as(const ActivationArguments<T>& arguments, int64_t begin, int64_t
 
 template <class T>
 void forward(const ActivationArguments<T>& arguments, int64_t begin, int64_t end, T* y) {
-  arguments.activation == Activation::silu ? forward_as<Silu>(arguments, begin, end, y)
-                                           : forward_as<Gelu>(arguments, begin, end, y);
+  switch (arguments.activation) {
+    case Activation::silu: return forward_as<Silu>(arguments, begin, end, y);
+    case Activation::gelu: return forward_as<Gelu>(arguments, begin, end, y);
+    case Activation::relu2: return forward_as<Relu2>(arguments, begin, end, y);
+  }
 }
 
 template <class T>
 void backward(const ActivationArguments<T>& arguments, int64_t begin, int64_t end, const T* y_gradient, T* x_gradient,
               T* in_gradient) {
-  arguments.activation == Activation::silu
-      ? backward_as<Silu>(arguments, begin, end, y_gradient, x_gradient, in_gradient)
-      : backward_as<Gelu>(arguments, begin, end, y_gradient, x_gradient, in_gradient);
+  const auto as = [&]<class Function>() {
+    backward_as<Function>(arguments, begin, end, y_gradient, x_gradient, in_gradient);
+  };
+  switch (arguments.activation) {
+    case Activation::silu: return as.template operator()<Silu>();
+    case Activation::gelu: return as.template operator()<Gelu>();
+    case Activation::relu2: return as.template operator()<Relu2>();
+  }
 }
 
 }  // namespace

@@ -31,10 +31,11 @@ AdamWKernel<M> best_adamw() {
 void adamw(const AdamWBuffers& buffers, const AdamWRates& rates, const AdamWScalars& scalars) {
   if (scalars.found_inf.item<float>() != 0) return;
   constexpr int64_t kGrain = 64;  // blocks: below, waking a thread costs more than it saves
-  const double t = scalars.step_count.item<double>(), learning_rate = scalars.learning_rate.item<double>();
+  const double t = scalars.step_count.item<double>(), learning_rate = scalars.learning_rate.item<double>(),
+               decay = scalars.decay_share.item<double>() * rates.weight_decay;
   const AdamWStep step{
       .inverse_divisor = static_cast<float>(1 / scalars.divisor.item<double>()),
-      .kept_by_decay = static_cast<float>(1 - learning_rate * rates.weight_decay),
+      .kept_by_decay = static_cast<float>(1 - learning_rate * decay),
       .rate = static_cast<float>(learning_rate / (1 - std::pow(rates.beta1, t))),
       .inverse_root = static_cast<float>(1 / std::sqrt(1 - std::pow(rates.beta2, t))),
       .number = static_cast<uint32_t>(t),

@@ -44,8 +44,9 @@ void muon_direction(const MuonBuffers& buffers, double momentum, const MuonScala
 
 void muon_update(const MuonWeights& weights, const MuonRates& rates, const MuonScalars& scalars) {
   if (scalars.found_inf.item<float>() != 0) return;
-  const double learning_rate = scalars.learning_rate.item<double>();
-  const MuonStep step{.kept_by_decay = static_cast<float>(1 - learning_rate * rates.weight_decay),
+  const double learning_rate = scalars.learning_rate.item<double>(),
+               decay = scalars.decay_share.item<double>() * rates.weight_decay;
+  const MuonStep step{.kept_by_decay = static_cast<float>(1 - learning_rate * decay),
                       .rate = static_cast<float>(learning_rate * rates.size),
                       .number = static_cast<uint32_t>(scalars.step_count.item<double>()),
                       .is_cautious = rates.is_cautious};

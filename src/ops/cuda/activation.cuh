@@ -41,10 +41,19 @@ __device__ ValueAndSlope gelu(float x) {
   return {x * half.value, half.value + 2 * x * half.value * half.rest * kScale * (1 + 3 * kCubic * square)};
 }
 
+// The square of ReLU.
+__device__ inline ValueAndSlope relu2(float x) {
+  const float open = x < 0 ? 0 : x;  // a NaN stays one
+  return {open * open, 2 * open};
+}
+
 // The precision is that of values stored as T.
 template <Activation activation, class T>
 __device__ ValueAndSlope activate(float x) {
-  return activation == Activation::silu ? silu<T>(x) : gelu<T>(x);
+  if constexpr (activation == Activation::relu2)
+    return relu2(x);
+  else
+    return activation == Activation::silu ? silu<T>(x) : gelu<T>(x);
 }
 
 // The tensors of one activation, of `count` elements in rows of `columns`; null: without. Where nothing asks for rows, all elements are
@@ -167,8 +176,11 @@ __global__ void __launch_bounds__(32 * kWarps) activation_backward_sums_kernel(A
 // Calls work.operator()<activation>().
 template <class Work>
 void with_activation(Activation activation, const Work& work) {
-  activation == Activation::silu ? work.template operator()<Activation::silu>()
-                                 : work.template operator()<Activation::gelu>();
+  switch (activation) {
+    case Activation::silu: return work.template operator()<Activation::silu>();
+    case Activation::gelu: return work.template operator()<Activation::gelu>();
+    case Activation::relu2: return work.template operator()<Activation::relu2>();
+  }
 }
 
 // Whether all groups of its tensors are whole and aligned.

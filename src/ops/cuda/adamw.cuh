@@ -10,13 +10,14 @@ namespace gpt::ops::cuda {
 
 // The update's numbers on the device.
 struct AdamWNumbers {
-  const float *learning_rate, *step_count, *divisor, *found_inf;
+  const float *learning_rate, *decay_share, *step_count, *divisor, *found_inf;
   float log_beta1, log_beta2, weight_decay;
 
   // Where beta^t is near 1, subtracting it from 1 would leave few digits.
   __device__ AdamWStep step() const {
     const float correction1 = -expm1f(*step_count * log_beta1), correction2 = -expm1f(*step_count * log_beta2);
-    return {1 / *divisor, 1 - *learning_rate * weight_decay, *learning_rate / correction1, 1 / sqrtf(correction2),
+    const float decay = *decay_share * weight_decay;
+    return {1 / *divisor, 1 - *learning_rate * decay, *learning_rate / correction1, 1 / sqrtf(correction2),
             static_cast<uint32_t>(*step_count)};
   }
 };
@@ -96,6 +97,7 @@ template <class Launch>
 void adamw(const Launch& launch, const AdamWBuffers& buffers, const AdamWRates& rates, const AdamWScalars& scalars) {
   const int64_t count = buffers.gradients.numel();
   const AdamWNumbers numbers{.learning_rate = read<float>(scalars.learning_rate),
+                             .decay_share = read<float>(scalars.decay_share),
                              .step_count = read<float>(scalars.step_count),
                              .divisor = read<float>(scalars.divisor),
                              .found_inf = read<float>(scalars.found_inf),

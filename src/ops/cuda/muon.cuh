@@ -50,12 +50,13 @@ __global__ void __launch_bounds__(kMuonThreads)
 
 // The update's numbers on the device.
 struct MuonNumbers {
-  const float *learning_rate, *step_count, *found_inf;
+  const float *learning_rate, *decay_share, *step_count, *found_inf;
   float size, weight_decay;
   bool is_cautious;
 
   __device__ MuonStep step() const {
-    return {1 - *learning_rate * weight_decay, *learning_rate * size, static_cast<uint32_t>(*step_count), is_cautious};
+    const float decay = *decay_share * weight_decay;
+    return {1 - *learning_rate * decay, *learning_rate * size, static_cast<uint32_t>(*step_count), is_cautious};
   }
 };
 
@@ -100,6 +101,7 @@ void muon_update(const Launch& launch, const MuonWeights& weights, const MuonRat
   TORCH_CHECK(are_aligned(of.values, of.rounded, of.direction, of.rounded_direction),
               "muon: the buffers must begin at multiples of 16 bytes");
   const MuonNumbers numbers{.learning_rate = read<float>(scalars.learning_rate),
+                            .decay_share = read<float>(scalars.decay_share),
                             .step_count = read<float>(scalars.step_count),
                             .found_inf = read<float>(scalars.found_inf),
                             .size = static_cast<float>(rates.size),
