@@ -6,6 +6,8 @@ import bisect
 import json
 import pathlib
 import random
+import re
+import resource
 import statistics
 import time
 
@@ -173,7 +175,7 @@ def metrics_of(path):
 
 
 # What SFTTrainer is given in each mode; the rest are its defaults.
-_PACKED = {"packing": True, "assistant_only_loss": False, "per_device_train_batch_size": 2, "gradient_checkpointing": False}
+_PACKED = {"packing": True, "assistant_only_loss": False, "gradient_checkpointing": False}
 MODES = {
     "eager": {**_PACKED, "bf16": False},
     "compiled": {**_PACKED, "bf16": False, "torch_compile": True},
@@ -188,6 +190,8 @@ def speed(arguments):
     import datasets
     conversations = tokenized(tokenizer_of(arguments.model), arguments.chats)
     options = MODES[arguments.mode]
+    if options.get("packing"):
+        options = {**options, "per_device_train_batch_size": arguments.rows}
     columns = {"input_ids": [ids for ids, _ in conversations], "labels": [labels for _, labels in conversations]}
     dataset = datasets.Dataset.from_dict(columns)
     trainer = trainer_of(arguments, dataset, max_length=arguments.length if options.get("packing") else 1024, **options)
@@ -197,36 +201,44 @@ def speed(arguments):
     seconds = statistics.median(trainer.seconds[arguments.warm:])
     rows = trainer.args.per_device_train_batch_size
     taken = rows / rows_per_conversation / seconds
-    say(arguments, f"trl {arguments.mode}", seconds, taken, taken * per_row)
+    say(arguments, f"trl {arguments.mode}", seconds, taken, taken * per_row, own_peak())
 
 
 def ours(arguments):
     """The same of a run of gpt-train."""
     log = (arguments.metrics.parent / "train.log").read_text()
-    import re
     conversations, rows = (int(number.replace(",", "")) for number in re.search(r"Conversations: ([\d,]+) in ([\d,]+) sequences", log).groups())
     tokens = sum(len(ids) for ids, _ in tokenized(tokenizer_of(arguments.model), arguments.chats))
     seconds = statistics.median(record["step_ms"] / 1000 for record in metrics_of(arguments.metrics)[arguments.warm:])
     taken = arguments.rows * conversations / rows / seconds
-    say(arguments, f"gpt-train {arguments.mode}", seconds, taken, taken * tokens / conversations)
+    say(arguments, f"gpt-train {arguments.mode}", seconds, taken, taken * tokens / conversations, metrics_of(arguments.metrics)[-1]["peak_memory_mb"])
 
 
-def say(arguments, name, seconds, conversations, tokens):
+def own_peak():
+    """Resident memory of this process at its peak, in MB, without the files that it maps."""
+    files = int(re.search(r"RssFile:\s+(\d+)", pathlib.Path("/proc/self/status").read_text())[1])
+    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - files) * 1024 / 1e6
+
+
+def say(arguments, name, seconds, conversations, tokens, memory):
     with (arguments.results / "speed.jsonl").open("a") as file:
-        file.write(json.dumps({"name": name, "round": arguments.round, "seconds": seconds, "conversations": conversations, "tokens": tokens}) + "\n")
-    print(f"round {arguments.round}: {name}: {seconds:.2f} s an update, {tokens:.0f} tokens/s, {3600 * conversations:.0f} conversations an hour", flush=True)
+        file.write(json.dumps({"name": name, "round": arguments.round, "seconds": seconds, "conversations": conversations, "tokens": tokens,
+                               "memory": memory}) + "\n")
+    print(f"round {arguments.round}: {name}: {seconds:.2f} s an update, {tokens:.0f} tokens/s, {3600 * conversations:.0f} conversations an hour, "
+          f"{memory:,.0f} MB", flush=True)
 
 
 def table(arguments):
     """Medians over the rounds, and the medians of ratios to gpt-train in the same round."""
     records = [json.loads(line) for line in (arguments.results / "speed.jsonl").read_text().splitlines()]
     first = {record["round"]: record["conversations"] for record in records if record["name"] == "gpt-train packed"}
-    print("| program | tokens/s | conversations an hour | gpt-train packed takes so many times as many |\n| --- | ---: | ---: | ---: |")
+    print("| program | tokens/s | conversations an hour | gpt-train packed takes so many times as many | peak memory, MB |\n"
+          "| --- | ---: | ---: | ---: | ---: |")
     for name in dict.fromkeys(record["name"] for record in records):
         mine = [record for record in records if record["name"] == name]
         ratio = statistics.median(first[record["round"]] / record["conversations"] for record in mine)
         print(f"| {name} | {statistics.median(r['tokens'] for r in mine):.0f} | {3600 * statistics.median(r['conversations'] for r in mine):.0f} "
-              f"| {ratio:.2f} |")
+              f"| {ratio:.2f} | {statistics.median(r['memory'] for r in mine):,.0f} |")
 
 
 def padding(arguments):

@@ -6,7 +6,7 @@
 #            the other; with LORA_RANK also how far the adapters are apart in the end, beside two runs of peft with one thread and two
 #   speed    ROUNDS (3) rounds of UPDATES (6) updates in turn, of rows of 512: gpt-train with packing and without, and with rows as long as the
 #            longest of eight conversations; TRL with packing in MODES ("eager compiled bfloat16"), and with its defaults. Prints how full the
-#            rows are, and the medians.
+#            rows are, and the medians. ROWS (2): packed rows of an update. With MODES packed rows alone are measured.
 # LORA_RANK=16: adapters of this rank are trained, with peft; both begin with the adapter that gpt-train draws.
 # PYTHON: one that has the packages below; without it they are installed into .deps/compare_tuning (7 GB with what PyTorch brings for GPUs).
 # RESULTS (build/tuning) where rows, runs and figures are kept.
@@ -81,16 +81,17 @@ measure() {
 }
 
 compare_speed() {
-  local round mode padded mean median
+  local round mode padded mean median rows=${ROWS:-2}
   conversations 600 80
   draw_adapter
   rm -f "$results/speed.jsonl"
   read -r padded mean median < <(theirs padding --length 512)
   say "Conversations have $mean tokens in the mean and $median in the median, the longest of eight $padded."
   for ((round = 1; round <= ${ROUNDS:-3}; round++)); do
-    measure packed "$round" 2 --sequence_length 512 "$@"
+    measure packed "$round" "$rows" --sequence_length 512 "$@"
     ((round > 1)) || grep -o 'Conversations: .*' "$results/run/train.log"
-    for mode in ${MODES:-eager compiled bfloat16}; do theirs speed --mode "$mode" --round "$round" --steps "${UPDATES:-6}" --warm 2; done
+    for mode in ${MODES:-eager compiled bfloat16}; do theirs speed --mode "$mode" --round "$round" --rows "$rows" --steps "${UPDATES:-6}" --warm 2; done
+    [[ ! ${MODES:-} ]] || continue
     for mode in defaults defaults-float32; do theirs speed --mode "$mode" --round "$round" --steps 3; done
     measure "padded to 512" "$round" 2 --sequence_length 512 --packing false "$@"
     measure "padded to $padded" "$round" 2 --sequence_length "$padded" --packing false "$@"

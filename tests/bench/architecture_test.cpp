@@ -56,7 +56,7 @@ TEST(Architecture, EveryChoiceThatTheConfigurationDoesNotMake) {
   EXPECT_TRUE(comparison.complete);
   std::vector<std::string> names;
   for (const Variant& variant : comparison.variants) names.push_back(variant.name);
-  EXPECT_EQ(names, (std::vector<std::string>{"as configured", "another seed", "mlp: geglu", "mlp: gelu",
+  EXPECT_EQ(names, (std::vector<std::string>{"as configured", "another seed", "mlp: geglu", "mlp: gelu", "mlp: relu2",
                                              "norm: layernorm", "position: learned", "label_smoothing: 0.1"}));
   EXPECT_GT(comparison.length.updates, 400);
   EXPECT_GT(comparison.eval_batches, 0);

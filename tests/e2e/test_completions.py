@@ -35,7 +35,7 @@ class Bash(unittest.TestCase):
         program = words[0]
         source = of or script(program)
         ask = f'COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)); _{program.replace("-", "_")}; printf "%s\\n" "${{COMPREPLY[@]}}"'
-        done = subprocess.run(["bash", "-uc", f"{source}\n{ask}", "bash", *words], capture_output=True, text=True, timeout=600)
+        done = subprocess.run(["bash", "-us", "--", *words], input=f"{source}\n{ask}", capture_output=True, text=True, timeout=600)
         self.assertEqual((done.returncode, done.stderr), (0, ""), source)
         return done.stdout.split()
 

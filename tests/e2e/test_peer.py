@@ -5,6 +5,7 @@ import contextlib
 import copy
 import os
 import pathlib
+import re
 import socket
 import subprocess
 import sys
@@ -23,6 +24,8 @@ import pytorch_baseline as baseline  # noqa: E402
 ALIGNMENT = 256  # values: at a multiple of them each parameter begins in the flat buffers
 STEPS = 4
 NOTHING = [0] * 6  # of what may end or interrupt a run: as many numbers as an Interruption of src/run/interruptions.cpp has
+# What a process reads of its device.
+DEVICE_FIELDS = re.findall(r'DeviceField\{"(\w+)"', (programs.SOURCE / "include/gpt/report/device_use.h").read_text())
 
 OPTIONS = {**programs.TINY, "model.dropout": 0, "model.vocab_multiple": 1, "training.max_steps": STEPS, "training.eval_interval": STEPS,
            "training.sample_interval": 0}
@@ -199,6 +202,10 @@ class PyTorchAsAPeer(unittest.TestCase):
             self.assert_near(total, rounding, expected, mine)
             self.assertAlmostEqual(loss.item(), (own_loss + their_loss).item(), delta=1e-5)
             history.append((loss.item(), self.update(optimizer, step, layout, total)))
+            readings = torch.zeros(2, len(DEVICE_FIELDS), dtype=torch.float64)
+            readings[1] = torch.nan  # nothing
+            _, total = peer.sum(readings.flatten(), torch.float64)
+            self.assertTrue(total.view_as(readings)[1].isnan().all())
             _, waits = peer.sum(torch.zeros(2, dtype=torch.float64), torch.float64)
             self.assertGreater(waits[0].item(), 0, "gpt-train has waited for PyTorch")
         return history

@@ -123,7 +123,10 @@ class ActivationBytes {
   double mlp_backward(GradientCheckpointing level) const {
     const bool keeps_product =
         !form_.own_operators || level < GradientCheckpointing::activation || level >= GradientCheckpointing::selective;
-    return ((model_.is_gated() ? 3 : 2) - (keeps_product ? 1 : 0)) * s_ * static_cast<double>(model_.hidden());
+    const bool doubles =
+        !form_.own_operators && model_.mlp == Mlp::relu2;  // LibTorch's square has twice what it squares
+    const int at_once = (model_.is_gated() ? 3 : 2) - (keeps_product ? 1 : 0) + (doubles ? 1 : 0);
+    return at_once * s_ * static_cast<double>(model_.hidden());
   }
 
   const ModelConfig& model_;
