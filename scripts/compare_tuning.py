@@ -167,7 +167,7 @@ def adapters(arguments):
 
     apart, own, moved = distance(ours, theirs), distance(single, theirs), distance(begun, theirs)
     print(f"the adapters moved by {moved:.3g}; ours is {apart:.2e} from peft's, peft's with one thread {own:.2e} from that with two: "
-          f"{apart / own:.2f} times as far")
+          + (f"{apart / own:.2f} times as far" if own else "the same bits"))
 
 
 def metrics_of(path):

@@ -92,6 +92,7 @@ void stream(Task& task, const AnswerRequest& request, CompletionWriter& writer, 
     if (request.include_usage) responder.write(as_sse(writer.usage_piece()));
   } catch (const ApiError& error) {
     if (responder.status() == 0) throw;
+    log::info(fmt::format("A text was ended within its stream: {}", error.what()));
     responder.write(as_sse(error.json()));
   }
   responder.write(as_sse("[DONE]"));

@@ -17,6 +17,7 @@ import programs
 
 class TrainedModel(unittest.TestCase):
     """cls.root / "run" is a run over sentences of lower-case letters and digits, with a few characters beyond ASCII."""
+    OPTIONS = {}  # of the run, beside programs.TINY
 
     @classmethod
     def setUpClass(cls):
@@ -25,7 +26,7 @@ class TrainedModel(unittest.TestCase):
         cls.root = pathlib.Path(folder.name)
         text = programs.write_text(cls.root)
         text.write_text(text.read_text() + "a café, a naïve fox; 語\n")
-        programs.train(cls.root / "run", text)
+        programs.train(cls.root / "run", text, **cls.OPTIONS)
 
     def words(self, *more):
         return ("--checkpoint", self.root / "run", "--device", "cpu", *more)

@@ -278,6 +278,9 @@ class Serve(generating.TrainedModel):
 @unittest.skipUnless(browser.DRIVER, browser.DRIVER_MISSING)
 class Page(generating.TrainedModel):
     """What a person does on the page at /."""
+    # Large enough to write hundreds of tokens a second and not thousands, which a browser on a busy machine does not keep up with: the
+    # server would end the text before the page does.
+    OPTIONS = {"model.n_layer": 6, "model.n_head": 6, "model.n_embd": 384, "training.max_steps": 1}
 
     def setUp(self):
         self.server = serving.Server(*self.words("--threads", 1, "--max-tokens", LONG), env={"GPT_SERVE_API_KEY": "secret"})
