@@ -213,7 +213,6 @@ std::string BpeTokenizer::to_json() const { return tokenizer_json(impl_->model);
 void BpeTokenizer::encode(std::string_view text, std::vector<int32_t>& ids) const {
   constexpr size_t kBatch = 512, kAhead = 32;
   PieceMemo& memo = PieceMemo::of_this_thread(impl_->owner);
-  memo.takes(text.size());
   std::array<size_t, kBatch> ends;
   std::array<PieceMemo::Key, kAhead> keys;
   std::array<const PieceMemo::Line*, kAhead> lines;

@@ -8,17 +8,12 @@
 #include <utility>
 
 namespace gpt {
-namespace {
-
-constexpr size_t kLargePage = size_t{1} << 21;
-
-}  // namespace
 
 PieceMemo& PieceMemo::of_this_thread(uint32_t owner) {
   static thread_local PieceMemo memo;
   if (memo.owner_ != owner) {
     memo.start_anew(kFewestLines);
-    memo.owner_ = owner, memo.text_bytes_ = 0;
+    memo.owner_ = owner;
   }
   return memo;
 }
@@ -37,39 +32,26 @@ PieceMemo::Key PieceMemo::long_key(std::string_view piece) {
   return {hash, kLong | piece.size()};
 }
 
-// perf: OPT-5. What the system gives is zero already. Large pages begin at multiples of their size.
+// perf: OPT-5. What the system gives is zero already, and large pages have to be asked for before the memory is touched. They
+// begin at multiples of their size.
 PieceMemo::Lines PieceMemo::new_lines(size_t count) {
+  constexpr size_t kLargePage = size_t{1} << 21;
   const size_t bytes = count * sizeof(Line), mapped = bytes + kLargePage;
   void* const memory = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
   void* start = memory;
   size_t room = mapped;
   std::align(kLargePage, bytes, start, room);
+  madvise(start, bytes, MADV_HUGEPAGE);  // where that fails the pages are small
   return {static_cast<Line*>(start), Unmap{memory, mapped}};
 }
 
 void PieceMemo::Unmap::operator()(Line*) const { munmap(memory, bytes); }
 
-// Where other programs have used the memory, the system moves their pages for a quarter of a second before it has so many large ones: more than
-// they save in the first hundred megabytes of a text.
-void PieceMemo::takes(size_t text_bytes) {
-  constexpr size_t kPays = size_t{128} << 20;
-  text_bytes_ += text_bytes;
-  const size_t bytes = line_count() * sizeof(Line);
-  if (text_bytes_ < kPays || bytes <= large_bytes_ || bytes < kLargePage) return;
-  large_bytes_ = bytes;
-#ifdef MADV_COLLAPSE
-  if (madvise(lines_.get(), bytes, MADV_COLLAPSE) == 0) return;
-#endif
-  madvise(lines_.get(), bytes,
-          MADV_HUGEPAGE);  // an older system does it by and by; where both fail the pages stay small
-}
-
 void PieceMemo::start_anew(size_t lines) {
   ++moves_;
   lines_.reset();  // before there are new ones: both would be too much
   lines_ = new_lines(lines);
-  large_bytes_ = 0;
   shift_ = 64 - std::countr_zero(lines);
   used_ = 0;
   most_ = lines * std::tuple_size_v<decltype(Line::entries)> * 5 / 8;
@@ -83,7 +65,6 @@ void PieceMemo::make_room() {
   if (count == kMostLines || long_bytes_.size() > kMostLongBytes) return start_anew(count);
   ++moves_;
   const Lines old = std::exchange(lines_, new_lines(2 * count));
-  large_bytes_ = 0;
   --shift_;
   most_ *= 2;
   for (const Line& line : std::span(old.get(), count)) {

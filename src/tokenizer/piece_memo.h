@@ -61,9 +61,6 @@ class PieceMemo {
   // The thread's memo, emptied if it served another tokenizer.
   static PieceMemo& of_this_thread(uint32_t owner);
 
-  // So much more text is to be looked up. A thread that encodes much gets larger pages, which are found sooner.
-  void takes(size_t text_bytes);
-
   // The key of text[begin, begin + bytes), of at least one byte.
   static Key key_of(std::string_view text, size_t begin, size_t bytes);
 
@@ -124,8 +121,6 @@ class PieceMemo {
   int shift_ = 0;               // from a hash to a line
   size_t used_ = 0, most_ = 0;  // entries
   size_t moves_ = 0;            // how often lines_ became others
-  size_t text_bytes_ = 0;       // that were looked up for this tokenizer
-  size_t large_bytes_ = 0;      // of lines_, for which large pages were asked
   // Pieces that do not fit an entry: their bytes and their ids follow each other.
   std::vector<LongPiece> long_pieces_;
   std::string long_bytes_;
