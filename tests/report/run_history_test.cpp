@@ -86,11 +86,11 @@ TEST(RunHistory, WhatTheDeviceDidIsReadBack) {
 TEST(RunHistory, TheLeastBusyOfSeveralDevicesIsDrawn) {
   RunHistory history;
   EXPECT_TRUE(read_metrics_line(
-      R"({"step":2,"loss":4,"step_ms":10,"tokens_per_second":3200,"device":{"utilization":0.9},"devices":[{"utilization":0.9,)"
-      R"("memory_used_mb":1,"memory_mb":4},{"utilization":0.4,"memory_used_mb":3,"memory_mb":4},7]})",
+      R"({"step":2,"loss":4,"step_ms":10,"tokens_per_second":3200,"device":{"utilization":0.4},"devices":[{"utilization":0.4,)"
+      R"("memory_used_mb":1,"memory_mb":4},{"utilization":0.9,"memory_used_mb":3,"memory_mb":4},7]})",
       10, history));
-  EXPECT_EQ(history.last_devices, (std::vector<DeviceUse>{{.utilization = 0.9, .memory_used_mb = 1, .memory_mb = 4},
-                                                          {.utilization = 0.4, .memory_used_mb = 3, .memory_mb = 4},
+  EXPECT_EQ(history.last_devices, (std::vector<DeviceUse>{{.utilization = 0.4, .memory_used_mb = 1, .memory_mb = 4},
+                                                          {.utilization = 0.9, .memory_used_mb = 3, .memory_mb = 4},
                                                           {}}));
   EXPECT_EQ(history.gpu_busy.points()[0].value, 0.4);
   EXPECT_EQ(history.device_memory.points()[0].value, 0.75);
