@@ -25,6 +25,11 @@ void refuse_adapter(const std::string& path, const std::string& why) {
   throw Error(ExitCode::checkpoint, fmt::format("--adapter {}: {}", path, why));
 }
 
+void require_no_averages(bool averages) {
+  if (averages)
+    throw Error(ExitCode::config, "--averages: an adapter goes with the weights themselves; leave --averages out");
+}
+
 void ReadAdapter::change(TextFormat& of_model) const {
   if (!text_format) return;
   if (const auto& own = text_format->chat_template; !own.empty()) of_model.chat_template = own;

@@ -104,8 +104,7 @@ StoredModel read_hugging_face_model(const std::string& path) {
 
 StoredModel read_model(const ModelOptions& options) {
   const std::string& path = options.checkpoint;
-  if (options.averages && !options.adapter.empty())
-    throw Error(ExitCode::config, "--averages: an adapter goes with the weights themselves; leave --averages out");
+  if (!options.adapter.empty()) require_no_averages(options.averages);
   const bool is_foreign = exchange::is_hugging_face(path);
   if (!is_foreign && !is_quantized(path)) return read_checkpoint_model(path, options.averages);
   if (options.averages)

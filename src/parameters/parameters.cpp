@@ -191,9 +191,9 @@ void Parameters::draw(uint64_t seed, const std::vector<ParameterRow>& of_model) 
   round_values();
 }
 
-constexpr int64_t kReleasedAtOnce = int64_t{64} << 20;
-
 void Parameters::copy_from(NamedTensors values, const FrozenMatrices& packed) {
+  constexpr int64_t kReleasedAtOnce = int64_t{64}
+                                      << 20;  // bytes: each time all gaps of the allocator are looked through
   at::NoGradGuard no_grad;
   std::vector<at::Tensor> tensors = tensors_of_rows(rows_, values, "model");
   values.clear();

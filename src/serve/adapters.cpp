@@ -86,8 +86,7 @@ std::vector<LoadedAdapter> load_adapters(const std::vector<NamedAdapter>& adapte
                                          const LoadedModel& loaded) {
   std::vector<LoadedAdapter> found;
   if (adapters.empty()) return found;
-  if (of_model.averages)
-    throw Error(ExitCode::config, "--averages: an adapter goes with the weights themselves; leave --averages out");
+  require_no_averages(of_model.averages);
   AdapterReader reader(of_model.checkpoint, loaded.model->config(), loaded.tokenizer.get());
   for (const NamedAdapter& adapter : adapters) {
     const LoadedAdapter& one = found.emplace_back(load_adapter(adapter.path, reader, loaded));

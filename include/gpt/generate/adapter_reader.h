@@ -13,6 +13,7 @@
 namespace gpt {
 
 [[noreturn]] void refuse_adapter(const std::string& path, const std::string& why);  // Error(checkpoint)
+void require_no_averages(bool averages);  // in place of the weights: Error(config)
 
 struct ReadAdapter {
   exchange::FolderAdapter changes;             // to the weights of the model
@@ -24,7 +25,7 @@ struct ReadAdapter {
 // Reads adapters of one model, which is known by where it lies, and by the hash of its files.
 class AdapterReader {
  public:
-  // `path`: of the model; `tokenizer`: its own, null where it has none. Both must outlive the reader. Throws gpt::Error(config) where the
+  // `path`: where the model lies; `tokenizer`: its own, null where it has none. Model and tokenizer must outlive the reader. Throws gpt::Error(config) where the
   // file is a quantized one, which does not say what it was made of.
   AdapterReader(std::string path, const ModelConfig& model, const Tokenizer* tokenizer);
 
