@@ -34,10 +34,13 @@ void require_utf8(const Chunk& chunk, DocumentReader& reader) {
   size_t begin = 0;
   for (const DocumentPart& part : chunk.parts) {
     const std::string_view text = std::string_view(chunk.text).substr(begin, part.end - begin);
-    try {
-      for (size_t at = 0; !utf8::is_valid(text) && at < text.size();) at += utf8::decode(text, at).bytes;
-    } catch (const InvalidUtf8& error) { return reader.refuse(chunk, begin + error.offset(), error.why_and_remedy()); }
     begin = part.end;
+    if (utf8::is_valid(text)) continue;
+    try {
+      for (size_t at = 0; at < text.size();) at += utf8::decode(text, at).bytes;
+    } catch (const InvalidUtf8& error) {
+      return reader.refuse(chunk, part.end - text.size() + error.offset(), error.why_and_remedy());
+    }
   }
 }
 
