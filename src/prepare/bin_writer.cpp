@@ -4,26 +4,14 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstring>
-#include <limits>
 #include <utility>
 
 #include "gpt/core/error.h"
 #include "gpt/data/llmc_format.h"
+#include "split_choice.h"
 
 namespace gpt {
-namespace {
-
-// With an expected ten documents on the smaller side it is never empty by chance (1 in 20,000) nor far from its share.
-int64_t documents_for(double validation_fraction) {
-  constexpr double kExpected = 10;
-  const double smaller = std::min(validation_fraction, 1 - validation_fraction);
-  return smaller > 0 ? static_cast<int64_t>(std::ceil(kExpected / smaller)) : std::numeric_limits<int64_t>::max();
-}
-
-}  // namespace
-
 BinWriter::BinWriter(std::string folder, BinFormat format, int width_bytes, double validation_fraction,
                      std::function<void()> still_going, bool has_marks)
     : folder_(std::move(folder)),
@@ -32,7 +20,7 @@ BinWriter::BinWriter(std::string folder, BinFormat format, int width_bytes, doub
       validation_fraction_(validation_fraction),
       still_going_(std::move(still_going)),
       has_marks_(has_marks),
-      documents_needed_(documents_for(validation_fraction)) {
+      documents_needed_(documents_to_split(validation_fraction)) {
   train_ = new_file(file_names(format).front(), kMarksFile);
   validation_ = new_file("val.bin", "val_marks.bin");
 }

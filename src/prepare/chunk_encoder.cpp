@@ -17,6 +17,7 @@
 #include "gpt/tokenizer/text_error.h"
 #include "gpt/tokenizer/utf8.h"
 #include "separators.h"
+#include "split_choice.h"
 
 namespace gpt {
 namespace {
@@ -56,9 +57,8 @@ int64_t count_invalid_utf8(std::string_view text) {
 
 ChunkEncoder::ChunkEncoder(const Tokenizer& tokenizer, const PrepareOptions& options, bool conversations)
     : tokenizer_(tokenizer),
+      options_(options),
       parse_special_tokens_(options.parse_special_tokens),
-      validation_fraction_(options.validation_fraction),
-      seed_(options.seed),
       prefix_(options.document_prefix),
       end_of_text_(tokenizer.end_of_text()),
       ends_(separators(kAutomaticSeparator, &tokenizer)),
@@ -125,7 +125,7 @@ void ChunkEncoder::encode_document(std::string_view text, const DocumentPart& pa
   result.parts.push_back({.tokens = static_cast<int64_t>(ids.size() - before),
                           .bytes = static_cast<int64_t>(text.size()),
                           .last = part.last,
-                          .validation = is_for_validation(part.key)});
+                          .validation = is_for_validation(part.key, options_)});
 }
 
 void ChunkEncoder::encode_conversation(std::string_view text, const DocumentPart& part, EncodedChunk& result,
@@ -137,7 +137,7 @@ void ChunkEncoder::encode_conversation(std::string_view text, const DocumentPart
     ++result.conversations.unanswered;
     return;
   }
-  EncodedPart encoded{.tokens = std::ssize(conversation.ids), .validation = is_for_validation(part.key)};
+  EncodedPart encoded{.tokens = std::ssize(conversation.ids), .validation = is_for_validation(part.key, options_)};
   for (size_t i = 0; i < conversation.ids.size(); ++i) {
     uint8_t mark = i == 0 ? TokenMark::kBegins : 0;
     if (conversation.ends[i]) mark |= TokenMark::kEnds;
@@ -159,12 +159,6 @@ void ChunkEncoder::encode_part(std::string_view text, std::vector<int32_t>& ids)
   if (!parse_special_tokens_) return tokenizer_.encode(text, ids);
   const std::vector<int32_t> more = tokenizer_.encode_with_specials(text);
   ids.insert(ids.end(), more.begin(), more.end());
-}
-
-// A document's side depends on its text and the seed alone, so that no copy of it is on the other side.
-bool ChunkEncoder::is_for_validation(uint64_t key) const {
-  const uint64_t drawn = mix64(key ^ mix64(seed_ + 1));
-  return static_cast<double>(drawn >> 11) * 0x1p-53 < validation_fraction_;
 }
 
 size_t ChunkEncoder::last_cut(std::string_view text) const {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string_view>
 #include <system_error>
@@ -31,6 +32,7 @@
 #include "gpt/tokenizer/utf8.h"
 #include "input_passes.h"
 #include "separators.h"
+#include "split_choice.h"
 
 namespace gpt {
 namespace {
@@ -93,6 +95,9 @@ class Preparation {
   std::string characters();
   [[noreturn]] void refuse_without_answers(const ConversationCounts& counts) const;
   [[noreturn]] void refuse_without_text(const DocumentReader& reader) const;
+  DocumentReader reader_of_pieces(const BpeTrainingOptions& training);
+  void read(DocumentReader& reader, const std::function<void(const Chunk&)>& take);
+  TrainingSide training_side(const BpeTrainingOptions& training);
   BpeModel trained_bpe(int64_t vocab_size);
   std::unique_ptr<BinWriter> encode(const Tokenizer& tokenizer, Metadata& metadata);
   void commit(const std::string& tokenizer, std::unique_ptr<BinWriter> writer, const Metadata& metadata);
@@ -254,6 +259,24 @@ std::string Preparation::characters() {
   }
 }
 
+TrainingSide Preparation::training_side(const BpeTrainingOptions& training) {
+  for (;;) {
+    TrainingSide side(options_);
+    if (options_.validation_fraction == 0) return side;
+    DocumentReader reader = reader_of_pieces(training);
+    read(reader, [&side](const Chunk& chunk) { side.count(chunk); });
+    if (!input_.must_repeat(reader)) return side;
+  }
+}
+
+DocumentReader Preparation::reader_of_pieces(const BpeTrainingOptions& training) {
+  return input_.reader([&training](std::string_view text) { return last_piece_boundary(training.split, text); });
+}
+
+void Preparation::read(DocumentReader& reader, const std::function<void(const Chunk&)>& take) {
+  input_.pass("reading", reader, [](Chunk chunk) { return chunk; }, take);
+}
+
 BpeModel Preparation::trained_bpe(int64_t vocab_size) {
   BpeTrainingOptions training;
   training.vocab_size = vocab_size;
@@ -261,19 +284,17 @@ BpeModel Preparation::trained_bpe(int64_t vocab_size) {
   training.threads = static_cast<int>(options_.threads);
   for (;;) {
     BpeTrainer trainer(training);
+    TrainingSide side = training_side(training);
     bool has_text = false;
-    DocumentReader reader =
-        input_.reader([&](std::string_view text) { return last_piece_boundary(training.split, text); });
-    input_.pass(
-        "reading", reader, [](Chunk chunk) { return chunk; },
-        [&](const Chunk& chunk) {
-          size_t begin = 0;
-          has_text = has_text || !chunk.text.empty();
-          for (const DocumentPart& part : chunk.parts) {
-            trainer.add(std::string_view(chunk.text).substr(begin, part.end - begin));
-            begin = part.end;
-          }
-        });
+    DocumentReader reader = reader_of_pieces(training);
+    read(reader, [&](const Chunk& chunk) {
+      size_t begin = 0;
+      has_text = has_text || !chunk.text.empty();
+      for (const DocumentPart& part : chunk.parts) {
+        trainer.add(side.of(part, std::string_view(chunk.text).substr(begin, part.end - begin)));
+        begin = part.end;
+      }
+    });
     if (input_.must_repeat(reader)) continue;
     if (!has_text) refuse_without_text(reader);
     BpeModel model = trainer.train([this](int64_t done, int64_t total) {

@@ -52,9 +52,10 @@ std::string cache_root(const DataConfig& config) {
   throw Error(ExitCode::config, "data.cache_dir: there is no home folder to keep prepared text in; name a folder");
 }
 
-// char and bpe:N follow from the text; any other tokenizer is what it holds, wherever it lies.
+// char and bpe:N follow from the text, the latter from what is trained on of it; any other tokenizer is what it holds, wherever it lies.
 std::string identity(const std::string& tokenizer) {
-  if (tokenizer == "char" || tokenizer.starts_with("bpe:")) return tokenizer;
+  if (tokenizer == "char") return tokenizer;
+  if (tokenizer.starts_with("bpe:")) return tokenizer + " of the training side";
   return hash128(make_tokenizer(tokenizer, {})->to_json());
 }
 

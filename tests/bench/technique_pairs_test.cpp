@@ -17,9 +17,11 @@
 #include "gpt/config/load.h"
 #include "gpt/config/rules.h"
 #include "gpt/core/error.h"
+#include "gpt/core/file.h"
 #include "gpt/plan/resolve.h"
 #include "gpt/run/quantized_forward.h"
 #include "gpt/run/run.h"
+#include "gpt/tokenizer/make_tokenizer.h"
 #include "support/long_test.h"
 #include "support/restore_context.h"
 
@@ -162,7 +164,10 @@ class TechniquePairs : public testing::Test {
 
   Config base() const {
     Config config = tiny_bench_run(folder_);
-    config.data.tokenizer = "bpe:300";  // which has a token between documents
+    // One with a token between documents, and the teacher's whatever is held out of the text.
+    config.data.tokenizer =
+        folder_.file("tokenizer.json",
+                     make_tokenizer("bpe:300", read_file(config.data.text, ExitCode::data))->to_json());
     config.model.n_layer = 3, config.model.block_size = 64;
     config.training.batch_size = 2;
     config.training.precision = {};

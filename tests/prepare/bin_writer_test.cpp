@@ -10,6 +10,8 @@
 
 #include "core/scratch_folder.h"
 #include "gpt/core/error.h"
+#include "gpt/core/file.h"
+#include "gpt/prepare/prepare.h"
 #include "support/expect_error.h"
 
 namespace gpt {
@@ -197,6 +199,40 @@ TEST(BinWriterTest, NothingHasItsNameBeforeCommit) {
     }
   }
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+std::string repeated(const std::string& text, int times) {
+  std::string result;
+  for (int i = 0; i < times; ++i) result += text;
+  return result;
+}
+
+TEST(TrainingSideTest, AVocabularyIsLearnedFromItAlone) {
+  const ScratchFolder folder;
+  PrepareOptions o;
+  o.tokenizer = "bpe:300";
+  const auto learned = [&](const std::string& word) {  // behind a space, which the vocabulary has as G with a dot
+    const std::string tokens = read_file(folder / "out/bpe_tokenizer.json", ExitCode::data);
+    return tokens.find("\"\u0120" + word + "\"") != std::string::npos;
+  };
+  o.inputs = {folder.file("a.txt", repeated(" seen", 900) + repeated(" held", 100))};
+  prepare(o, folder / "out");
+  EXPECT_TRUE(learned("seen"));
+  EXPECT_FALSE(learned("held")) << "the end of a text is for validation";
+  o.validation_fraction = 0;
+  prepare(o, folder / "out");
+  EXPECT_TRUE(learned("held"));
+
+  // As many words as there are documents: those of one side are no tokens.
+  std::string lines;
+  const auto word = [](int i) { return std::string(1, 'a' + i % 26) + std::string(1, 'a' + i / 26 % 26) + "q"; };
+  for (int i = 0; i < 300; ++i) lines += "{\"text\": \"" + repeated(" " + word(i), 20) + "\"}\n";
+  o.inputs = {folder.file("b.jsonl", lines)}, o.tokenizer = "bpe:2000", o.validation_fraction = 0.1;
+  const Metadata metadata = prepare(o, folder / "out");
+  ASSERT_EQ(metadata.split, "documents");
+  int64_t words = 0;
+  for (int i = 0; i < 300; ++i) words += learned(word(i));
+  EXPECT_EQ(words, metadata.train.documents);
 }
 
 }  // namespace

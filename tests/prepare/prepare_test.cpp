@@ -108,6 +108,7 @@ TEST_F(PrepareTest, DocumentsEndWithEndOfText) {
 TEST_F(PrepareTest, MergesAreCountedOverAllDocuments) {
   // In one chunk: "ab" is there three times, "cd" four times.
   PrepareOptions o = options({file("a.txt", "ab ab ab"), file("b.txt", "cd cd cd cd")}, "bpe:258");
+  o.validation_fraction = 0;
   prepare(o);
   EXPECT_EQ(decoded({257}), "cd");
   o.min_frequency = 5;
