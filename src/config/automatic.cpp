@@ -1,5 +1,7 @@
 #include "gpt/config/automatic.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -34,6 +36,12 @@ constexpr Sizes kTable[] = {
 };
 // clang-format on
 
+// Tokens that are learned from a text of at least so many characters; none from a shorter one.
+struct Vocabulary {
+  int64_t characters, tokens;
+};
+constexpr Vocabulary kVocabularies[] = {{500'000, 1024}, {1'000'000, 2048}, {3'000'000, 4096}};
+
 constexpr double kRowSeconds = 150;  // that the row for two cores took where it was measured
 
 constexpr Interval kOfTime{10, Interval::Unit::percent};  // between validations of a run with max_time
@@ -48,6 +56,7 @@ constexpr const char* kChosenKeys[] = {"model.n_layer",
                                        "model.n_embd",
                                        "model.block_size",
                                        "model.dropout",
+                                       "data.tokenizer",
                                        "data.validation_fraction",
                                        "training.sequence_length",
                                        "training.batch_size",
@@ -177,6 +186,19 @@ void choose_optimizer(Config& chosen, const Origins& origins, const Surroundings
 
 bool chooses_sizes(const Config& config, const Origins& origins) {
   return config.model.preset == Preset::automatic && !names_size(origins, !config.training.init_from.empty());
+}
+
+void choose_tokenizer(Config& config, const Origins& origins, const Surroundings& surroundings) {
+  const TrainingConfig& training = config.training;
+  const bool is_given = origins.count("data.tokenizer") || origins.count("model.vocab_size") ||
+                        !config.data.bin.empty() || !training.init_from.empty() || !training.distillation.from.empty();
+  // Conversations need a tokenizer that is there before them, and on a GPU nothing was measured. A text that is no UTF-8 is about to be
+  // refused, as its characters are not known; tokens of bytes would learn it as it is.
+  if (is_given || !chooses_sizes(config, origins) || surroundings.gpu || surroundings.has_conversations ||
+      !surroundings.is_utf8)
+    return;
+  for (const Vocabulary& row : kVocabularies)
+    if (surroundings.characters >= row.characters) config.data.tokenizer = fmt::format("bpe:{}", row.tokens);
 }
 
 void choose_tuning(Config& config, const Origins& origins) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <string>
 #include <utility>
@@ -25,6 +26,7 @@
 #include "gpt/prepare/load_corpus.h"
 #include "gpt/run/initial_weights.h"
 #include "gpt/run/teacher.h"
+#include "gpt/tokenizer/make_tokenizer.h"
 
 namespace gpt::plan {
 namespace {
@@ -46,13 +48,23 @@ bool fits_this_machine(const Config& config) {
 
 config::Surroundings surroundings_of(const Config& config) {
   const int64_t cores = usable_cores();
+  const TextEstimate text = estimate_text(config.data);
   return {.gpu =
               config.device.starts_with("cuda") || (config.device == "auto" && select_device("auto").device.is_cuda()),
           .cores = config.threads > 0 ? std::min(config.threads, cores) : cores,
           .processes = std::max({count_processes(config), distributed::find_ranks().size, config.distributed.lanes}),
-          .characters = estimate_characters(config.data),
+          .characters = text.characters,
+          .is_utf8 = text.is_utf8,
           .characters_per_token = 1,
           .fits = fits_this_machine};
+}
+
+// About as many as in English and in programs; other texts have fewer or more.
+double characters_in_token(const std::string& tokenizer) {
+  constexpr double kOfLargeVocabulary = 4;
+  if (tokenizer == "char" || tokenizer == "byte") return 1;
+  const auto learned = trained_vocabulary(tokenizer);
+  return learned ? std::clamp(0.45 * std::log2(*learned) - 2, 1.0, kOfLargeVocabulary) : kOfLargeVocabulary;
 }
 
 // As a person would write them.
@@ -89,6 +101,9 @@ void announce_sizes(const Config& config, const config::Origins& origins) {
   if (m.dropout > 0 && !origins.count("model.dropout")) chosen.push_back(fmt::format("dropout {}", m.dropout));
   if (!has_model)
     for (std::string& setting : chosen_optimizer(config, origins)) chosen.push_back(std::move(setting));
+  if (const auto learned = trained_vocabulary(config.data.tokenizer); learned && !origins.count("data.tokenizer"))
+    chosen.push_back(fmt::format("{} tokens learned from the text instead of characters (tokenizer {})",
+                                 with_commas(*learned), config.data.tokenizer));
   if (chosen.empty()) return;
   log::info(fmt::format("model.preset: auto chose {}, for {} and {} of text", fmt::join(chosen, ", "), device,
                         format_bytes(static_cast<double>(here.characters))));
@@ -130,17 +145,17 @@ void announce_former(const Config& config, const config::Origins& origins, const
 }  // namespace
 
 void choose_for_this_machine(Config& config, const config::Origins& origins) {
-  const std::string& tokenizer = config.data.tokenizer;
-  double characters_per_token = tokenizer == "char" || tokenizer == "byte" ? 1 : 4;
   const bool chooses = config::chooses_sizes(config, origins);
+  std::optional<double> characters_per_token;
   if (!config.training.init_from.empty()) characters_per_token = run::take_model(config, origins);
   run::take_teacher(config, config.output_dir);
   config::Surroundings here;
   if (chooses) here = surroundings_of(config);
-  here.characters_per_token = characters_per_token;
+  here.has_conversations = holds_conversations(config.data);
+  config::choose_tokenizer(config, origins, here);
+  here.characters_per_token = characters_per_token.value_or(characters_in_token(config.data.tokenizer));
   config::choose_tuning(config, origins);
   config::choose_cadence(config, origins);
-  here.has_conversations = holds_conversations(config.data);
   config::choose_sequence_length(config, origins, here);
   config::choose_sizes(config, origins, here);
   if (config.data.schedule == DataSchedule::grow && config.data.stages.empty())

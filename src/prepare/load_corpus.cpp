@@ -301,37 +301,42 @@ Corpus load_corpus(const DataConfig& config, int64_t block_size, const std::stri
 
 namespace {
 
-// About the characters that a file has; 0 where it will be passed over, as far as its beginning shows.
-int64_t characters_in(const Source& source, bool only_utf8) {
+// Of one file; no characters where it will be passed over, as far as its beginning shows.
+TextEstimate estimate(const Source& source, bool only_utf8) {
   constexpr int64_t kPacked = 4;
   constexpr size_t kHead = 1 << 16;
-  if (source.stream) return source.bytes;
+  if (source.stream) return {source.bytes};
   Packing packing = source.packing;
+  bool is_utf8 = true;
   try {
     std::atomic<uint64_t> consumed = 0;
     const Content content = open_content(source, open_file(source, consumed, [] {}));
     packing = content.packing;
     std::string_view head = content.bytes->peek(kHead);
     if (head.size() == kHead) head = head.substr(0, utf8::last_character(head));  // it may be cut off
-    if (source.found && only_utf8 && !utf8::is_valid(head)) return 0;
+    is_utf8 = utf8::is_valid(head);
+    if (source.found && only_utf8 && !is_utf8) return {0, false};
   } catch (const UnreadableSource&) {
-    if (source.found) return 0;  // what was named itself is about to be refused
+    if (source.found) return {};  // what was named itself is about to be refused
   }
-  return source.bytes * (packing == Packing::none ? 1 : kPacked);
+  return {source.bytes * (packing == Packing::none ? 1 : kPacked), is_utf8};
 }
 
 }  // namespace
 
-int64_t estimate_characters(const DataConfig& config) {
+TextEstimate estimate_text(const DataConfig& config) {
   constexpr int64_t kPerTokenByte = 2;  // ids take two bytes or more
-  if (!config.bin.empty()) return kPerTokenByte * (file_bytes(config.bin) + file_bytes(config.validation_bin));
-  if (config.dataset == DatasetName::shakespeare) return file_bytes(installed_data("shakespeare.txt"));
-  if (config.text.empty()) return 0;
-  int64_t characters = 0;
+  if (!config.bin.empty()) return {kPerTokenByte * (file_bytes(config.bin) + file_bytes(config.validation_bin))};
+  if (config.dataset == DatasetName::shakespeare) return {file_bytes(installed_data("shakespeare.txt"))};
+  TextEstimate all;
+  if (config.text.empty()) return all;
   for (const Source& source : find_sources({config.text}, "", config.cache_dir).sources) {
-    characters += characters_in(source, /*only_utf8=*/config.tokenizer == "char");
+    const TextEstimate one = estimate(source, /*only_utf8=*/config.tokenizer == "char");
+    all.characters += one.characters;
+    all.is_utf8 = all.is_utf8 && one.is_utf8;
   }
-  return config.max_chars > 0 ? std::min(characters, config.max_chars) : characters;
+  if (config.max_chars > 0) all.characters = std::min(all.characters, config.max_chars);
+  return all;
 }
 
 bool holds_conversations(const DataConfig& config) {

@@ -190,6 +190,60 @@ TEST(AutomaticSizes, ARunThatWasChosenInFloat32GoesOnInIt) {
   EXPECT_FALSE(now.training.precision.use_amp);
 }
 
+std::string tokenizer_of(const Surroundings& surroundings, Config config = {}, const Origins& origins = {}) {
+  choose_tokenizer(config, origins, surroundings);
+  return config.data.tokenizer;
+}
+
+TEST(AutomaticSizes, AreThoseOfTokensThatALongTextShows) {
+  EXPECT_EQ(tokenizer_of({.cores = 2, .characters = 400'000}), "char");
+  EXPECT_EQ(tokenizer_of({.cores = 2, .characters = kMegabyte}), "bpe:2048");
+  int64_t before = 0;
+  for (int64_t characters = 500'000; characters < 1000 * kMegabyte; characters *= 2) {
+    const int64_t tokens = std::stoll(tokenizer_of({.cores = 2, .characters = characters}).substr(4));
+    EXPECT_GE(tokens, before) << characters;
+    EXPECT_LE(tokens * 400, characters) << "each of them is seen often";
+    before = tokens;
+  }
+}
+
+TEST(AutomaticSizes, AreThoseOfCharactersWhereTokensAreGivenOrWereNotMeasured) {
+  const Surroundings book{.cores = 2, .characters = 10 * kMegabyte};
+  const auto with = [&](auto change, const Origins& origins = {}) {
+    Config config;
+    change(config);
+    return tokenizer_of(book, config, origins);
+  };
+  EXPECT_EQ(with([](Config&) {}), "bpe:4096");
+  EXPECT_EQ(with([](Config&) {}, {{"data.tokenizer", "--tokenizer"}}), "char");
+  EXPECT_EQ(with([](Config& c) { c.model.vocab_size = 65; }, {{"model.vocab_size", "--vocab_size"}}), "char");
+  EXPECT_EQ(with([](Config&) {}, {{"model.n_layer", "--n_layer"}}), "char") << "nothing is chosen";
+  EXPECT_EQ(with([](Config& c) { c.data.bin = "a.bin"; }), "char");
+  EXPECT_EQ(with([](Config& c) { c.training.init_from = "a"; }), "char");
+  EXPECT_EQ(with([](Config& c) { c.training.distillation.from = "a"; }), "char");
+  Surroundings other = book;
+  other.gpu = true;
+  EXPECT_EQ(tokenizer_of(other), "char");
+  other = book, other.has_conversations = true;
+  EXPECT_EQ(tokenizer_of(other), "char");
+  other = book, other.is_utf8 = false;
+  EXPECT_EQ(tokenizer_of(other), "char") << "which refuses it, with what to do";
+}
+
+TEST(AutomaticSizes, ARunThatBeganWithCharactersKeepsThem) {
+  Config saved = chosen({.cores = 2, .characters = kMegabyte}), now = saved;
+  choose_tokenizer(now, {}, {.cores = 2, .characters = kMegabyte});
+  keep_choices(now, {}, saved);
+  EXPECT_EQ(now.data.tokenizer, "char");
+  std::swap(saved, now);
+  saved.data.tokenizer = "bpe:1024";
+  keep_choices(now, {}, saved);
+  EXPECT_EQ(now.data.tokenizer, "bpe:1024");
+  now.data.tokenizer = "byte";
+  keep_choices(now, {{"data.tokenizer", "--tokenizer"}}, saved);
+  EXPECT_EQ(now.data.tokenizer, "byte");
+}
+
 TEST(AutomaticSizes, OfAModelThatIsGivenOnlyTheRestIsChosen) {
   Config config;
   config.training.init_from = "a/ckpt.pt";

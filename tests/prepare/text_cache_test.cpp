@@ -475,13 +475,15 @@ TEST_F(TextCacheTest, APreparedTextIsNotTextOfItsFolder) {
   const Corpus first = load_corpus(config, 4);
   file("texts/run/effective_config.yaml", "model:\n");
   EXPECT_EQ(load_corpus(config, 4).fingerprint, first.fingerprint);
-  EXPECT_EQ(estimate_characters(config), 600);
+  EXPECT_EQ(estimate_text(config).characters, 600);
+  EXPECT_TRUE(estimate_text(config).is_utf8);
   file("texts/b.bin", std::string(5000, '\0'));  // what is passed over has no characters
   file("texts/c.txt", "caf\xE9");
   file("texts/d.txt", std::string((1 << 16) - 1, 'z') + "\xC3\xA9");  // the head ends within a character
-  EXPECT_EQ(estimate_characters(config), 600 + (1 << 16) + 1);
+  EXPECT_EQ(estimate_text(config).characters, 600 + (1 << 16) + 1);
+  EXPECT_FALSE(estimate_text(config).is_utf8);
   config.tokenizer = "byte";
-  EXPECT_EQ(estimate_characters(config), 604 + (1 << 16) + 1);
+  EXPECT_EQ(estimate_text(config).characters, 604 + (1 << 16) + 1);
 }
 
 TEST_F(TextCacheTest, AnotherSeparatorIsAnotherText) {

@@ -16,6 +16,7 @@ struct Surroundings {
   int64_t cores = 1;
   int64_t processes = 1;
   int64_t characters = 0;  // how many the text has; 0 = not known
+  bool is_utf8 = true;
   double characters_per_token = 1;
   bool has_conversations = false;
   std::function<bool(const Config&)> fits = {};  // into the memory of the machine; not asked where it is empty
@@ -24,6 +25,10 @@ struct Surroundings {
 // Whether the table is to choose: the preset is auto, and no size of the model was written out. Where training.init_from gives the
 // sizes, it chooses the rest, and sequences that may be shorter than the model's context, unless their length was written out.
 bool chooses_sizes(const Config& config, const Origins& origins);
+
+// The tokenizer of a run whose sizes are chosen and whose text has none yet, unless one was written out: tokens learned from the text, where
+// that is long enough for them to end lower than its characters in the same time (src/bench/README.md, "The tokenizer that auto takes").
+void choose_tokenizer(Config& config, const Origins& origins, const Surroundings& surroundings);
 
 // Sets what was not written out; nothing unless chooses_sizes(). Where it does not choose, auto becomes none.
 void choose_sizes(Config& config, const Origins& origins, const Surroundings& surroundings);

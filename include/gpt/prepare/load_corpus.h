@@ -21,10 +21,15 @@ namespace gpt {
 Corpus load_corpus(const DataConfig& config, int64_t block_size, const std::string& saved_tokenizer = {},
                    std::optional<int64_t> vocab_size = {}, const std::optional<TextFormat>& format = {});
 
-// About the number of characters: bytes on the disk, packed files counted four times (text packs to a quarter), a bin of
-// token ids by four characters a token, and no more than max_chars. 0 = the configuration names no data.
-// Throws gpt::Error(data) when the files are not there.
-int64_t estimate_characters(const DataConfig& config);
+// What the sizes of a run are chosen by, before its text is read.
+struct TextEstimate {
+  int64_t characters = 0;  // 0 = the configuration names no data
+  bool is_utf8 = true;     // as far as the beginnings of the files show
+};
+
+// Characters: bytes on the disk, packed files counted four times (text packs to a quarter), a bin of token ids by four characters a
+// token, and no more than max_chars. Throws gpt::Error(data) when the files are not there.
+TextEstimate estimate_text(const DataConfig& config);
 
 // Whether they are conversations, as far as their beginning shows; false where the files are not there.
 bool holds_conversations(const DataConfig& config);
