@@ -196,15 +196,35 @@ std::string tokenizer_of(const Surroundings& surroundings, Config config = {}, c
 }
 
 TEST(AutomaticSizes, AreThoseOfTokensThatALongTextShows) {
-  EXPECT_EQ(tokenizer_of({.cores = 2, .characters = 400'000}), "char");
-  EXPECT_EQ(tokenizer_of({.cores = 2, .characters = kMegabyte}), "bpe:2048");
-  int64_t before = 0;
-  for (int64_t characters = 500'000; characters < 1000 * kMegabyte; characters *= 2) {
-    const int64_t tokens = std::stoll(tokenizer_of({.cores = 2, .characters = characters}).substr(4));
-    EXPECT_GE(tokens, before) << characters;
-    EXPECT_LE(tokens * 400, characters) << "each of them is seen often";
-    before = tokens;
-  }
+  const auto in_steps = [](int64_t characters, int64_t steps) {
+    Config config;
+    config.training.schedule.max_steps = steps;
+    return tokenizer_of({.cores = 2, .characters = characters}, config, {{"training.max_steps", "--max_steps"}});
+  };
+  EXPECT_EQ(in_steps(400'000, 100), "char");
+  EXPECT_EQ(in_steps(600'000, 100), "bpe:1024");
+  EXPECT_EQ(in_steps(kMegabyte, 100), "bpe:2048");
+  EXPECT_EQ(in_steps(3 * kMegabyte, 100), "bpe:4096");
+  EXPECT_EQ(in_steps(kMegabyte, 900), "bpe:1024") << "of which there are more";
+}
+
+TEST(AutomaticSizes, AreThoseOfCharactersWhereTokensWouldBeMemorized) {
+  EXPECT_EQ(tokenizer_of({.cores = 2, .characters = kMegabyte}), "char");
+  EXPECT_EQ(tokenizer_of({.cores = 2, .characters = 5 * kMegabyte}), "bpe:4096");
+  const Surroundings text{.cores = 2, .characters = 1'100'000};
+  Config config;
+  config.training.schedule.max_time = {60};
+  EXPECT_EQ(tokenizer_of(text, config), "bpe:1024");
+  config.training.schedule.max_time = {3600};
+  EXPECT_EQ(tokenizer_of(text, config), "char");
+  config = {}, config.training.schedule.epochs = 3;
+  EXPECT_EQ(tokenizer_of(text, config), "bpe:2048");
+  config.training.schedule.epochs = 6;
+  EXPECT_EQ(tokenizer_of(text, config), "char");
+  config = {}, config.training.batch_size = 2;
+  EXPECT_EQ(tokenizer_of(text, config, {{"training.batch_size", "--batch_size"}}), "bpe:2048");
+  config = {}, config.training.total_batch_size = 2;
+  EXPECT_EQ(tokenizer_of(text, config), "bpe:2048");
 }
 
 TEST(AutomaticSizes, AreThoseOfCharactersWhereTokensAreGivenOrWereNotMeasured) {
@@ -232,7 +252,8 @@ TEST(AutomaticSizes, AreThoseOfCharactersWhereTokensAreGivenOrWereNotMeasured) {
 
 TEST(AutomaticSizes, ARunThatBeganWithCharactersKeepsThem) {
   Config saved = chosen({.cores = 2, .characters = kMegabyte}), now = saved;
-  choose_tokenizer(now, {}, {.cores = 2, .characters = kMegabyte});
+  choose_tokenizer(now, {}, {.cores = 2, .characters = 10 * kMegabyte});
+  EXPECT_EQ(now.data.tokenizer, "bpe:4096");
   keep_choices(now, {}, saved);
   EXPECT_EQ(now.data.tokenizer, "char");
   std::swap(saved, now);

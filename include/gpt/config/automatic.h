@@ -27,7 +27,8 @@ struct Surroundings {
 bool chooses_sizes(const Config& config, const Origins& origins);
 
 // The tokenizer of a run whose sizes are chosen and whose text has none yet, unless one was written out: tokens learned from the text, where
-// that is long enough for them to end lower than its characters in the same time (src/bench/README.md, "The tokenizer that auto takes").
+// that is long enough, and seen seldom enough, for them to end lower than its characters in the same time (src/bench/README.md, "The
+// tokenizer that auto takes").
 void choose_tokenizer(Config& config, const Origins& origins, const Surroundings& surroundings);
 
 // Sets what was not written out; nothing unless chooses_sizes(). Where it does not choose, auto becomes none.
