@@ -96,11 +96,16 @@ void copy_chosen(Config& config, const Origins& origins, Config from) {
   }
 }
 
-Sizes row_for(const Surroundings& surroundings) {
+// With as many updates as were written out, or as fit into the time.
+Sizes row_for(const Config& config, const Origins& origins, const Surroundings& surroundings) {
+  const ScheduleConfig& schedule = config.training.schedule;
   Sizes best = kTable[surroundings.gpu ? std::size(kTable) - 1 : 0];
   for (const Sizes& row : kTable) {
     if (row.gpu == surroundings.gpu && row.cores <= surroundings.cores) best = row;
   }
+  if (schedule.has_time())
+    best.steps = std::max<int64_t>(1, std::llround(best.steps * schedule.max_time.seconds / kRowSeconds));
+  if (origins.count("training.max_steps")) best.steps = schedule.max_steps.value_or(best.steps);
   return best;
 }
 
@@ -195,13 +200,10 @@ namespace {
 double tokens_of_run(const Config& config, const Origins& origins, const Surroundings& surroundings, double of_epoch) {
   const ScheduleConfig& schedule = config.training.schedule;
   if (schedule.epochs) return *schedule.epochs * of_epoch;
-  const Sizes sizes = row_for(surroundings);
-  double steps = static_cast<double>(sizes.steps);
-  if (schedule.has_time()) steps *= schedule.max_time.seconds / kRowSeconds;
-  if (origins.count("training.max_steps") && schedule.max_steps) steps = static_cast<double>(*schedule.max_steps);
+  const Sizes sizes = row_for(config, origins, surroundings);
   const bool has_batch = origins.count("training.batch_size") && config.training.batch_size > 0;
   const int64_t sequences = has_batch ? config.training.batch_size : sizes.batch_size;
-  return steps * static_cast<double>(config.training.total_batch_size.value_or(sequences) * sizes.block_size);
+  return static_cast<double>(sizes.steps * config.training.total_batch_size.value_or(sequences) * sizes.block_size);
 }
 
 }  // namespace
@@ -271,9 +273,8 @@ void choose_sizes(Config& config, const Origins& origins, const Surroundings& su
   if (surroundings.characters > kLongText) chosen.data.validation_fraction = 0.01;
   const double fraction =
       origins.count("data.validation_fraction") ? config.data.validation_fraction : chosen.data.validation_fraction;
-  Sizes sizes = row_for(surroundings);
+  Sizes sizes = row_for(config, origins, surroundings);
   const Duration time = config.training.schedule.max_time;
-  if (time.seconds > 0) sizes.steps = std::max<int64_t>(1, std::llround(sizes.steps * time.seconds / kRowSeconds));
   const bool has_model = !config.training.init_from.empty();
   const std::optional<int64_t> total_batch_size = config.training.total_batch_size;
   const bool is_length_of_sequences_given =
@@ -282,10 +283,9 @@ void choose_sizes(Config& config, const Origins& origins, const Surroundings& su
                     total_batch_size};
   if (has_model) fit_to_model(sizes, config, given, surroundings, fraction);
   if (total_batch_size) sizes.batch_size = largest_divisor(*total_batch_size, sizes.batch_size);
-  const bool is_length_given = origins.count("training.max_steps") > 0;
-  if (is_length_given) sizes.steps = config.training.schedule.max_steps.value_or(sizes.steps);
+  const int64_t steps = sizes.steps;
   fit_to_text(sizes, surroundings, fraction, given);
-  if (is_length_given) sizes.steps = config.training.schedule.max_steps.value_or(sizes.steps);
+  if (origins.count("training.max_steps")) sizes.steps = steps;
   if (!has_model) {
     chosen.model.n_layer = sizes.n_layer, chosen.model.n_head = sizes.n_head, chosen.model.n_embd = sizes.n_embd;
     chosen.model.block_size = sizes.block_size;
