@@ -70,7 +70,7 @@ std::vector<Option> options(DataConfig& c) {
        .tried = {"", "a.json"}},
       {.name = "tokenizer",
        .target = &c.tokenizer,
-       .help = "char, byte, gpt2, bpe:N (N tokens, learned from what is trained on of the text), or a tokenizer file",
+       .help = "char, byte, gpt2, bpe:N (N tokens, learned from the training part of the text), or a tokenizer file",
        .aliases = {{"tokenizer_file"}},
        .is_path = true},
       {.name = "cache_dir",
