@@ -39,9 +39,8 @@ constexpr Sizes kTable[] = {
 // Tokens that are learned from a text of at least so many characters; none from a shorter one.
 struct Vocabulary {
   int64_t characters, tokens;
-  double characters_per_token;  // about as many as in English and in programs
 };
-constexpr Vocabulary kVocabularies[] = {{500'000, 1024, 2.3}, {1'000'000, 2048, 2.8}, {3'000'000, 4096, 3.2}};
+constexpr Vocabulary kVocabularies[] = {{500'000, 1024}, {1'000'000, 2048}, {3'000'000, 4096}};
 
 constexpr double kRowSeconds = 150;  // that the row for two cores took where it was measured
 
@@ -208,6 +207,10 @@ double tokens_of_run(const Config& config, const Origins& origins, const Surroun
 
 }  // namespace
 
+double characters_in_token(int64_t vocabulary) {
+  return std::clamp(0.45 * std::log2(static_cast<double>(vocabulary)) - 2.2, 1.0, 4.0);
+}
+
 void choose_tokenizer(Config& config, const Origins& origins, const Surroundings& surroundings) {
   // Tokens are fewer than characters, and are memorized sooner: the validation loss of 1.1 MB rose from the sixth epoch on.
   constexpr double kMostEpochs = 5;
@@ -220,8 +223,8 @@ void choose_tokenizer(Config& config, const Origins& origins, const Surroundings
       !surroundings.is_utf8)
     return;
   for (const Vocabulary& row : kVocabularies) {
-    const double of_epoch =
-        (1 - config.data.validation_fraction) * static_cast<double>(surroundings.characters) / row.characters_per_token;
+    const double of_epoch = (1 - config.data.validation_fraction) * static_cast<double>(surroundings.characters) /
+                            characters_in_token(row.tokens);
     if (surroundings.characters >= row.characters &&
         tokens_of_run(config, origins, surroundings, of_epoch) <= kMostEpochs * of_epoch)
       config.data.tokenizer = fmt::format("bpe:{}", row.tokens);

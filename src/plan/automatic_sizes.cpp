@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 #include <string>
 #include <utility>
@@ -59,12 +58,11 @@ config::Surroundings surroundings_of(const Config& config) {
           .fits = fits_this_machine};
 }
 
-// About as many as in English and in programs; other texts have fewer or more.
 double characters_in_token(const std::string& tokenizer) {
   constexpr double kOfLargeVocabulary = 4;
   if (tokenizer == "char" || tokenizer == "byte") return 1;
   const auto learned = trained_vocabulary(tokenizer);
-  return learned ? std::clamp(0.45 * std::log2(*learned) - 2, 1.0, kOfLargeVocabulary) : kOfLargeVocabulary;
+  return learned ? config::characters_in_token(*learned) : kOfLargeVocabulary;
 }
 
 // As a person would write them.

@@ -26,6 +26,9 @@ struct Surroundings {
 // sizes, it chooses the rest, and sequences that may be shorter than the model's context, unless their length was written out.
 bool chooses_sizes(const Config& config, const Origins& origins);
 
+// About as many characters as a token of a learned vocabulary of this size has, in English and in programs; other texts have fewer or more.
+double characters_in_token(int64_t vocabulary);
+
 // The tokenizer of a run whose sizes are chosen and whose text has none yet, unless one was written out: tokens learned from the text, where
 // that is long enough, and seen seldom enough, for them to end lower than its characters in the same time (src/bench/README.md, "The
 // tokenizer that auto takes").
