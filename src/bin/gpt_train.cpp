@@ -42,6 +42,12 @@ config::CommandLine read_command_line(int argc, const char* const* argv, TrainOp
         .help =
             "KEY=VALUE,VALUE ...: train a run with each combination of these values, in a folder within output_dir, and "
             "print a table of what came of them"},
+       config::switch_row(
+           "stop-poor-runs", options.stops_poor_runs,
+           "with --sweep: train all runs to a third of their steps first, and go on with the better half"),
+       config::switch_row("stop-at-third", options.stops_at_third,
+                          "stop, with everything saved, at the first validation after a third of the steps that is not "
+                          "the first of all, as --stop-poor-runs does with each run"),
        {.name = "replay",
         .target = &options.replay,
         .help =
@@ -83,6 +89,9 @@ int main_of(int argc, char** argv) {
   options.on_event = std::exchange(command.config.training.on_event, {});
   options.arguments.assign(argv + 1, argv + argc);
   if (command.handled) return 0;
+  if (options.stops_poor_runs && options.sweep.empty())
+    throw Error(ExitCode::config,
+                "--stop-poor-runs is about the runs of a sweep: give --sweep KEY=VALUE,VALUE, or leave it out");
   return static_cast<int>(options.sweep.empty() ? train(command, options)
                                                 : run_sweep(command, options, read_run_of_sweep));
 }

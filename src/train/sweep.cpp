@@ -18,6 +18,7 @@
 #include <thread>
 #include <tuple>
 
+#include "gpt/config/run_files.h"
 #include "gpt/core/child_process.h"
 #include "gpt/core/file.h"
 #include "gpt/core/format.h"
@@ -26,7 +27,9 @@
 #include "gpt/core/printable.h"
 #include "gpt/core/process.h"
 #include "gpt/distributed/ranks.h"
+#include "gpt/report/early_loss.h"
 #include "gpt/report/result_file.h"
+#include "gpt/report/status_file.h"
 #include "gpt/run/folder.h"
 #include "gpt/run/same_run.h"
 #include "gpt/train/live_page.h"
@@ -71,13 +74,17 @@ struct SweptRun {
   std::string folder;
   int status = 0;            // its exit status
   ordered_json result = {};  // of result_file.h; null where it has left none
+  // With --stop-poor-runs:
+  bool waits = false;                   // after a third of it, until all have come so far
+  bool is_poor = false;                 // and goes on no more
+  std::optional<EarlyLoss> early = {};  // what decides about that
 
-  bool is_done() const { return status == 0; }
+  bool is_done() const { return status == 0 && !waits; }
   // By a signal, which it or this process got.
   bool is_stopped() const {
     const auto code = static_cast<ExitCode>(status);
-    return code == ExitCode::hung_up || code == ExitCode::interrupted || code == ExitCode::terminated ||
-           code == ExitCode::left_unsaved;
+    return !waits && (code == ExitCode::hung_up || code == ExitCode::interrupted || code == ExitCode::terminated ||
+                      code == ExitCode::left_unsaved);
   }
   // What may be due to the settings that the sweep changes.
   bool may_differ() const {
@@ -90,12 +97,14 @@ struct SweptRun {
     return result.contains(pointer) && result[pointer].is_number() ? std::optional(result[pointer].get<double>())
                                                                    : std::nullopt;
   }
-  // Runs that are done come first, by their validation loss; those without one by the last loss of training.
-  std::tuple<bool, bool, double> rank() const {
-    const std::optional<double> validation = number("/validation/val_loss"), loss = number("/loss");
+  // Runs that are done come first, by what `place` has of their validation; those without it by the last loss of training.
+  std::tuple<bool, bool, double> rank(const char* place) const {
+    const std::optional<double> validation = number(place), loss = number("/loss");
     return {!is_done(), !validation, validation ? *validation : loss.value_or(0)};
   }
 };
+
+constexpr const char kLoss[] = "/validation/val_loss", kBits[] = "/validation/val_bits_per_byte";
 
 bool names_time(std::string_view key) { return key == "max_time" || key == "max_minutes" || key == "max_hours"; }
 
@@ -122,29 +131,51 @@ std::vector<std::string> arguments_for_each(const std::vector<std::string>& all,
       i += precedes_value ? 1 : 0;
     } else if (key == "result" || key == "output_dir" || (has_share_of_time && names_time(key))) {
       i += has_value ? 0 : 1;
-    } else if (key != "json") {
+    } else if (key != "json" && key != "restart" && key != "stop_poor_runs") {
       kept.push_back(all[i]);
     }
   }
   return kept;
 }
 
-// Each, for it may have been sent to this process alone. One that comes twice within a second changes nothing.
-int wait_passing_signals(pid_t child) {
+struct Ending {
+  int status = 0;           // as waitpid() has it
+  bool got_signal = false;  // to end, from this process
+};
+
+// Passes signals on, each, for it may have been sent to this process alone. One that comes twice within a second changes nothing.
+Ending wait_passing_signals(pid_t child) {
   constexpr std::chrono::milliseconds kPause(20);
-  int status = 0;
-  while (waitpid(child, &status, WNOHANG) == 0) {
+  Ending ending;
+  while (waitpid(child, &ending.status, WNOHANG) == 0) {
     if (process::take_save_request()) kill(child, SIGUSR1);
-    if (const int signal = process::take_stop_signal(); signal != 0) kill(child, signal);
+    if (const int signal = process::take_stop_signal(); signal != 0) kill(child, signal), ending.got_signal = true;
     std::this_thread::sleep_for(kPause);
   }
-  return status;
+  return ending;
+}
+
+std::optional<RunStatus> status_in(const std::string& folder) {
+  const std::string path = folder + "/" + kStatusFile;
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored) ? read_status(read_file(path, ExitCode::disk)) : std::nullopt;
+}
+
+// Of the run in this folder, as far as it has come.
+std::optional<EarlyLoss> early_loss_in(const std::string& folder, const std::optional<RunStatus>& status) {
+  if (!status) return std::nullopt;
+  RunHistory history;
+  read_metrics(folder + "/" + kMetricsFile, status->step, history);
+  return early_loss(history, status->total_steps);
 }
 
 class Runs {
  public:
   Runs(const config::CommandLine& command, const TrainOptions& options)
-      : folder_(command.config.output_dir), combinations_(combinations_of(options.sweep)) {
+      : stops_poor_(options.stops_poor_runs),
+        restarts_(options.restart),
+        folder_(command.config.output_dir),
+        combinations_(combinations_of(options.sweep)) {
     const Combination& first = combinations_.front();
     const bool sweeps_time =
         std::any_of(first.begin(), first.end(), [](const auto& part) { return names_time(key_of("--" + part.first)); });
@@ -184,16 +215,15 @@ class Runs {
 
   // Up to one that is stopped, or the first, where it fails as all others would.
   std::vector<SweptRun> run_all() const {
-    std::vector<SweptRun> runs_done;
+    std::vector<SweptRun> runs;
     for (const Combination& combination : combinations_) {
-      log::info(
-          fmt::format("Run {} of {}: {}", runs_done.size() + 1, combinations_.size(), text_of(combination, ", ")));
-      runs_done.push_back(run(combination));
-      const SweptRun& last = runs_done.back();
-      if (last.is_stopped() || static_cast<ExitCode>(last.status) == ExitCode::disk) break;
-      if (runs_done.size() == 1 && !last.is_done() && !last.may_differ()) break;
+      log::info(fmt::format("Run {} of {}: {}", runs.size() + 1, combinations_.size(), text_of(combination, ", ")));
+      runs.push_back(stops_poor_ ? begin(combination) : run(combination, restarts_));
+      const SweptRun& last = runs.back();
+      if (ends_sweep(last) || (runs.size() == 1 && !last.is_done() && !last.waits && !last.may_differ())) return runs;
     }
-    return runs_done;
+    if (stops_poor_) go_on(runs);
+    return runs;
   }
 
  private:
@@ -212,28 +242,76 @@ class Runs {
     return arguments;
   }
 
-  SweptRun run(const Combination& combination) const {
+  static bool ends_sweep(const SweptRun& run) {
+    return run.is_stopped() || static_cast<ExitCode>(run.status) == ExitCode::disk;
+  }
+
+  // As far as it takes to judge the run, unless an earlier start of the sweep did that.
+  SweptRun begin(const Combination& combination) const {
+    const std::string folder = folder_of(combination);
+    const auto before = restarts_ ? std::nullopt : status_in(folder);
+    const auto early = early_loss_in(folder, before);
+    if (early && before->state != RunStatus::State::done)
+      return {.combination = combination, .folder = folder, .result = result_in(folder), .waits = true, .early = early};
+    SweptRun begun = run(combination, restarts_, /*to_third=*/true);
+    begun.early = early_loss_in(folder, status_in(folder));
+    begun.waits = begun.waits && begun.early;
+    return begun;
+  }
+
+  // All have come to where they are judged, and those that are not poor go on, up to one that is stopped.
+  void go_on(std::vector<SweptRun>& runs) const {
+    std::vector<std::optional<EarlyLoss>> losses;
+    for (const SweptRun& run : runs) losses.push_back(run.early);
+    const std::vector<bool> are_poor = find_poor(losses);
+    for (size_t i = 0; i < runs.size(); ++i) {
+      if (!runs[i].waits) continue;
+      const std::string name = fmt::format("Run {} of {}: {}", i + 1, runs.size(), text_of(runs[i].combination, ", "));
+      const std::string loss = fmt::format("val loss {:.4f} at a third of it", runs[i].early->loss);
+      if (are_poor[i]) {
+        runs[i].is_poor = true;
+        log::info(fmt::format("{}: {}, in the worse half: it ends (--stop-poor-runs)", name, loss));
+        continue;
+      }
+      log::info(fmt::format("{}: {}, goes on", name, loss));
+      runs[i] = run(runs[i].combination, /*restarts=*/false);
+      if (ends_sweep(runs[i])) return;
+    }
+  }
+
+  static ordered_json result_in(const std::string& folder) {
+    const std::string file = folder + "/result.json";
+    std::error_code ignored;
+    if (!std::filesystem::exists(file, ignored)) return {};
+    return ordered_json::parse(read_file(file, ExitCode::disk), nullptr, /*allow_exceptions=*/false);
+  }
+
+  SweptRun run(const Combination& combination, bool restarts, bool to_third = false) const {
     const std::string folder = folder_of(combination), file = folder + "/result.json";
     create_folders(folder);
     std::vector<std::string> command = arguments_of(combination);
     command.insert(command.begin(), path_of_this_program());
     command.insert(command.end(), {"--result", file});
-    const int status = wait_passing_signals(start_child(command, {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}));
+    if (restarts) command.emplace_back("--restart");
+    if (to_third) command.emplace_back("--stop-at-third");
+    const Ending ending = wait_passing_signals(start_child(command, {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}));
     SweptRun run{.combination = combination,
                  .folder = folder,
-                 .status = WIFSIGNALED(status) ? kSignalled + WTERMSIG(status) : WEXITSTATUS(status)};
-    std::error_code ignored;
-    if (std::filesystem::exists(file, ignored))
-      run.result = ordered_json::parse(read_file(file, ExitCode::disk), nullptr, /*allow_exceptions=*/false);
+                 .status =
+                     WIFSIGNALED(ending.status) ? kSignalled + WTERMSIG(ending.status) : WEXITSTATUS(ending.status),
+                 .result = result_in(folder)};
+    run.waits = to_third && !ending.got_signal && static_cast<ExitCode>(run.status) == ExitCode::terminated;
     return run;
   }
 
+  bool stops_poor_, restarts_;
   std::string folder_;
   std::vector<std::string> arguments_;
   std::vector<Combination> combinations_;
 };
 
 std::string what_happened(const SweptRun& run) {
+  if (run.waits) return run.is_poor ? "poor" : "waits";
   if (run.is_done()) return "done";
   if (run.status > kSignalled) {
     const char* const name = sigabbrev_np(run.status - kSignalled);
@@ -256,9 +334,8 @@ std::string table_of(const std::vector<SweptRun>& runs) {
   for (const SweptRun& run : runs) {
     const auto tokens = run.number("/tokens");
     table +=
-        fmt::format(fmt::runtime(kRow), cell(run.number("/validation/val_loss"), 4),
-                    cell(run.number("/validation/val_bits_per_byte"), 4), cell(run.number("/loss"), 4),
-                    tokens ? with_commas(static_cast<int64_t>(*tokens)) : "-",
+        fmt::format(fmt::runtime(kRow), cell(run.number(kLoss), 4), cell(run.number(kBits), 4),
+                    cell(run.number("/loss"), 4), tokens ? with_commas(static_cast<int64_t>(*tokens)) : "-",
                     cell(run.number("/seconds/updates_in_all"), 1), what_happened(run), text_of(run.combination, " "));
   }
   return table;
@@ -269,14 +346,20 @@ std::string json_of(const std::vector<SweptRun>& runs) {
   for (const SweptRun& run : runs) {
     ordered_json object{{"sweep", ordered_json::object()}, {"output_dir", run.folder}, {"status", run.status}};
     for (const auto& [key, value] : run.combination) object["sweep"][key] = value;
+    if (run.is_poor) object["is_poor"] = true;
     object["result"] = run.result;
     list.push_back(std::move(object));
   }
   return list.dump(2, ' ', /*ensure_ascii=*/true, ordered_json::error_handler_t::replace) + "\n";
 }
 
+// By bits per byte where all have them, because losses of different tokens say nothing beside each other.
 void tell(const TrainOptions& options, std::vector<SweptRun> runs) {
-  std::stable_sort(runs.begin(), runs.end(), [](const auto& a, const auto& b) { return a.rank() < b.rank(); });
+  const bool have_bits =
+      std::all_of(runs.begin(), runs.end(), [](const auto& run) { return !run.number(kLoss) || run.number(kBits); });
+  const char* const place = have_bits ? kBits : kLoss;
+  std::stable_sort(runs.begin(), runs.end(),
+                   [place](const auto& a, const auto& b) { return a.rank(place) < b.rank(place); });
   if (!options.result.empty()) {
     AtomicFile file(options.result);
     file.write(json_of(runs));
@@ -289,7 +372,7 @@ void tell(const TrainOptions& options, std::vector<SweptRun> runs) {
 ExitCode code_of(const std::vector<SweptRun>& runs) {
   const bool any_done = std::any_of(runs.begin(), runs.end(), [](const SweptRun& run) { return run.is_done(); });
   const auto failed = std::find_if(runs.begin(), runs.end(), [any_done](const SweptRun& run) {
-    return !run.is_done() && !(any_done && run.may_differ());
+    return !run.is_done() && !run.waits && !(any_done && run.may_differ());
   });
   return failed == runs.end() ? ExitCode::ok : static_cast<ExitCode>(failed->status);
 }
@@ -317,8 +400,9 @@ std::vector<Combination> combinations_of(const std::vector<std::string>& values)
 }
 
 ExitCode run_sweep(const config::CommandLine& command, const TrainOptions& options, const ReadCommandLine& read) {
-  if (options.eval_only || options.find_lr || !options.replay.empty())
-    throw Error(ExitCode::config, "--sweep trains runs: leave out --eval-only, --find-lr and --replay");
+  if (options.eval_only || options.find_lr || options.stops_at_third || !options.replay.empty())
+    throw Error(ExitCode::config,
+                "--sweep trains runs: leave out --eval-only, --find-lr, --replay and --stop-at-third");
   if (const distributed::Ranks ranks = distributed::find_ranks(); ranks.size > 1)
     throw Error(ExitCode::config, fmt::format("--sweep starts its runs itself; start it without {}", ranks.launcher));
   const Runs runs(command, options);
@@ -329,13 +413,14 @@ ExitCode run_sweep(const config::CommandLine& command, const TrainOptions& optio
   process::leave_stopping_to_children();
   const LivePage page(command.config.output_dir, options.live, options.control);
   std::vector<SweptRun> all = runs.run_all();
-  if (all.back().is_stopped()) {
+  const auto stopped = std::find_if(all.begin(), all.end(), [](const SweptRun& run) { return run.is_stopped(); });
+  if (stopped != all.end()) {
     log::info(fmt::format("The sweep is stopped; the same command{} goes on with it",
                           options.restart ? " without --restart" : ""));
-    return static_cast<ExitCode>(all.back().status);
+    return static_cast<ExitCode>(stopped->status);
   }
   const SweptRun& first = all.front();
-  if (all.size() == 1 && !first.is_done() && !first.may_differ())
+  if (all.size() == 1 && !first.is_done() && !first.waits && !first.may_differ())
     return static_cast<ExitCode>(first.status);  // it has said why
   const ExitCode code = code_of(all);
   tell(options, std::move(all));

@@ -28,6 +28,7 @@
 #include "gpt/plan/before_training.h"
 #include "gpt/plan/out_of_memory.h"
 #include "gpt/plan/resolve.h"
+#include "gpt/report/early_loss.h"
 #include "gpt/report/event_command.h"
 #include "gpt/run/beginning.h"
 #include "gpt/run/decisions.h"
@@ -133,6 +134,9 @@ ExitCode train(const config::CommandLine& command, const TrainOptions& options, 
   if (found) write_rate_chart(folder, *found);
   folder.write_config(config::dump(config), command.config_path);
   Listeners listeners = listeners_of(folder, config.report, std::move(result), options.on_event);
+  if (options.stops_at_third)
+    listeners.add(std::make_unique<StopAtThird>(folder.metrics_path()),
+                  "the run does not stop at a third of its steps");
   listeners.begin(describe_run(run, folder, std::move(changes)));
   std::unique_ptr<control::Inbox> inbox;
   if (options.control) inbox = std::make_unique<control::Inbox>(folder.path(), [] { process::request_stop(SIGINT); });

@@ -84,6 +84,34 @@ class Sweep(programs.WithText):
         (self.root / "single/ckpt.pt").touch()
         self.assertIn("holds a run of its own", self.run_sweep("single", "n_layer=1,2", check_code=2).stderr)
 
+    def test_the_worse_half_ends_at_a_third(self):
+        """Rates that are too low by far are the worse ones from the first update on."""
+        rates, options = "learning_rate=1e-7,1e-2,1e-3", {"training__max_steps": 36, "training__eval_interval": 12, "training__min_lr": 0}
+        done = self.run_sweep("halved", rates, more=("--stop-poor-runs",), **options)
+        states = {line.split()[-1]: line.split()[5] for line in done.stdout.splitlines()[1:]}
+        self.assertEqual(states, {"learning_rate=1e-2": "done", "learning_rate=1e-3": "done", "learning_rate=1e-7": "poor"})
+        self.assertIn("learning_rate=1e-7: val loss", done.stderr)
+        poor = [record["step"] for record in programs.metrics(self.root / "halved/learning_rate=1e-7") if "val_loss" in record]
+        self.assertEqual(poor, [12, 24])
+        self.run_sweep("whole", "learning_rate=1e-2", **options)
+        losses = [[(record["step"], record["val_loss"]) for record in programs.metrics(self.root / f"{name}/learning_rate=1e-2") if "val_loss" in record]
+                  for name in ("halved", "whole")]
+        self.assertEqual(losses[0], losses[1], "the stop at a third changes nothing")
+        again = self.run_sweep("halved", rates, more=("--stop-poor-runs", "--json"), **options)
+        self.assertEqual([one.get("is_poor", False) for one in json.loads(again.stdout)], [False, False, True])
+        self.assertEqual(again.stderr.count("is finished"), 2)
+        anew = self.run_sweep("halved", rates, more=("--stop-poor-runs", "--restart"), **options)
+        self.assertEqual(anew.stderr.count("Resuming from"), 2)
+        alone = programs.run("gpt-train", *self.words("halved", rates)[:-2], "--stop-poor-runs", check_code=2)
+        self.assertIn("--stop-poor-runs is about the runs of a sweep", alone.stderr)
+
+    def test_runs_with_other_tokens_are_ordered_by_bits(self):
+        """The loss of a byte is the lower one here (0.80 and 0.83), as it stands for less text."""
+        done = self.run_sweep("tokens", "tokenizer=byte,bpe:300", training__max_steps=60)
+        _, first, second = (line.split() for line in done.stdout.splitlines())
+        self.assertLess(float(first[1]), float(second[1]))
+        self.assertEqual(first[-1], "tokenizer=bpe:300")
+
     def test_a_sweep_that_is_stopped_goes_on(self):
         words = self.words("stopped", "seed=1,2", training__max_steps=100_000, training__log_interval=20, training__eval_interval=0)
         first = subprocess.Popen(programs.command("gpt-train", *words), stderr=subprocess.PIPE, text=True)

@@ -22,7 +22,8 @@ std::vector<Combination> combinations_of(const std::vector<std::string>& values)
 // Reads the command line of one run; throws gpt::Error(config) for a wrong one.
 using ReadCommandLine = std::function<config::CommandLine(const std::vector<std::string>& arguments)>;
 
-// For options.sweep, in folders within that of the command. The table goes to standard output, or options.json, and as JSON to options.result.
+// For options.sweep, in folders within that of the command. With options.stops_poor_runs all of them come to where they are judged first, and
+// those that are not poor go on from there. The table goes to standard output, or options.json, and as JSON to options.result.
 // Returns how it ended: stopped by a signal, by a fault that all runs share, or ok. A run that diverges or lacks memory has a line in the
 // table that says so. Throws gpt::Error: config before the first run, disk where a result cannot be written.
 ExitCode run_sweep(const config::CommandLine& command, const TrainOptions& options, const ReadCommandLine& read);

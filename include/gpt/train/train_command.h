@@ -20,6 +20,8 @@ struct TrainOptions {
   bool control = false;                     // gpt-board tell may tell the run what to do (control/inbox.h)
   std::vector<std::string> on_event = {};   // training.on_event, which nothing else sees
   std::vector<std::string> sweep = {};      // values of settings that runs have in turn (train/sweep.h)
+  bool stops_poor_runs = false;             // of the sweep, after a third of their steps
+  bool stops_at_third = false;              // as they do for that (report/early_loss.h)
   std::vector<std::string> arguments = {};  // of the command line, for the processes that it starts
 };
 
