@@ -104,11 +104,12 @@ EncodedChunk ChunkEncoder::encode(const Chunk& chunk, DocumentReader& reader) co
 // Never wrapped: an id that its vocabulary does not have would become another one.
 std::string ChunkEncoder::packed_checked(const std::vector<int32_t>& ids, const Chunk& chunk,
                                          const DocumentReader& reader) const {
+  const int64_t vocabulary = tokenizer_.vocab_size();
   const auto wrong =
-      std::find_if(ids.begin(), ids.end(), [this](int32_t id) { return id < 0 || id >= tokenizer_.vocab_size(); });
+      std::find_if(ids.begin(), ids.end(), [vocabulary](int32_t id) { return id < 0 || id >= vocabulary; });
   if (wrong != ids.end()) {
     throw Error(ExitCode::data, fmt::format("{}: the tokenizer gave id {}, outside its vocabulary of {}",
-                                            reader.place(chunk, 0), *wrong, tokenizer_.vocab_size()));
+                                            reader.place(chunk, 0), *wrong, vocabulary));
   }
   return width_ == 2 ? packed<uint16_t>(ids) : packed<uint32_t>(ids);
 }

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <filesystem>
 #include <functional>
+#include <future>
 #include <memory>
 #include <string_view>
 #include <system_error>
@@ -54,7 +55,7 @@ void mark_characters(const Chunk& chunk, std::vector<std::atomic<bool>>& seen) {
   }
 }
 
-// Ids are worth nothing without their tokenizer: before there are any, its JSON is read back.
+// The tokenizer's JSON, which has been read back: ids are worth nothing without it.
 std::string readable_json(const Tokenizer& tokenizer) {
   const std::string json = tokenizer.to_json();
   if (tokenizer_from_json(json, "the tokenizer of the output")->to_json() == json) return json;
@@ -127,9 +128,11 @@ Metadata Preparation::run() {
     refuse(fmt::format("a vocabulary of {} does not fit the 16-bit ids of nanogpt bins; use another --format",
                        tokenizer->vocab_size()));
   }
-  const std::string json = readable_json(*tokenizer);
+  // perf: a vocabulary of 50,000 tokens takes a fifth of a second, in which the first texts are encoded.
+  std::future<std::string> reading_back = std::async([&tokenizer] { return readable_json(*tokenizer); });
   Metadata metadata;
   std::unique_ptr<BinWriter> writer = encode(*tokenizer, metadata);
+  const std::string json = reading_back.get();
   metadata.tokenizer_hash = hash128(json);
   commit(json, std::move(writer), metadata);
   return metadata;
