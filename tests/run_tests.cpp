@@ -56,7 +56,7 @@ class ShortReport : public testing::EmptyTestEventListener {
       std::printf("[  FAILED  ] %s%s%s\n\n", running.c_str(), parameter ? ", where the parameter is " : "",
                   parameter ? parameter : "");
     }
-    // Of all threads, so that it does not depend on what else the machine does.
+    // The time of all threads, so that it does not depend on what else the machine does.
     const double seconds = static_cast<double>(std::clock() - began_) / CLOCKS_PER_SEC;
     if (seconds >= 1) std::printf("%.1f s of a core: %s\n", seconds, running.c_str());
     std::fflush(stdout);

@@ -74,7 +74,7 @@ ExperimentPlan plan_from_json(const std::string& text) {
   return plan;
 }
 
-// Of the loss of `changed` minus that of `plain`, with the same seed: at the end,
+// The loss of `changed` minus that of `plain`, with the same seed: at the end,
 Difference at_equal_tokens(const ExperimentRow& plain, const ExperimentRow& changed) {
   std::vector<double> differences;
   for (size_t i = 0; i < changed.runs.size(); ++i)

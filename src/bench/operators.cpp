@@ -167,7 +167,7 @@ class Cases {
     };
   }
 
-  // Of a text of a million tokens.
+  // A batch of a text of a million tokens.
   void add_batch() {
     constexpr int64_t kTokens = 1 << 20;
     const int64_t T = model_.block_size;

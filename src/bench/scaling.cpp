@@ -63,7 +63,7 @@ void imagine_card(Scaling& scaling, const ScalingOptions& options) {
   scaling.computing = "estimated from the data sheet and the shares of it that an H100 and an H200 reached";
 }
 
-// Of a sequence and an update, by the whole model on this device.
+// Times of a sequence and of an update, by the whole model on this device.
 plan::StepParts time_parts(const run::Setup& setup, const plan::Scenario& scenario) {
   constexpr double kTrialSeconds = 5;
   run::Setup asked = setup;

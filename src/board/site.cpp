@@ -120,7 +120,7 @@ void Site::show_run(const std::string& name, bool has_others, http::Responder& r
   send_page(responder, std::string(kLiveHead) + script_safe(data) + std::string(kReportTail));
 }
 
-// Of a run, or of the table of all. The first message has everything, so that a browser that comes back needs no more.
+// Streams a run, or the table of all. The first message has everything, so that a browser that comes back needs no more.
 void Site::stream(const http::Request& request, http::Responder& responder) {
   const std::optional<std::string> name = http::value_in_query(request.query, "name");
   if (name && !board_.has(*name)) throw no_such_run(*name);

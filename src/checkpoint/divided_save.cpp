@@ -340,7 +340,6 @@ std::string beside(const std::string& path, const std::string& name) {
   return (std::filesystem::path(path).parent_path() / name).string();
 }
 
-// Of weights and the optimizer's state what this process has.
 void require_finite_share(const std::string& path, const Checkpoint& share) {
   const at::NoGradGuard no_gradients;
   for (const auto& [slot, tensors] : share.optimizer.slots)
@@ -355,14 +354,14 @@ void require_finite_share(const std::string& path, const Checkpoint& share) {
 
 std::string name_of_file(const std::string& path) { return std::filesystem::path(path).filename().string(); }
 
-// Of the weights, which follow one another, each process has an equal stretch.
+// An equal stretch of the weights, which follow one another, for each process.
 class EvenCut {
  public:
   EvenCut(const NamedTensors& weights, int64_t processes) : processes_(processes) {
     for (const auto& [name, tensor] : weights) bytes_ += tensor.is_meta() ? 0 : static_cast<int64_t>(tensor.nbytes());
   }
 
-  // Of the next one.
+  // The parts of `tensor`, which is the next one of the weights.
   std::vector<TensorPart> parts(const at::Tensor& tensor) {
     const auto size = static_cast<int64_t>(tensor.element_size());
     std::vector<TensorPart> parts;

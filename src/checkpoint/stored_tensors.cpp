@@ -29,7 +29,6 @@ struct Form {
   std::vector<int64_t> shape;
 };
 
-// Of the tensor that the record holds.
 Form form_of(const Json& description, uint64_t record_bytes) {
   const std::string& dtype_name = description.at("dtype").get_ref<const std::string&>();
   const auto dtype = std::find_if(tensor_types().begin(), tensor_types().end(),

@@ -9,8 +9,8 @@
 namespace gpt::container {
 namespace {
 
-// Of a record whose data begin at `start`. Pieces end where the file's offset is a multiple of their greatest length, so that no two share a
-// page or a block of a disk. An empty record is one piece, too.
+// The pieces of a record whose data begin at `start`. They end where the file's offset is a multiple of their greatest length, so that no
+// two share a page or a block of a disk. An empty record is one piece, too.
 std::vector<RecordPiece> pieces_of(size_t record, uint64_t size, uint64_t start, int version) {
   std::vector<RecordPiece> pieces;
   uint64_t begin = 0;

@@ -30,7 +30,7 @@ uint64_t data_offset(const zip::Entry& entry);
 
 class Manifest {
  public:
-  // Of all records but the manifest itself.
+  // `entries`: all records but the manifest itself.
   Manifest(int version, std::span<const zip::Entry> entries);
 
   const std::vector<RecordPiece>& pieces() const { return pieces_; }  // in the order of the file

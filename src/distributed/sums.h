@@ -101,7 +101,7 @@ class Sums {
   const Ranks ranks_;
   const at::Device device_;
   bool is_idle_ = true;  // nothing was begun since finish()
-  // Of those that begin_gathers() has begun; null where they are known to be there.
+  // The ticket of the last gather that begin_gathers() has begun; null where all are known to be there.
   std::shared_ptr<Ticket> last_of_gathers_;
   double seconds_waited_ = 0;
   std::atomic<int64_t> bytes_sent_ = 0;

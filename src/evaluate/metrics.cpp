@@ -18,7 +18,7 @@ Metric plain(const std::string& name, const Mean& mean) {
   return metric;
 }
 
-// Of right answers. The interval is Wilson's, which has no part below 0 or above 1 (Wilson, 1927).
+// The share of right answers. The interval is Wilson's, which has no part below 0 or above 1 (Wilson, 1927).
 Metric share(const std::string& name, const std::vector<double>& is_right) {
   const Mean mean = mean_of(is_right);
   Metric metric{name, mean.value, mean.standard_error};

@@ -16,7 +16,7 @@ struct Question {
   std::vector<std::string> answers;  // each follows the context after a space
   int64_t label;                     // the right one
 };
-// Of hellaswag, arc or piqa.
+// The question in a line of hellaswag, arc or piqa.
 Question question_of(TaskKind kind, const Fields& line);
 
 struct Cloze {

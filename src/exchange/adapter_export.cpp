@@ -37,8 +37,8 @@ std::string base_of(const Checkpoint& checkpoint) {
   return is_hugging_face(path) ? path : "";
 }
 
-// Of the fields of peft 0.21 those that a reader needs, and those that say that all else is off. What a module has that others have not
-// stands under its own name.
+// The fields of peft 0.21 that a reader needs, and those that say that all else is off. What a module has that others have not stands under
+// its own name.
 ordered_json adapter_json(const Checkpoint& checkpoint, const std::vector<ForeignAdapter>& adapters,
                           const std::map<std::string, at::Tensor>& whole) {
   const LoraConfig& lora = checkpoint.config.training.tuning.lora;

@@ -12,7 +12,7 @@
 
 namespace gpt::exchange {
 
-// Of one of transformers' tensors: its name without ".weight" or ".bias".
+// The module of one of transformers' tensors: its name without ".weight" or ".bias".
 std::string module_of(const std::string& tensor);
 
 // Adds alpha / rank * B A to a matrix [out, in].

@@ -94,7 +94,7 @@ void read_host(std::string_view authority, Request& request) {
   }
 }
 
-// Of its length two readers must not have two opinions: one of them would take the rest for another request.
+// Two readers must not have two opinions of the length: one of them would take the rest for another request.
 void read_length(size_t most, Head& head) {
   const Request& request = head.request;
   bool has_length = false;

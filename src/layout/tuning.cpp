@@ -132,8 +132,8 @@ void require_products(const LoraConfig& lora, const std::vector<ParameterRow>& r
     throw Error(ExitCode::config, "training.lora_targets names no product, so that nothing would be learned");
 }
 
-// Of one weight: nothing where no target is computed with it. A is drawn with the spread that peft draws it with, 1 / sqrt(3 inputs), and B
-// is zero, so that the model begins as it is.
+// The adapter of one weight: nothing where no target is computed with it. A is drawn with the spread that peft draws it with, 1 / sqrt(3
+// inputs), and B is zero, so that the model begins as it is.
 std::vector<ParameterRow> adapter_of(const ParameterRow& weight, const LoraConfig& lora) {
   AdapterPart part{.scale = lora.scale(), .dropout = lora.dropout};
   int64_t outputs = 0;

@@ -62,7 +62,7 @@ at::Tensor extended(const at::Tensor& cached, const CachedTexts& texts, const at
   return slots.narrow(2, 0, texts.past + texts.tokens);
 }
 
-// Of queries whose positions are the last of these keys and values; all are (count, heads, positions, D).
+// Attention of queries whose positions are the last of these keys and values; all are (count, heads, positions, D).
 at::Tensor attend_to_last(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                           const ops::AttentionSpec& spec) {
   const int64_t tokens = q.size(2), before = k.size(2) - tokens;

@@ -105,7 +105,7 @@ class TriedOperators {
   OperatorsInScope in_use_;
 };
 
-// Of all gradients. Those that are divided are never there all at once.
+// The norm of all gradients. Those that are divided are never there all at once.
 class GradientNorm {
  public:
   explicit GradientNorm(const Parameters& parameters)
@@ -140,7 +140,7 @@ struct Outcome {
   double loss, gradient_norm;
 };
 
-// Of a stage whose neighbours do not take part.
+// An input for a stage whose neighbours do not take part.
 at::Tensor made_up_input(const GPT& model, int64_t T) {
   const at::Tensor in = model.stage_input(1, T);
   in.copy_(at::arange(in.numel(), at::TensorOptions(model.device()).dtype(at::kFloat)).sin_().view(in.sizes()));

@@ -48,7 +48,7 @@ void GPT::set_document_separator(std::optional<int64_t> token) {
   document_separator_ = token;
 }
 
-// Of a pass; undefined where its sequences are one document each.
+// Where the documents of a pass begin; undefined where its sequences are one document each.
 at::Tensor GPT::document_starts(const at::Tensor& in, const LossOptions& options) const {
   const at::Tensor& ids = options.ids.defined() ? options.ids : in;
   if (const at::Tensor& starts = options.document_starts; starts.defined()) {

@@ -107,7 +107,7 @@ class TensorParallel : public ops::WrappedOperators {
     return inner_->linear_activated(activation, all_rows(x), layer, input);
   }
 
-  // Of a product whose results are added up.
+  // Called for products whose results are added up.
   at::Tensor linear_for_backward(const at::Tensor& x, const LinearLayer& layer) const override {
     const at::Tensor y = inner_->linear_for_backward(x, without_bias(layer));
     const auto zeros = [sizes = std::vector<int64_t>{rows_->count(), 1, y.size(-1)}](const at::Tensor& y) {
@@ -214,7 +214,7 @@ class TensorParallel : public ops::WrappedOperators {
     return own;
   }
 
-  // Of inference, which needs them in one place: (..., padded vocabulary), without gradients.
+  // Logits of inference, which needs them in one place: (..., padded vocabulary), without gradients.
   at::Tensor all_logits(const at::Tensor& x, const LinearLayer& head) const {
     const at::NoGradGuard no_gradients;
     const at::Tensor own = inner_->linear(x, head, ProductInput::keep).flatten(0, -2);  // (rows, columns)

@@ -30,7 +30,7 @@ int64_t longest_part(int64_t n, size_t value_size) {
          kParameterAlignment;
 }
 
-// Of all processes' x (processes, values), the sum of this one's row.
+// The sum of this process's row in all processes' x (processes, values).
 at::Tensor sum_of_row(const TensorGroup& group, const at::Tensor& x) {
   const at::Tensor sum = at::empty({x.size(1)}, x.options());
   const int64_t most = longest_part(x.size(0), x.element_size());

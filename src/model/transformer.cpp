@@ -13,7 +13,7 @@
 namespace gpt::transformer {
 namespace {
 
-// Of the weight with this role, or none.
+// The adapter of the weight with this role; an empty one where it has none.
 ops::Adapter adapter_of(const Parameters& parameters, ParameterRole role, int64_t layer) {
   ops::Adapter adapter;
   const std::vector<ParameterRow>& rows = parameters.rows();

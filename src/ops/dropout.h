@@ -22,7 +22,7 @@ struct Dropout {
 // For an operator on the device of x. Throws c10::Error for a probability that is not in [0, 1), and for a place that does not fit.
 Dropout dropout_of(const DropoutSpec& spec, const at::Tensor& x, int64_t of_sample);
 
-// Of x (..., rows, columns): the rows of a sample, and its columns.
+// The rows of a sample of x (..., rows, columns), and its columns.
 int64_t rows_of_sample(const at::Tensor& x);
 int64_t columns_of(const at::Tensor& x);
 

@@ -17,8 +17,8 @@
 namespace gpt::ops {
 namespace {
 
-// Of many rows, such as a prompt's: in 16 bits where the processor multiplies those fast, and otherwise in float32, for which converting
-// the weight costs little beside the product.
+// The product of many rows, such as a prompt's: in 16 bits where the processor multiplies those fast, and otherwise in float32, for which
+// converting the weight costs little beside the product.
 at::Tensor many_row_product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   if (weight.scalar_type() == at::kBFloat16 && host::cpu_has_bfloat16())
     return at::linear(x.to(at::kBFloat16), weight, bias).to(at::kFloat);

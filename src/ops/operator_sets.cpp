@@ -83,7 +83,7 @@ at::Tensor aten_linear(const at::Tensor& x, const LinearLayer& layer) {
   return at::linear(x, layer.weight.tracked(), layer.bias.tracked());
 }
 
-// Of each row of logits (N, V) float32 from the teacher, times the square of the temperature: (N).
+// The divergence of each row of logits (N, V) float32 from the teacher, times the square of the temperature: (N).
 at::Tensor divergence(const at::Tensor& logits, const ClassifierOptions& options) {
   const auto& [rows, head, weight, temperature] = options.teacher;
   const at::Tensor of_teacher =

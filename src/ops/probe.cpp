@@ -128,8 +128,8 @@ Probe probe_attention(at::Device device, at::ScalarType type, const Attend& func
   });
 }
 
-// Of one time of `work`: the best of a few, which take about so many `seconds`. What is short is done several times in a row, so that
-// neither launching nor waiting counts.
+// Seconds of one time of `work`: the best of a few, which take about so many `seconds`. What is short is done several times in a row, so
+// that neither launching nor waiting counts.
 double best_seconds(at::Device device, double seconds, const std::function<void()>& work) {
   using Clock = std::chrono::steady_clock;
   constexpr double kSample = 5e-3;

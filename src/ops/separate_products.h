@@ -1,4 +1,4 @@
-// Of a set of operators whose only product is linear(): the two that are made of it.
+// linear_pair() and linear_activated() made of linear(), for operators that have no other product.
 #pragma once
 
 #include <ATen/core/Tensor.h>

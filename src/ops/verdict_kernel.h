@@ -58,7 +58,7 @@ struct Levels {
 
 C10_HOST_DEVICE inline bool has_levels(const VerdictScalars& of) { return of.window && *of.accepted >= of.window_size; }
 
-// Of an even number of values the median is the mean of the two in the middle.
+// The median of an even number of values is the mean of the two in the middle.
 C10_HOST_DEVICE inline float middle_of(float low, float high) { return low + (high - low) / 2; }
 
 C10_HOST_DEVICE inline bool is_spike(float value, const Level& level, double threshold, double least_share) {

@@ -21,7 +21,7 @@ namespace gpt {
 namespace {
 
 constexpr double kRmsOfAdamW = 0.2;  // of the updates in practice, Liu et al. found
-// Of NorMuon's second moment, as its authors have them.
+// Momentum and least divisor of NorMuon's second moment, as its authors have them.
 constexpr double kSecondMomentum = 0.95, kLeastDivisor = 1e-10;
 
 // What of the spans AdamW updates beside Muon.

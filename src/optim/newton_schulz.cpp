@@ -21,7 +21,7 @@ namespace {
 using ops::cpu::PlainProduct, ops::cpu::SymmetricProduct;
 
 constexpr int kIterations = 5;
-// Of the polynomial that each iteration applies to the singular values.
+// Coefficients of the polynomial that each iteration applies to the singular values.
 constexpr double kLinear = 3.4445, kCubic = -4.7750, kQuintic = 2.0315;
 constexpr double kLeastNorm = 1e-7;
 

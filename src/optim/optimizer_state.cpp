@@ -148,7 +148,7 @@ StateBytes state_bytes(const std::vector<ParameterRow>& rows, const FlatLayout& 
 
 namespace {
 
-// Of the row that begins at `offset`, which lies in one stretch.
+// The slots of the row that begins at `offset`, which lies in one stretch.
 std::vector<at::Tensor> slots_of(const ParameterRow& row, int64_t offset, const StateStretch& stretch) {
   std::vector<at::Tensor> result;
   const std::vector<OptimizerSlot> slots = optimizer_slots(stretch.range.form);

@@ -97,7 +97,7 @@ std::vector<Segment> Division::segments(const std::vector<ParameterRow>& rows, c
   int64_t begin = 0;
   for (const int64_t end : divides_gradients() ? segment_ends(zero, rows, layout, has_stages()) : std::vector{size}) {
     Segment& segment = segments.emplace_back();
-    // Of stages, whose buffers differ, so that both ends cut the tied table alike.
+    // Stages take the length of the segment, because their buffers differ: so both ends cut the tied table alike.
     const int64_t step = stretch_values(has_stages() ? end - begin : size, ranks->size());
     for (const OwnedSpan& span : all) {
       const int64_t last = std::min(end, span.end);

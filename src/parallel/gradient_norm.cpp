@@ -12,7 +12,7 @@
 namespace gpt::parallel {
 namespace {
 
-// Of this process's part of all stages: which blocks are of parameters that are cut.
+// Which blocks of this process's part of all stages are of parameters that are cut.
 at::Tensor cut_blocks(const std::vector<ParameterRow>& rows, at::Device device) {
   const FlatLayout layout = flat_layout(rows);
   const at::Tensor blocks =

@@ -16,7 +16,7 @@ namespace {
 
 using ops::MomentKind;
 
-// Of a parameter in the flat buffer, the slot of its codes and that of their blocks' largest magnitudes.
+// The place of a parameter in the flat buffer, the slot of its codes and that of their blocks' largest magnitudes.
 struct CodesOfRow {
   int64_t begin, end;
   size_t codes, maxima;

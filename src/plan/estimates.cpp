@@ -15,7 +15,7 @@
 namespace gpt::plan {
 namespace {
 
-// Of the optimizer's state of these parameters, the part of the process that has most of it.
+// The share of these parameters' optimizer state that lies in the process with most of it.
 double share_of_muon(const std::vector<ParameterRow>& rows, const TrainingConfig& training, int64_t processes) {
   const std::vector<int64_t> owners = parallel::owners_of_matrices(rows, training.optimizer, processes);
   std::vector<double> of_matrices(static_cast<size_t>(processes));
@@ -34,7 +34,7 @@ double share_of_muon(const std::vector<ParameterRow>& rows, const TrainingConfig
   return (*std::max_element(of_matrices.begin(), of_matrices.end()) + divided / static_cast<double>(processes)) / all;
 }
 
-// Of stages: the largest that there is.
+// The largest share in any stage.
 double state_share(const ModelConfig& model, const TrainingConfig& training, const DistributedConfig& distributed) {
   const int64_t processes = distributed.data_processes(), stages = distributed.pipeline_parallel;
   if (distributed.zero == 0 || processes == 1) return 1;

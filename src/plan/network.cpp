@@ -16,7 +16,7 @@ namespace {
 constexpr double kShareOfLink = 0.6;
 // Headers of Ethernet, IP and TCP take a twentieth of packets of 1,500 bytes.
 constexpr double kShareOfNetwork = 0.95;
-// Of a message in a ring, as NCCL counts on them (src/graph/tuning.cc, protocol "Simple").
+// Latencies of a message in a ring, as NCCL counts on them (src/graph/tuning.cc, protocol "Simple").
 constexpr double kNvlinkLatency = 3.4e-6, kPcieLatency = 5.7e-6;
 
 // Messages one after the other, and their bytes.
@@ -41,7 +41,7 @@ SendingTime time_of(double bytes, const Load& within, const Load& between, const
           .cores = network.cores.seconds(others, bytes * others / static_cast<double>(members.all))};
 }
 
-// Of messages that do not wait for each other. NCCL has so many of them at once (NCCL_MAX_DEV_WORK_P2P_PER_BATCH in its device.h).
+// Rounds of messages that do not wait for each other. NCCL has so many at once (NCCL_MAX_DEV_WORK_P2P_PER_BATCH in its device.h).
 double rounds_of(double messages) {
   constexpr double kAtOnce = 8;
   return std::ceil(messages / kAtOnce);

@@ -10,7 +10,7 @@
 
 namespace gpt::plan {
 
-// Of a stage, in the process with the largest part of it; and of the process with the largest part of the model. How many values are trained.
+// Rows of a stage, in its process with the largest part; rows of the process with the largest part of all; how many values are trained.
 std::vector<ParameterRow> rows_of_stage(const UpdateConfig& config, int64_t stage);
 std::vector<ParameterRow> rows_of_process(const UpdateConfig& config);
 double trained_values(const std::vector<ParameterRow>& rows);
@@ -34,7 +34,7 @@ double bytes_of_sent_gradient(const UpdateConfig& config, bool end_to_end);
 double bytes_of_kept_weight(const UpdateConfig& config);
 double bytes_of_computing_weight(bool end_to_end);
 
-// Of the values of each segment of divided gradients, as parallel::segment_ends() has them.
+// How many values each segment of divided gradients has, as parallel::segment_ends() has them.
 std::vector<int64_t> segment_lengths(int64_t stage, const std::vector<ParameterRow>& rows, const FlatLayout& layout,
                                      bool is_of_stage);
 

@@ -95,7 +95,7 @@ StageWork slowest_stage(const UpdateConfig& config) {
   return {stage, spans[static_cast<size_t>(stage)], stage == stages - 1};
 }
 
-// Of the parameters.
+// The share of the parameters that the stage has.
 double share_of_stage(const UpdateConfig& config, const FlatLayout& of_stage) {
   if (config.distributed.pipeline_parallel == 1) return 1;
   return static_cast<double>(of_stage.trained_size) /
@@ -248,7 +248,7 @@ class Update {
     begin_gather(ends_[static_cast<size_t>(layer) + 1], ends_[static_cast<size_t>(layer)], computing_);
   }
 
-  // Of the flat buffer, in the stretches of the segments there.
+  // Gathers [begin, end) of the flat buffer, in the stretches of the segments there.
   void begin_gather(int64_t begin, int64_t end, double bytes_of_value) {
     for (const SentSegment& segment : segments_) {
       if (segment.end <= begin || segment.end > end) continue;
@@ -270,7 +270,7 @@ class Update {
     timeline_.finish();
   }
 
-  // Of each 256 gradients of a process's part of all stages, among them, and the loss.
+  // The sum between stages: the norms of each 256 gradients of a process's part of all of them, and the loss.
   SendingTime time_of_norms() const {
     const auto blocks = static_cast<double>(
         flat_layout(

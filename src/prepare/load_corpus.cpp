@@ -301,7 +301,7 @@ Corpus load_corpus(const DataConfig& config, int64_t block_size, const std::stri
 
 namespace {
 
-// Of one file; no characters where it will be passed over, as far as its beginning shows.
+// The text of one file; no characters where it will be passed over, as far as its beginning shows.
 TextEstimate estimate(const Source& source, bool only_utf8) {
   constexpr int64_t kPacked = 4;
   constexpr size_t kHead = 1 << 16;

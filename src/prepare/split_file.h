@@ -58,7 +58,7 @@ class SplitFile {
   void commit();
 
   int64_t bytes_of_text(int64_t begin, int64_t end, const std::vector<int32_t>& token_bytes);
-  // Of conversations from `begin` on, where one begins.
+  // Counts of the conversations from `begin` on, where one begins.
   SplitCounts counts_from(int64_t begin, const std::vector<int32_t>& token_bytes);
   // Where a conversation begins that is not the first one, as near to `position` as there is one; the end where it is the only one.
   int64_t conversation_near(int64_t position);

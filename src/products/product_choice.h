@@ -95,7 +95,7 @@ class ProductChoices {
     log::warn("Product " + name_of(key) + " stays LibTorch's: " + first_line(error.what()));
   }
 
-  // Of every kind of product that has been looked for or kept: nothing is LibTorch's way.
+  // The way of every kind of product that has been looked for or kept: nothing is LibTorch's way.
   const std::map<ProductKey, std::optional<Way>>& ways() const { return ways_; }
 
   // As it was found by another process. What this one knows already stays.

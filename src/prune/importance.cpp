@@ -78,7 +78,7 @@ class ObservingOperators final : public ops::WrappedOperators {
   const NormPlace norm_place_;
 };
 
-// Of `parts` equally wide pieces of the columns of a product's weight (out, in): what each adds to the product's output.
+// What each of `parts` equally wide pieces of the columns of a product's weight (out, in) adds to the product's output.
 std::vector<double> added_by(const at::Tensor& absolutes, const at::Tensor& weight, int64_t parts, int64_t tokens) {
   const at::Tensor norms = at::linalg_vector_norm(weight.detach(), 2, {0}, /*keepdim=*/false, at::kDouble),
                    added =

@@ -10,7 +10,7 @@ const isSilent = () => Date.now() / 1000 - run.written > Math.max(300, 3 * run.s
 const shareDone = () => run.total_steps > 0 ? Math.min(1, run.step / run.total_steps) : 0;
 const howFar = () => "step " + whole(run.step) + " of " + whole(run.total_steps) + " (" + done(shareDone()) + ")";
 
-// Of a page that is a file: [what stands in the title, what stands on the page].
+// The words of a page that is a file: [what stands in the title, what stands on the page].
 const wordsOfFile = () => {
   const isTraining = !run.has_ended && !run.stopped, isLost = isTraining && isSilent();
   const latest = run.latest || {};

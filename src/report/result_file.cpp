@@ -40,7 +40,7 @@ ordered_json to_json(const std::optional<EvaluationRecord>& evaluation) {
   return object;
 }
 
-// Of a run, or of a sweep. JSON lines that someone learns from begin with a brace, too.
+// Whether the file has the result of a run, or of a sweep. JSON lines that someone learns from begin with a brace, too.
 bool holds_result(const std::string& path) {
   constexpr SizeLimit kResultLimit{"a result", 64 << 20};
   const std::string text = read_file(path, ExitCode::config, kResultLimit);

@@ -19,7 +19,7 @@ namespace {
 
 using nlohmann::json;
 
-// Of a line of metrics.jsonl. Most have about 200; with the norms of a thousand layers it is 40,000.
+// Most lines of metrics.jsonl have about 200 bytes; with the norms of a thousand layers it is 40,000.
 constexpr size_t kMaxLineBytes = 1 << 16;
 
 json parse(std::string_view text) { return json::parse(text, nullptr, /*allow_exceptions=*/false); }

@@ -55,7 +55,7 @@ class TimedUpdates {
 
   const Setup& setup_;
   Run run_;
-  // Of divided state new weights are on their way meanwhile.
+  // Interruptions have connections of their own where state is divided: new weights are on their way meanwhile.
   Interruptions interruptions_{setup_.config.distributed.zero > 0 ? setup_.mesh.all->another() : setup_.mesh.all};
   int64_t made_ = 0;
 };

@@ -56,7 +56,7 @@ std::optional<NamedTensors> weights_of(Beginning& begins, const std::vector<Para
   return std::nullopt;
 }
 
-// Of the values that parameters keep in few bits; empty where there are none.
+// The hash of the values that parameters keep in few bits; empty where there are none.
 std::string hash_of_narrow(const Parameters& parameters) {
   Hash128 hash;
   bool has_any = false;

@@ -16,7 +16,7 @@
     at("model").hidden = !at("models").hidden;
   }
 
-  // Of what is asked with `body` and the settings that are filled in, take(choice) gets each piece as it comes.
+  // Asks with `body` and the settings that are filled in; take(choice) gets each piece of the answer as it comes.
   async function stream(path, body, take) {
     for (const name of ["max_tokens", "temperature", "top_p", "seed"]) {
       if (at(name).value !== "") body[name] = Number(at(name).value);

@@ -36,7 +36,7 @@ uint64_t number_of(std::string_view text, size_t begin, size_t count) {
   return number;
 }
 
-// Of what is ahead of a border, and what is behind it; no character is 0xFF.
+// The number of the bit for what is ahead of a border, and what is behind it; no character is 0xFF.
 uint64_t place_of(const std::vector<uint64_t>& bits, uint64_t before, uint64_t behind = 0xFF) {
   const uint64_t hash = (before << 32 | behind) * 0x9E3779B97F4A7C15u;
   return (hash >> 32) & (64 * bits.size() - 1);

@@ -25,7 +25,7 @@ class PieceJoints {
   // Sets of hashes, so that some borders seem to be joined that are not. The first has what is ahead of a border, the second
   // that with what is behind: a character, or its first byte where the token ends within it.
   std::vector<uint64_t> joined_;
-  // Of tokens that begin within the character ahead of the border: the bytes at either side of it.
+  // The bytes at either side of the border, for tokens that begin within the character ahead of it.
   std::vector<uint64_t> bytes_joined_;
 };
 

@@ -20,8 +20,8 @@ class PieceMemo {
   static constexpr size_t kFewIds = 4;
   static constexpr size_t kShort = 15;  // bytes of a piece that is its own key
 
-  // Of a piece of up to kShort bytes: the bytes, zeros, and the length in the last byte. Of a longer one: a hash of its
-  // bytes, and a mark and its length.
+  // A piece of up to kShort bytes is its own key: the bytes, zeros, and the length in the last byte. A longer one has a hash of its bytes,
+  // and a mark and its length.
   struct Key {
     uint64_t low, high;
     bool operator==(const Key&) const = default;

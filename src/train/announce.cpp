@@ -105,7 +105,7 @@ void announce_frozen(const Config& config, const std::vector<ParameterRow>& rows
   warn_of_random_weights(config, "training.freeze");
 }
 
-// Of the model among so many processes.
+// How so many processes divide the model, as the end of a line: "; each has a stage of the model".
 std::string describe_division(const DistributedConfig& asked, int64_t processes) {
   const auto [tensor, stages] = std::pair(asked.tensor_parallel, asked.pipeline_parallel);
   if (tensor > 1 && stages > 1)

@@ -140,7 +140,7 @@ bool CheckpointKeeper::interval_has_passed() const {
   return run::due(plan_.checkpoint_every, state_.step);
 }
 
-// Of a run that stopped among skipped updates and goes on.
+// Whether a checkpoint was due among skipped updates, for a run that stopped there and goes on.
 bool CheckpointKeeper::was_due_while_skipping() const {
   const int64_t every = plan_.checkpoint_every;
   return every > 0 && state_.step % every < state_.skipped_in_a_row();

@@ -25,7 +25,7 @@ std::optional<std::string> Divergence::after_update() {
   return stops ? describe(*spike) : go_back(*spike);
 }
 
-// Of several spikes in a row, as bad data may bring, the first leads back, and there is nothing that the others could undo.
+// Only the first of several spikes in a row, as bad data may bring, leads back: there is nothing that the others could undo.
 std::optional<std::string> Divergence::go_back(const ops::Spike& spike) {
   const DivergenceConfig& config = cadence_.divergence;
   const int64_t applied = state_.step - state_.skipped_steps();

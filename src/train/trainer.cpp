@@ -269,7 +269,7 @@ std::optional<LayerNorms> Trainer::norms() const {
   }
 }
 
-// Of all processes, in ms, from the seconds of this one: the slowest one waits least.
+// What all processes wait, in ms, from the seconds of this one: the slowest one waits least.
 std::vector<double> Trainer::waits(double own) const {
   const int64_t processes = setup_.mesh.all->size();
   if (processes == 1 || device().is_cuda()) return {};  // a GPU's host also waits for its own computing

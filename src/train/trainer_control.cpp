@@ -129,8 +129,8 @@ control::Answer Trainer::save_as_told() {
   return {false, fmt::format("{} could not be written, as the log says", folder_.checkpoint_path())};
 }
 
-// Of a copy of the evaluator, because the run's own first validation settles how many sequences one has. It counts for nothing: neither as the
-// best, nor for patience or the plateau of the learning rate, so that the run becomes what it would be without it.
+// Validates with a copy of the evaluator, because the run's own first validation settles how many sequences one has. The result counts for
+// nothing: neither as the best, nor for patience or the plateau of the learning rate, so that the run becomes what it would be without it.
 control::Answer Trainer::validate_as_told() {
   if (run_.evaluator().empty()) return {false, "there is no text to validate with"};
   run::Evaluator evaluator = run_.evaluator();

@@ -31,7 +31,7 @@ TEST(Snapshot, HoldsWhatTheStateWas) {
   EXPECT_EQ(copy.tokenizer, state.tokenizer);
 }
 
-// Of a tensor in parts, what this process has.
+// A copy has what this process has of a tensor in parts.
 TEST(Snapshot, HoldsOwnParts) {
   Checkpoint state = test::sample_checkpoint();
   const uint64_t whole = Snapshot::bytes_of(state);

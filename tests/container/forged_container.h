@@ -43,7 +43,7 @@ class ForgedContainer {
   }
 
  private:
-  // Of data that follow at the end of the file: one in the first format, one for each 16 MB of the file since then.
+  // Hashes of data that follow at the end of the file: one in the first format, one for each 16 MB of the file since then.
   std::string hashes(std::string_view content) const {
     constexpr size_t kBlock = 1 << 24;
     if (version_ == 1) return fmt::format("\"{}\"", hash128(content));

@@ -48,7 +48,7 @@ struct Played {
             .own_seconds = [this] { return own_seconds; },
             .memory = [] { return CpuSensor::Senses::Memory{8'000'000'000, 3'000'000'000}; }};
   }
-  // Of ten seconds, in which the processors were busy for 10.05 and stolen for 0.5.
+  // A reading of ten seconds, in which the processors were busy for 10.05 and stolen for 0.5.
   DeviceUse read(CpuSensor::Machine machine, double own) {
     CpuSensor sensor(std::move(machine), senses());
     sensor.begin();

@@ -67,7 +67,7 @@ TEST_P(GraphTest, WorkWithoutAGraphTakesItsMemory) {
   graph->record(work);
   graph->replay();
   synchronize(device());
-  // Of this process alone, beside which others may use the device.
+  // Bytes of this process alone, beside which others may use the device.
   const auto reserved_bytes = [this] {
     return at::getDeviceAllocator(device().type())->getDeviceStats(device().index()).reserved_bytes[0].current;
   };

@@ -120,7 +120,7 @@ class ChatTemplates(unittest.TestCase):
         self.assertEqual(programs.losses(folder), programs.losses(self.tuned["bpe:300"]))
         error = self.tune(self.bases["char"], self.folder / "other", prepared / "tokens_bpe.bin", check_code=3)
         self.assertIn("made with another tokenizer than the checkpoint's", error)
-        # Of an export the same ids are made.
+        # An export makes the same ids.
         again = self.folder / "prepared again"
         programs.run("gpt-prepare", "--input", self.chats, "--tokenizer", self.export("bpe:300"), "--output", again, "--deduplicate", "none",
                      check_code=0)

@@ -123,7 +123,7 @@ class Eval(generating.TrainedModel):
         self.assertEqual(json.loads(done.stdout), json.loads(self.evaluate(*words).stdout))
         self.assertTrue(output.read_text().startswith(kept))
         self.assertEqual(output.read_text().count("\n"), count + 1)
-        # Of another input, of another dtype and of another model these are no results.
+        # These are no results of another input, of another dtype or of another model.
         tasks.write_text(lines.replace("fox", "cat"))
         self.assert_refused(2, r"--output .*: lambada: result \d+ is not of this input", *words, "--output", output)
         self.assert_refused(2, "its results are of dtype float32", *words, "--output", output, "--dtype", "bfloat16")

@@ -59,7 +59,7 @@ class ScorerTest : public testing::Test {
   std::vector<Request> requests_;
 };
 
-// Of sums of at most 40 log-probabilities of about 6, in float32: 40 * 6 * 2^-24 each, and as much again for the logits.
+// The error of sums of at most 40 log-probabilities of about 6, in float32: 40 * 6 * 2^-24 each, and as much again for the logits.
 constexpr double kSumTolerance = 40 * 6 * 6e-8 * 4;
 
 class ScorerOnDevicesTest : public ScorerTest, public testing::WithParamInterface<DeviceCase> {};

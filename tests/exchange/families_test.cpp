@@ -62,7 +62,7 @@ std::vector<int64_t> windows(const ModelConfig& model) {
   return found;
 }
 
-// Of a key with a number for each layer.
+// The value of a key with a number for each layer.
 std::vector<int32_t> layers_of(const std::vector<ArchitectureKey>& keys, std::string_view name) {
   for (const ArchitectureKey& key : keys)
     if (key.name == name) return std::get<std::vector<int32_t>>(key.value);

@@ -25,7 +25,7 @@ double slowest(const ModelConfig& model, const std::vector<LayerSpan>& stages) {
   return *std::max_element(costs.begin(), costs.end());
 }
 
-// Of all divisions.
+// The cost of the slowest stage in the best of all divisions.
 double least_slowest(const ModelConfig& model, int64_t stages) {
   double least = std::numeric_limits<double>::infinity();
   std::vector<LayerSpan> spans;

@@ -45,7 +45,7 @@ class ActivationSwapTest : public testing::TestWithParam<std::tuple<DeviceCase, 
     return late_ = std::make_shared<test::LateCopies>();
   }
 
-  // Of two passes, the second of which uses the buffers of the first.
+  // The result of two passes, the second of which uses the buffers of the first.
   Result result(GradientCheckpointing level, std::shared_ptr<ActivationSwap> swap) const {
     GPT model(config(), device(), 1);
     model.set_operators(ops::fused_operators());

@@ -49,7 +49,7 @@ ModelConfig layered_config(const Form& form) {
   return config;
 }
 
-// Of a row's gradient, as it is now.
+// Copies of rows' gradients, by the rows' names.
 using Gradients = std::map<std::string, at::Tensor>;
 
 Gradients gradients_from(const GPT& model, int64_t layer) {

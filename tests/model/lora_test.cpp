@@ -45,7 +45,7 @@ TuningConfig lora(std::vector<std::string> targets, std::vector<std::string> als
   return tuning;
 }
 
-// Of a model whose B are no zeros any more.
+// Values of a model whose B are no zeros any more.
 NamedTensors some_values(const ModelConfig& config, const TuningConfig& tuning) {
   NamedTensors values = GPT(config, at::kCPU, 1, {}, tuning).parameters().values();
   at::Generator generator = at::detail::createCPUGenerator(3);
@@ -111,8 +111,8 @@ std::vector<LoraCase> cases() {
           {gpt2_of_lora(), {"q_proj"}, {"wte", "h.1.ln_2", "h.0.mlp.c_proj"}}};
 }
 
-// Of W + s B A the gradient is G: that of A is s B^T G, and that of B is s G A^T, of the rows of each product apart. What is trained whole has
-// that of the merged model.
+// The gradient of W + s B A is G: that of A is s B^T G, and that of B is s G A^T, of the rows of each product apart. What is trained whole
+// has that of the merged model.
 TEST_P(LoraTest, LossAndGradientsFollowFromThoseOfTheMergedModel) {
   using enum GradientCheckpointing;
   for (const auto& [config, targets, also_train] : cases()) {
@@ -278,7 +278,7 @@ TEST(Lora, ANewAdapterLeavesTheModelAsItIsAndItsAsDiffer) {
                    &second = by_name.at("transformer.h.1.attn.c_attn.lora_A");
   EXPECT_EQ(first.sizes(), (std::vector<int64_t>{9, 32}));
   EXPECT_FALSE(first.equal(second));
-  // Of 288 values the spread is within 4 standard errors of 1 / sqrt(3 inputs).
+  // The spread of 288 values is within 4 standard errors of 1 / sqrt(3 inputs).
   EXPECT_NEAR(first.std().item<double>(), 1 / std::sqrt(96.0), 4 / std::sqrt(96.0 * 2 * 288));
 }
 

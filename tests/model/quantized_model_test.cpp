@@ -25,7 +25,7 @@ NamedTensors values_of(const QuantizedTensors& tensors) {
 
 class QuantizedModel : public testing::TestWithParam<test::ModelForm> {
  protected:
-  // Of a prompt, of the token behind it, and of all at once.
+  // Logits of a prompt, of the token behind it, and of all at once.
   static std::vector<at::Tensor> logits(const GPT& model, int64_t prompt) {
     const c10::InferenceMode inference;
     KvCache cache = model.make_cache(1, 32, at::kFloat);

@@ -108,7 +108,7 @@ void expect_same(const Outcome& one, const Outcome& part, const ModelConfig& con
     const at::Tensor expected = part_of(row, one.gradients[i++].second).to(at::kFloat);
     ASSERT_EQ(name, row.name);
     double scale = largest_of(one.gradients[i - 1].second.to(at::kFloat));
-    // Of one token all weights of attention are 1, and norms of queries and keys get what rounding leaves of the product's gradient.
+    // The weights of attention to a single token are 1, and norms of queries and keys get what rounding leaves of the product's gradient.
     if (row.role == ParameterRole::attention_in) of_product = scale;
     if (row.role == ParameterRole::query_norm || row.role == ParameterRole::key_norm)
       scale = std::max(scale, of_product);

@@ -233,7 +233,7 @@ TEST_P(AttentionTest, DropsTheSameWeightsInBothPasses) {
   }
 }
 
-// Of operators without a kernel for it: a mask.
+// LibTorch's operators take a mask where they have no kernel for windows or documents.
 TEST_P(AttentionTest, IsThatOfLibTorchsOperators) {
   const AttentionCase& c = shape();
   for (const auto type : types_on(device())) {

@@ -57,7 +57,7 @@ Kept of_embedding(const at::TensorOptions& options, int64_t samples, int64_t col
   return {is_kept(y), is_kept(table.gradient()).view_as(y)};
 }
 
-// Of zeros and a branch of ones the sum is the mask, and so is the branch's gradient where that of the sum is one.
+// The sum of zeros and a branch of ones is the mask, and so is the branch's gradient where that of the sum is one.
 Kept of_add_norm(const at::TensorOptions& options, int64_t samples, int64_t columns, const DropoutSpec& dropout) {
   const Normalization norm{Norm::rmsnorm, 1e-5, Parameter(at::ones({columns}, options.dtype(at::kFloat))), {}};
   const at::Tensor x = at::zeros({samples, kLength, columns}, options), branch = at::ones_like(x).requires_grad_();

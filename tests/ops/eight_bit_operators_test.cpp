@@ -41,7 +41,7 @@ struct Result {
   at::Tensor y, x_gradient, weight_gradient, bias_gradient;
 };
 
-// Of the layer twice, as two micro-batches of an update compute it.
+// Results of the layer, computed twice as two micro-batches of an update compute it.
 Result compute(const Operators& operators, const at::Tensor& x, const LinearLayer& layer, const at::Tensor& gradient) {
   layer.weight.clear_gradient(), layer.bias.clear_gradient();
   Result result;

@@ -200,7 +200,7 @@ class HeadNormsTest : public HeadsTest {
     const auto one = [&] { return Parameter(1 + 0.3 * draw({shape().D}, at::kFloat)); };
     return {one(), one()};
   }
-  // Of a value that came to be by so many roundings in float32, from terms as large as `magnitude`, and by `last` ones in its own type.
+  // `actual` came to be by so many roundings in float32, from terms as large as `magnitude`, and by `last` ones in its own type.
   static void expect_within(const at::Tensor& actual, const at::Tensor& expected, int64_t roundings, double magnitude,
                             int last, const char* name) {
     ASSERT_EQ(actual.sizes(), expected.sizes()) << name;

@@ -45,7 +45,7 @@ TEST_P(LinearAfterGelu, ItsGradientsAreThoseOfFloat64) {
     const auto distance = [](const at::Tensor& got, const at::Tensor& expected) {
       return ((got.cpu().to(at::kDouble) - expected).norm() / expected.norm()).item<double>();
     };
-    // Of norms, to which errors of rounding add up as squares: a few roundings each.
+    // Norms, to which errors of rounding add up as squares, differ by a few roundings each.
     const double bound = 8 * test::unit_roundoff(device().is_cuda() && type == at::kFloat ? at::kHalf : type);  // TF32
     EXPECT_LE(distance(mlp.x.grad(), x.grad()), bound) << type;
     EXPECT_LE(distance(mlp.in.gradient(), in.grad()), bound) << type;

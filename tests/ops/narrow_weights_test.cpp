@@ -19,7 +19,7 @@ namespace {
 
 class NarrowWeights : public testing::TestWithParam<test::ModelForm> {
  protected:
-  // Of a prompt of so many tokens and of the token behind it.
+  // Logits of a prompt of so many tokens and of the token behind it.
   static std::vector<at::Tensor> logits(const GPT& model, int64_t prompt) {
     const c10::InferenceMode inference;
     KvCache cache = model.make_cache(1, 32, at::kFloat);

@@ -257,8 +257,8 @@ TEST_P(AddRowSums, OverwriteWhatWasThereOnceAndThenAdd) {
   }
 }
 
-// Of what no operator has summed. A row has less than a group of columns, groups and a rest, and more than a block has threads; rows are
-// fewer than parts, and many.
+// Rows that no operator has summed, with less than a group of columns, groups and a rest, and more than a block has threads; they are fewer
+// than parts, and many.
 TEST_P(AddRowSums, SumRowsEqualsFloat64) {
   for (const auto type : kernel_types(GetParam())) {
     for (const int64_t C : {3, 24, 75, 2304}) {

@@ -20,7 +20,7 @@ namespace {
 
 class NewtonSchulzTest : public DeviceTest {
  protected:
-  // Of orthogonal columns, or rows, times singular values from 1 to 3, so that rounding errors do not grow much on their way to 1.
+  // A matrix of orthogonal columns, or rows, times singular values from 1 to 3, so that rounding errors do not grow much on their way to 1.
   at::Tensor matrix(int64_t rows, int64_t columns) {
     const int64_t rank = std::min(rows, columns);
     const auto orthogonal = [&](int64_t size) {

@@ -18,7 +18,7 @@ namespace {
 
 using namespace run;
 
-// Of about 3 million values, which travel in several stretches.
+// A model of about 3 million values, which travel in several stretches.
 ModelConfig some_blocks() {
   ModelConfig config;
   config.n_layer = 4, config.n_head = 2, config.n_embd = 256, config.block_size = 8, config.vocab_size = 100;
@@ -73,7 +73,7 @@ struct OverlappedCase {
 
 class OverlappedRun : public testing::TestWithParam<OverlappedCase> {};
 
-// Of three updates, taken while weights of the last one are on their way.
+// The checkpoint of three updates, taken while weights of the last one are on their way.
 Checkpoint after_updates(const Shape& shape, const Config& config, const Corpus& corpus) {
   Checkpoint checkpoint;
   in_mesh(shape, config, corpus, [&](const run::Setup& setup) {

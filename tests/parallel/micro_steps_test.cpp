@@ -51,7 +51,7 @@ class Joining : public Strategy {
   Events& events_;
 };
 
-// Of five micro-batches of two samples each in four lanes, which two processes have; stopped before this round.
+// Events of five micro-batches of two samples each in four lanes, which two processes have; stopped before this round.
 Events events_of(int64_t rank, int64_t stopped_before = 9) {
   constexpr int64_t kMicroBatches = 5;
   DistributedConfig config;

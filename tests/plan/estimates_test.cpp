@@ -57,7 +57,7 @@ TEST(Estimates, ZeroDividesTheStateAmongTheProcesses) {
   EXPECT_EQ(activation_form(gpt2_small(), {}, distributed, describe_device(at::kCPU), {}).state_share, 1);
 }
 
-// Of Muon's matrices a process has whole ones, and of all else a quarter.
+// A process has whole ones of Muon's matrices, and a quarter of all else.
 TEST(Estimates, ZeroGivesEachProcessWholeMatricesOfMuon) {
   TrainingConfig training;
   training.optimizer.kind = OptimizerKind::muon;

@@ -190,7 +190,7 @@ TEST(CheckMemory, TheProgramCountsToo) {
             Status::fail);
 }
 
-// Of processes that write a checkpoint between them, each copies its part.
+// Processes that write a checkpoint between them copy their parts.
 TEST(CheckMemory, TheCopyForCheckpointsIsAProcesssOwn) {
   const auto copy = [](const ActivationForm& form) {
     for (const auto& [name, value] : check_memory(gpt2_small(), {}, form, {.available = 1e10}).values)

@@ -27,7 +27,7 @@ TEST(TimeOfASum, IsTwiceTheOthersPartsAndTheirMessages) {
   }
 }
 
-// Of four machines with eight processes each, whose link is as slow as that of one process.
+// Four machines with eight processes each, whose link is as slow as that of one process.
 class FourMachines : public testing::Test {
  protected:
   static constexpr double kBetween = 1e9, kFar = 20e-6;
@@ -47,7 +47,7 @@ TEST_F(FourMachines, GatherIntoEachMachineOnce) {
                    28 * kLatency + 3 * kFar + 3.0 / 4 * kTensor / kBetween);
 }
 
-// Of eight groups of four processes each machine has one process, and all groups use its link.
+// Eight groups of four processes have one process each on each machine, and all groups use its link.
 TEST_F(FourMachines, GroupsShareTheLinkOfAMachine) {
   const Members group{4, 1};
   EXPECT_DOUBLE_EQ(time_of_exchange(kTensor, group, network_).wires, kFar + 8 * 3.0 / 4 * kTensor / kBetween);
@@ -70,7 +70,7 @@ TEST(JoinCpus, SendingTakesTheCoresWhateverTheLinkIs) {
   EXPECT_EQ(alone.wires, 0);
   network.between = link_between(/*latency=*/1e-4, /*bits_per_second=*/1e9);
   EXPECT_DOUBLE_EQ(time_of_sum(kTensor, members, network).cores, alone.cores);
-  // Of the time three quarters, because both of two connections may happen to send the same way.
+  // A way is used three quarters of the time, because both of two connections may happen to send the same way.
   EXPECT_DOUBLE_EQ(time_of_sum(kTensor, members, network).wires, 2e-4 + kTensor / (0.75 * 0.95 * 1e9 / 8));
   EXPECT_DOUBLE_EQ(time_of_gather(kTensor, {3, 1}, network).wires,
                    2e-4 + 2.0 / 3 * kTensor / (15.0 / 16 * 0.95 * 1e9 / 8));

@@ -56,8 +56,8 @@ TEST(SentBytes, AreGradientsOfEachMicroBatchWithZero2) {
   EXPECT_EQ(sent_bytes(config, /*end_to_end=*/false, 4), 0.75 * (3 * kGradients + kGradients) + 1.5 * kGradients / 256);
 }
 
-// Of three rounds: the weights of a block forward and backward, but that the last one's are there still when the backward pass begins, and
-// the first one's when the next round does; and once what lies outside blocks.
+// Weights in three rounds: those of a block forward and backward, but that the last one's are there still when the backward pass begins,
+// and the first one's when the next round does; and once what lies outside blocks.
 TEST(SentBytes, AreWeightsOfEachPassToWithZero3) {
   constexpr double kBlock = 4.0 * 7087872, kOutside = kGradients - 12 * kBlock, kNorms = 4.0 * 25 * 2 * 768;
   Config config = gpt2_small_run(8, 10);
@@ -85,8 +85,8 @@ TEST(SentBytes, AreSumsOfActivationsWhereTheModelIsDivided) {
   EXPECT_NEAR(sent_bytes(config, false, 4) - sent, 5 * 12 * 1.5 * kSum, 1e-6 * sent);
 }
 
-// Of what a process has of the model, with the one that has the same: of five rounds, to one of two. Of a block both have the biases and
-// norms behind sums, and the halves of a bias of queries, keys and values are padded by 128 values.
+// The weights of a process's part of the model, sent to the one other process that has the same part, in five rounds. Both parts of a block
+// have the biases and norms behind sums, and the halves of a bias of queries, keys and values are padded by 128 values.
 TEST(SentBytes, AreWeightsOfPartsOfLayersToWithZero3) {
   constexpr double kWhole = (4 + 2) * 768, kBlock = 4 * ((7087872 - kWhole) / 2 + kWhole + 128),
                    kOutside = 4 * (50304 * 768 / 2 + (1024 + 2) * 768), kAll = 12 * kBlock + kOutside;
@@ -121,7 +121,7 @@ TEST(ExchangeBytes, AreFurtherLanesAndWhatSumsTake) {
   EXPECT_LT(few, 2e6);
 }
 
-// Of half of each layer a half, what lies outside of blocks, and two halves of blocks that are together; as in SentBytes.
+// A half of the half of each layer, what lies outside of blocks, and two halves of blocks that are together; as in SentBytes.
 TEST(MemoryOfEach, IsAPartOfPartsOfLayersWithZero3) {
   constexpr double kWhole = (4 + 2) * 768, kBlock = (7087872 - kWhole) / 2 + kWhole + 128,
                    kOutside = 50304 * 768 / 2 + (1024 + 2) * 768, kAll = 12 * kBlock + kOutside;

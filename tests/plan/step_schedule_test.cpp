@@ -84,8 +84,8 @@ TEST(ScheduleUpdate, TheBusiestProcessCounts) {
   EXPECT_NEAR(time.computing, 2 * 2 + 3, 1e-9) << "two of the five micro-batches";
 }
 
-// Of the flat buffer, the stretches that have some of the first block or of the embeddings: after their gradients a backward pass computes
-// nothing, and before their weights a forward pass.
+// Values of the stretches of the flat buffer that have some of the first block or of the embeddings: after their gradients a backward pass
+// computes nothing, and before their weights a forward pass.
 double of_the_beginning(const Config& config) {
   const std::vector<ParameterRow> rows = parameter_table(config.model);
   const FlatLayout layout = flat_layout(rows);

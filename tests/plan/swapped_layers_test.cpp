@@ -14,7 +14,7 @@
 namespace gpt::plan {
 namespace {
 
-// Of four blocks two are on the device at a time, beside the one that is not swapped.
+// Two of four blocks are on the device at a time, beside the one that is not swapped.
 TEST(SwappedLayers, KeepWhatTheyKeepInTheMemoryOfTheHost) {
   ModelConfig model = gpt2_small();
   model.n_layer = 4, model.n_embd = 64, model.n_head = 4, model.block_size = 64, model.vocab_size = 512;

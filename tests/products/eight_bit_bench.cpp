@@ -24,7 +24,7 @@ struct Layer {
   int64_t rows, in, out;
 };
 
-// Of nanoGPT's CPU model, whose micro-batches have 768 tokens, and of GPT-2 124M with 1,024 and 4,096.
+// Layers of nanoGPT's CPU model, whose micro-batches have 768 tokens, and of GPT-2 124M with 1,024 and 4,096.
 constexpr Layer kLayers[] = {{768, 128, 384},   {768, 128, 128},  {768, 128, 512},   {768, 512, 128},
                              {1024, 768, 2304}, {1024, 768, 768}, {1024, 768, 3072}, {1024, 3072, 768},
                              {4096, 768, 2304}, {4096, 768, 768}, {4096, 768, 3072}, {4096, 3072, 768}};

@@ -59,7 +59,7 @@ void read_once(const at::Tensor& bytes) {
   });
 }
 
-// Of one thread its own time, which other programs hardly change.
+// Milliseconds of `work`: with one thread its own time, which other programs hardly change.
 template <class Work>
 double time_of(const Work& work) {
   if (at::get_num_threads() > 1) return milliseconds(work);

@@ -160,7 +160,7 @@ TEST_P(QuantizedProduct, IsTheFloat64ProductOfWhatTheCodesStandFor) {
         at::Tensor expected = test::exact(x).matmul(wide.t());
         if (has_bias) expected = expected + test::exact(bias);
         const at::Tensor of_x = (largest_of_group(x, kOfX) / 127 / 2).matmul(wide.abs().t());
-        // Of a group's codes, of which int4 adds two parts that may cancel: 15 steps at most beside what they stand for.
+        // The magnitude of a group's codes, of which int4 adds two parts that may cancel: 15 steps at most beside what they stand for.
         const at::Tensor magnitude = largest_of_group(x, kOfX).matmul(largest_of_group(wide, kOfWeight).t() * 2) + 3;
         const int64_t roundings = 4 * ((K + 31) / 32) + 4;
         const at::Tensor bound = of_x * (1 + 1e-5) + test::tolerance(at::kFloat, roundings) * magnitude;
@@ -203,7 +203,7 @@ TEST_P(QuantizedProduct, IsTheSameForEveryNumberOfThreadsAndRows) {
   const at::Tensor three = quantized_product(x, weight);
   at::set_num_threads(threads);
   EXPECT_TRUE(one.equal(three));
-  // Of one row and of all: each sum of 32 is exact, and a row's groups are added in their order.
+  // The product of one row and that of all: each sum of 32 is exact, and a row's groups are added in their order.
   const double bound = test::tolerance(at::kFloat, 32, one.abs().max().item<double>() * 8);
   EXPECT_LE((quantized_product(x.narrow(0, 7, 1), weight) - one[7]).abs().max().item<double>(), bound);
 }

@@ -27,7 +27,7 @@ namespace {
 
 using Role = ParameterRole;
 
-// Of one layer and one position, so that a head's output is its value.
+// A model of one layer and one position, so that a head's output is its value.
 ModelConfig one_layer(bool is_gated) {
   ModelConfig config;
   config.n_layer = 1, config.n_head = 2, config.n_embd = 8, config.n_hidden = 6, config.block_size = 1;
@@ -47,7 +47,7 @@ GPT with_large_values(const ModelConfig& config) {
   return model;
 }
 
-// Of (N, T + 1) ids.
+// `sequences`: (N, T + 1) ids.
 Batch batch_of(const at::Tensor& sequences) {
   const int64_t T = sequences.size(1) - 1;
   return {sequences.narrow(1, 0, T), sequences.narrow(1, 1, T)};

@@ -58,7 +58,7 @@ Outcome one_process(const Config& config, const Corpus& corpus, const std::optio
   return outcomes_on({1, 1}, config, corpus, start)[0];
 }
 
-// Of the weights, and of the averages, which a run reads as its weights.
+// The validation loss of weights, or of averages, which a run reads as its weights.
 double validation_with(const NamedTensors& weights, const Config& config, const Corpus& corpus) {
   Config plain = config;
   plain.training.optimizer.ema_decay = 0, plain.training.cadence.evaluates = EvaluatedWeights::weights;

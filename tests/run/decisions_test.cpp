@@ -29,7 +29,7 @@ class DecisionsTest : public testing::Test {
       file << R"({"step":)" << step << R"(,"what":")" << what << R"(","value":)" << value << "}\n";
     return root_ / name;
   }
-  // Of a run that goes on from this step.
+  // The beginning of a run that goes on from this step.
   static Beginning at(int64_t step, std::vector<Decision> taken, bool continues = true) {
     Beginning begins{.start = StartingPoint{.checkpoint = {}, .path = "ckpt.pt", .continues = continues},
                      .initial = {}};

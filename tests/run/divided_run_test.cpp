@@ -400,7 +400,7 @@ TEST(DividedRun, AnUpdateSendsGradientsOnceAndSumsOrValuesOnce) {
   }
 }
 
-// Of each block's weights for the forward and the backward pass of each of two rounds, but that the last block's are there still when the
+// Each block's weights come for the forward and the backward pass of each of two rounds, but that the last block's are there still when the
 // backward pass begins with it, and the first one's when the next forward pass does; what lies outside blocks once.
 TEST(DividedRun, WeightsComeTogetherForEachPassThatNeedsThem) {
   constexpr int64_t kProcesses = 4, kLayers = 3, kRounds = 2;

@@ -89,7 +89,7 @@ Checkpoint copied_and_discarded(Run& run, const Setup& setup) {
   return copy;
 }
 
-// Of the second update: the first has changed the weights.
+// Norms of the second update: the first has changed the weights.
 Measured measured(const Setup& setup) {
   Run run(setup);
   EXPECT_TRUE(update(run));

@@ -21,7 +21,7 @@
 
 namespace gpt::run {
 
-// Of `processes`, each `tensor` neighbours divide the layers of the model, of which there are `stages`.
+// The processes of a run: each `tensor` neighbours divide the layers of the model, of which there are `stages`.
 struct Shape {
   int64_t processes, tensor, stages = 1;
 };
@@ -66,7 +66,7 @@ inline NamedTensors copied(const NamedTensors& tensors) {
   return copies;
 }
 
-// Of a tensor that processes have between them. To each number of one process the others add zeros.
+// The whole of a tensor that processes have between them. To each number of one process the others add zeros.
 inline at::Tensor whole(const at::Tensor& tensor, const std::vector<TensorPart>& parts,
                         distributed::Communicator& ranks) {
   constexpr int64_t kNumber = sizeof(int64_t);
@@ -136,7 +136,7 @@ void in_mesh(const Shape& shape, Config config, const Corpus& corpus, const Work
   });
 }
 
-// Of the first process; the others must have seen the same.
+// The outcome of the first process; the others must have seen the same.
 inline Outcome outcome_on(const Shape& shape, const Config& config, const Corpus& corpus, int64_t updates,
                           const Checkpoint* start = nullptr) {
   std::vector<Outcome> all(static_cast<size_t>(shape.processes));

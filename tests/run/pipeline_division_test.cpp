@@ -17,7 +17,7 @@
 namespace gpt::run {
 namespace {
 
-// Of two pipelines of three stages, in which process a table of the first and the last one is another than in the first.
+// Processes of two pipelines of three stages whose table, which the first and the last stage have, is another than in the first process.
 std::vector<int64_t> with_other_tables(const Config& config, const Corpus& corpus) {
   std::vector<at::Tensor> tables(6);
   in_mesh({6, 1, 3}, config, corpus, 4, [&](run::Run& run, int64_t stage) {
@@ -108,8 +108,8 @@ TEST(PipelineZero2, ATiedTableIsCutAlikeAtBothEnds) {
   });
 }
 
-// Of A micro-batches in each of n pipelines a process sends its gradients to those that keep their sums, and what it keeps of the weights back:
-// (A G + W)(n - 1) / n bytes, and 2 (n - 1) / n of the norms of each 256 and the loss.
+// Gradients of A micro-batches in each of n pipelines go from a process to those that keep their sums, and what it keeps of the weights
+// back: (A G + W)(n - 1) / n bytes, and 2 (n - 1) / n of the norms of each 256 and the loss.
 TEST(PipelineZero2, GradientsOfEveryMicroBatchAreSentOnce) {
   constexpr int64_t kStages = 2, kPipelines = 2, kMicroBatches = 2, kUpdatesCounted = 2;
   const Corpus corpus = some_corpus(400);
@@ -183,7 +183,7 @@ TEST(PipelineMemory, EachStageHasItsOwnBlocksAlone) {
   });
 }
 
-// Of its blocks a half, and memory for two of them. The first stage needs most.
+// Half of a stage's blocks, and memory for two of them. The first stage needs most.
 TEST(PipelineMemory, WeightsOfAStageAreDividedFurther) {
   const Corpus corpus = corpus_with_validation();
   Config config = pipelined_run(corpus);

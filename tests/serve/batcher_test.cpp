@@ -92,7 +92,7 @@ class BatcherTest : public DeviceTest {
   std::atomic<bool> stops_{false};
 };
 
-// Of other lengths, with other settings and begun at other times: each text is what it is alone. Also beyond the model's context, and with
+// Texts of other lengths, with other settings and begun at other times: each is what it is alone. Also beyond the model's context, and with
 // fewer slots than texts.
 TEST_P(BatcherTest, EachTextIsTheOneOfItsSeed) {
   start(/*slots=*/3, /*queue=*/100);

@@ -217,7 +217,7 @@ class Block {
     if (_setjmp(thread->place) == 0) _longjmp(scheduler_, 1);
   }
 
-  // Of a fiber, which has a thread of each block in turn.
+  // What a fiber runs, which has a thread of each block in turn.
   static void body() {
     while (true) {
       if (running->shows_races_) watched = running;

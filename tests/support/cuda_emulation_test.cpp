@@ -132,7 +132,7 @@ TEST(CudaEmulation, ConcurrentAdditionsAreNoRace) {
 }
 #endif
 
-// Of `asked` bytes. A thread finds its copy where it has waited for it, and before that what no value is.
+// Each thread copies a value, and finds its copy where it has waited for it, and before that what no value is.
 void copy_kernel(const uint32_t* from, uint32_t* before, uint32_t* after, unsigned first) {
   auto* const copies = static_cast<uint32_t*>(dynamic_shared_memory());
   const unsigned place = first + threadIdx.x;

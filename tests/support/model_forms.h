@@ -24,7 +24,7 @@ struct ModelForm {
 
 inline void PrintTo(const ModelForm& form, std::ostream* out) { *out << form.name; }
 
-// Of 2 layers, 64 columns and 101 tokens, for 32 positions.
+// A model of 2 layers, 64 columns and 101 tokens, for 32 positions.
 inline ModelConfig config_of(const ModelForm& form) {
   ModelConfig config;
   config.n_layer = 2, config.n_head = 4, config.n_kv_head = 2, config.n_embd = 64, config.block_size = 32;

@@ -15,7 +15,7 @@
 
 namespace gpt::emulation {
 
-// Of one launch.
+// The races of one launch.
 class RaceDetector {
  public:
   void begin_block(uint32_t block, size_t threads);

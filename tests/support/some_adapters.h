@@ -17,8 +17,8 @@
 
 namespace gpt::test {
 
-// Of all products with these roles, whose queries have one of their own; what is added is about as large as a product of weights that are
-// `size` large.
+// Adapters of all products with these roles, whose queries have one of their own; what is added is about as large as a product of weights
+// that are `size` large.
 inline std::vector<ops::AdapterFactors> some_adapter(const ModelConfig& config, const std::vector<ParameterRole>& roles,
                                                      int64_t rank, double size, uint64_t seed) {
   at::Generator generator = at::detail::createCPUGenerator(seed);

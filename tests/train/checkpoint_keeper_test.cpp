@@ -253,7 +253,7 @@ TEST_P(CheckpointKeeperTest, OneThatTheDiskRefusesLeavesTheOneBefore) {
   EXPECT_FALSE(keeper_.is_saving());
 }
 
-// Of a run that may go back, and saves every two steps.
+// A run that may go back, and saves every two steps.
 class RollbackFilesTest : public CheckpointKeeperTest {
  protected:
   void SetUp() override {

@@ -54,7 +54,7 @@ class DataLoader {
   DataPosition position() const;       // the position of the batch that comes next
   void seek(const DataPosition& position);
   int64_t tokens_ahead(int64_t batches) const;  // positions in the next `batches` batches
-  // Of these the targets that count: of text all, of conversations one or more a row.
+  // Targets among them that count: of text all, of conversations one or more a row.
   int64_t learned_ahead(int64_t batches) const;
   int64_t tokens_seen() const;  // positions from the beginning of the run up to position()
 

@@ -26,7 +26,7 @@ struct Measured {
 // this program is passed on; then the result is nothing. The process never outlives this one, which a second Ctrl-C ends at once.
 // Throws gpt::Error with the last line that the process wrote when it failed.
 std::optional<Measurement> measure_apart(const Config& config, const MeasurementLength& length);
-// Of the products of a configuration, measured once for each type and device.
+// The speed of this machine with the products of a configuration, measured once for each type and device.
 std::optional<plan::MachineSpeed> machine_speed_apart(const Config& config);
 std::optional<Learning> learn_apart(const Config& config, const LearningLength& length);
 

@@ -27,7 +27,7 @@ class Comparison {
   // as JSON: runs that read one text, the best first, each with its values of the settings that differ in the group. Those that are alone with
   // their text are left out. A configuration is read again where its file has changed.
   std::string text(const std::vector<ComparedRun>& runs);
-  // Of the run in a folder; nothing where it has no configuration that can be read.
+  // Text and tokens of the run in a folder; nothing where it has no configuration that can be read.
   std::optional<TextAndTokens> text_and_tokens(const std::string& folder);
 
  private:

@@ -7,7 +7,7 @@
 
 namespace gpt {
 
-// Of what the run trained. Throws gpt::Error(checkpoint), which names `path`, where there are none.
+// Puts the averages in place of the weights that the run trained. Throws gpt::Error(checkpoint), which names `path`, where there are none.
 void take_averages(Checkpoint& checkpoint, const std::string& path);
 
 // As load_checkpoint() does it, which `parts` says, but with averages for weights.

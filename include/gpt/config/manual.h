@@ -14,7 +14,7 @@ std::map<std::string, std::string> manual_pages();
 // gpt::Error(config) naming the topics where there is no such one.
 std::string manual(const std::string& topic, int columns);
 
-// Of Markdown.
+// Markdown as text to be read: without the addresses of links, and wrapped at so many columns.
 std::string plain_text(std::string_view markdown, int columns);
 
 }  // namespace gpt::config

@@ -22,7 +22,7 @@ constexpr bool is_gated(Mlp kind) {  // one product opens what another one gives
   return kind == Mlp::swiglu || kind == Mlp::geglu;
 }
 
-// Of the scores of causal attention over so many positions, the share that a window of a layer leaves; 0: all.
+// The share of the scores of causal attention over so many positions that is within a layer's window; window 0: all.
 double visible_share(int64_t positions, int64_t window);
 // The same where a query sees its own block of so many positions and the `top` earlier ones that it chooses; 0: all.
 double chosen_share(int64_t positions, int64_t block, int64_t top);
@@ -96,7 +96,7 @@ struct ModelConfig {
   bool rotates(int64_t layer) const;     // queries and keys of this layer
   // Blocks that a query chooses; 0: it sees all, as in a model whose sequences have no more of them.
   int64_t top_blocks() const;
-  // Of the scores of full causal attention over a whole sequence, the share that this layer computes.
+  // The share of the scores of full causal attention over a whole sequence that this layer computes.
   double visible_share(int64_t layer) const;
   int64_t padded_vocab() const;  // vocab_size (which must be set) rounded up to vocab_multiple
 };

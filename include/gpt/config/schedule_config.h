@@ -33,7 +33,7 @@ struct ScheduleConfig {
   double min_lr = 1e-5;
   std::optional<int64_t> warmup_steps;  // auto: 1000, at most a tenth of the run
   LrSchedule lr_schedule = LrSchedule::cosine;
-  // Of wsd: the share of the run at its end in which the rate decays, and how. A fifth along 1-sqrt ends at the loss of a cosine of the
+  // The share of the run, at its end, in which the rate of wsd decays, and how. A fifth along 1-sqrt ends at the loss of a cosine of the
   // same length, and hardly gains from more (Hägele et al., arXiv 2405.18392).
   double decay_fraction = 0.2;
   DecayShape decay_shape = DecayShape::one_minus_sqrt;

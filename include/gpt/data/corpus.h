@@ -23,7 +23,7 @@ struct Corpus {
   bool has_json_lines = false;                 // so that data.text_field counts
   int64_t validation_bytes = 0;  // bytes of the validation text that is learned, as in the metadata; 0 = not known
   std::optional<int32_t> sample_start;  // what a sample begins behind where it has no prompt
-  // Of the model that the run began with, in the ids of the tokenizer. With conversations it has the chat template that they are learned in.
+  // The text format of the model that the run began with, in the tokenizer's ids. With conversations it has their chat template.
   std::optional<TextFormat> text_format = {};
   std::string source;       // the path, for messages
   std::string fingerprint;  // hash of ids, split and tokenizer: what a resumed run must find again

@@ -22,7 +22,7 @@ struct MaskedDocuments {
   std::string description;
   std::string idle;  // why a mask changes nothing; empty where it changes something
 };
-// Of a large source only the beginning is looked at.
+// Only the beginning of a large source is looked at.
 MaskedDocuments find_documents(const Corpus& corpus, int32_t separator);
 
 }  // namespace gpt

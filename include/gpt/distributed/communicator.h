@@ -34,7 +34,7 @@ struct Arrival {
   bool adds = false;
 };
 
-// Of x each process has its part, or the owner all.
+// A tensor of which each process has its part, or the owner all.
 struct Gathering {
   at::Tensor x;
   int64_t owner = kEach;
@@ -56,8 +56,8 @@ class Communicator {
   // It is begun, and is there once finish() returns: until then this process can compute something else, but neither read nor write x.
   // Nothing may be called in between but the next three functions and this one.
   virtual void begin_sum(const at::Tensor& x, at::ScalarType wire) = 0;
-  // Of this process's part of x alone, which may arrive in x itself; what is not written stays as it is. `owner`: kEach, and x is one
-  // stretch; or the process whose part is all of x, of any length. At the others nothing arrives.
+  // The sum of this process's part of x alone, which may arrive in x itself; what is not written stays as it is. `owner`: kEach, and x is
+  // one stretch; or the process whose part is all of x, of any length. At the others nothing arrives.
   virtual void begin_sum_of_part(const at::Tensor& x, at::ScalarType wire, const Arrival& arrival, int64_t owner) = 0;
   // Each process's part of x, or the owner's x, goes to all others.
   virtual void begin_gather(const at::Tensor& x, int64_t owner) = 0;

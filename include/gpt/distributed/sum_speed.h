@@ -7,7 +7,7 @@
 
 namespace gpt::distributed {
 
-// Of a sum of n processes that sends 2 (n - 1) messages from each, one after the other.
+// The speed of a sum of n processes, in which each sends 2 (n - 1) messages, one after the other.
 struct SumSpeed {
   double latency = 0;           // seconds of a message, however short
   double bytes_per_second = 0;  // that each process sends in longer ones, the additions included

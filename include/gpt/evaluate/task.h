@@ -21,8 +21,8 @@ struct Task {
   std::string file;
 };
 
-// Of NAME:FILE, which was given to `option`. arc_easy and arc_challenge are arc, and lambada_openai is lambada. Throws gpt::Error(config)
-// naming what there is.
+// The task in NAME:FILE, which was given to `option`. arc_easy and arc_challenge are arc, and lambada_openai is lambada. Throws
+// gpt::Error(config) naming what there is.
 Task parse_task(std::string_view text, std::string_view option = "--tasks");
 // Names stand for tasks in what is written, so each may be there once.
 std::vector<Task> parse_tasks(const std::vector<std::string>& texts, std::string_view option = "--tasks");

@@ -75,7 +75,7 @@ struct Family {
   // does not have. vocab_size is what a file without it means, if anything.
   nlohmann::ordered_json (*config_json)(const ModelConfig& model);
   ModelConfig (*read_config)(const ConfigSettings& settings);
-  // Of programs that read a folder as it is written for transformers.
+  // Limits of programs that read a folder as it is written for transformers.
   std::span<const Limit> ctranslate2_limits = {}, mlx_lm_limits = {};
   // How transformers' AutoTokenizer splits text for these models, by llama.cpp's name, whatever tokenizer.json says; empty: as that says.
   std::string_view auto_split = {};
@@ -101,7 +101,7 @@ struct RoleNames {
 // Throws std::logic_error where the family has no such tensor.
 const TensorNames& names_of(const ParameterRow& row, std::span<const RoleNames> family);
 Counterpart counterpart(const ParameterRow& row, const TensorNames& names, int64_t begin, int64_t size);
-// Of all rows but those that only pad the vocabulary, which exist on our side alone.
+// The counterpart of all rows but those that only pad the vocabulary, which exist on our side alone.
 Counterpart counterpart(const ParameterRow& row, const TensorNames& names, const ModelConfig& model);
 
 }  // namespace gpt::exchange

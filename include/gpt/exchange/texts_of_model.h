@@ -13,8 +13,8 @@ struct TextsOfModel {
   TextFormat format;
 };
 
-// Of a folder of Hugging Face's form, a checkpoint or the folder of a run. Nothing for a path that is none of these. Throws
-// gpt::Error(checkpoint) where it cannot be read, or the model has no tokenizer.
+// Tokenizer and format of the model in a folder of Hugging Face's form, a checkpoint or the folder of a run. Nothing for a path that is
+// none of these. Throws gpt::Error(checkpoint) where it cannot be read, or the model has no tokenizer.
 std::optional<TextsOfModel> texts_of_model(const std::string& path);
 
 }  // namespace gpt::exchange

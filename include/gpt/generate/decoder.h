@@ -20,9 +20,9 @@ class Decoder {
   // While others get one token each, prompts are computed in parts of so many tokens, so that they do not hold the others up.
   static constexpr int64_t kChunk = 256;
 
-  // Of `model`, which must outlive it. `slots`: how many texts there may be at once. `type`: that of the cache, the compute type.
-  // `longest`: the tokens that a text can come to, where that is known; the cache then has room for no more. `adapters`: operators of the model
-  // that texts may have adapters of; null: there are none.
+  // `model` must outlive it. `slots`: how many texts there may be at once. `type`: that of the cache, the compute type. `longest`: the
+  // tokens that a text can come to, where that is known; the cache then has room for no more. `adapters`: operators of the model that texts
+  // may have adapters of; null: there are none.
   Decoder(const GPT& model, int64_t slots, at::ScalarType type, std::optional<int64_t> longest = std::nullopt,
           std::shared_ptr<const ops::RowAdapters> adapters = nullptr);
 

@@ -40,7 +40,7 @@ std::vector<GenerationResult> generate_several(GPT& model, const Tokenizer& toke
                                                const SamplingConfig& config, int64_t count, at::ScalarType compute_type,
                                                const std::function<bool(std::string_view)>& emit = {},
                                                ThreadChoice* threads = nullptr);
-// Of `wanted` texts, as many as are worth it and have room for their keys and values.
+// How many of `wanted` texts are worth generating at once, and have room for their keys and values.
 int64_t texts_at_once(const GPT& model, int64_t wanted);
 
 }  // namespace gpt

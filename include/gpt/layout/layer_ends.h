@@ -8,8 +8,9 @@
 
 namespace gpt {
 
-// Of each layer, and of what follows the blocks, where the last trained parameter of it and of those after it ends. Of a stage: of each layer up
-// to its last one, where those of earlier stages end as its own first one does; and of what follows, which is 0 unless it is the last stage.
+// Where in the buffer the last trained parameter of each layer and of those after it ends; the last entry is of what follows the blocks. A
+// stage has an entry for each layer up to its last one, where those of earlier stages end as its own first one does, and one for what
+// follows, which is 0 unless it is the last stage.
 std::vector<int64_t> layer_ends(const std::vector<ParameterRow>& rows, const FlatLayout& layout);
 
 }  // namespace gpt

@@ -48,7 +48,7 @@ struct InitialValue {
   int64_t padding_rows = 0;  // except for so many last rows, which stay constant and take no random numbers
 };
 
-// Of a whole tensor of this shape, which stretches of one dimension a row is, one behind the other.
+// The stretches of one dimension of a whole tensor, of shape `whole`, that a row consists of, one behind the other.
 struct RowCut {
   struct Piece {
     int64_t begin, length;
@@ -74,13 +74,13 @@ struct ParameterRow {
   InitialValue initial;
   std::string tied_name = {};  // the second name under which a state dict lists it: a tied head
   bool is_trained = true;      // false: it has no gradient and stays as it is
-  // Of attention_in's weight: how many rows make the queries. They come first; those of keys and values follow.
+  // How many rows of attention_in's weight make the queries. They come first; those of keys and values follow.
   int64_t query_rows = 0;
   // Where tensor parallelism divides the parameter (layout/cut.h): `shape` is that of a process's part. `initial` is of the whole one.
   std::optional<RowCut> cut = {};
-  // Of an adapter, which has the role and layer of the weight that it goes with.
+  // The factor of an adapter that this row is; its role and layer are those of the weight that the adapter goes with.
   std::optional<AdapterPart> adapter = {};
-  // Of a matrix that is not trained: other than automatic where it is kept apart from the flat buffer, in these few bits.
+  // The few bits in which a matrix that is not trained is kept, apart from the flat buffer; automatic: it lies in the buffer.
   BaseType kept = BaseType::automatic;
   bool is_narrow() const { return kept != BaseType::automatic; }
   int64_t count() const;

@@ -20,7 +20,7 @@ inline constexpr int64_t kSwappedOnDevice = 2;
 
 class ActivationSwap {
  public:
-  // Of blocks 0 to `layers`. A forward pass must have been passed backward, or abandoned, before the next one begins.
+  // Blocks 0 to before `layers` are swapped. A forward pass must have been passed backward, or abandoned, before the next one begins.
   ActivationSwap(int64_t layers, std::shared_ptr<HostCopies> copies);
   ~ActivationSwap();
   ActivationSwap(const ActivationSwap&) = delete;

@@ -82,8 +82,8 @@ class GPT {
   // `starts`: as LossOptions::document_starts.
   at::Tensor token_losses(const at::Tensor& ids, const at::Tensor& targets, const at::Tensor& starts = {}) const;
 
-  // Of single targets (N) int64: the one that follows position t of row b of ids (B, T) has b * T + t in `places` (N) int64. Only these
-  // rows go through the head, and only some of their logits exist at a time. Inference only; float32 whatever the logits' type.
+  // Scores of single targets (N) int64: the one that follows position t of row b of ids (B, T) has b * T + t in `places` (N) int64. Only
+  // these rows go through the head, and only some of their logits exist at a time. Inference only; float32 whatever the logits' type.
   TokenScores score(const at::Tensor& ids, const at::Tensor& places, const at::Tensor& targets) const;
 
   // Logits (texts, V) after the last token of each text, whose slot of `cache` is extended by them. All tokens are computed together: they
@@ -100,9 +100,9 @@ class GPT {
   const ops::SharedOperators& training_operators() const { return training_operators_; }
   void set_training_operators(ops::SharedOperators operators) { training_operators_ = std::move(operators); }
   void set_gradient_checkpointing(GradientCheckpointing level) { gradient_checkpointing_ = level; }
-  // Of sequences that hold several documents, each of which begins with this token: in all but forward_cached(), whose texts are one
-  // document each, no position sees what is before its own document. Positions go on across documents. Nothing: there is one document.
-  // Throws gpt::Error(config) for a model whose queries choose blocks.
+  // The token that each document of a sequence begins with: in all but forward_cached(), whose texts are one document each, no position
+  // sees what is before its own document. Positions go on across documents. Nothing: there is one document. Throws gpt::Error(config) for a
+  // model whose queries choose blocks.
   void set_document_separator(std::optional<int64_t> token);
   // Null, unless the weights of blocks are there only while they compute.
   const std::shared_ptr<LayerWeights>& layer_weights() const { return layer_weights_; }
@@ -113,7 +113,7 @@ class GPT {
   void set_stage_link(std::shared_ptr<StageLink> link) { link_ = std::move(link); }
   const ModelPart& part() const { return part_; }
   const LayerSpan& layers() const { return layers_; }  // of its stage
-  // Of a stage: a backward pass comes to it, because it is trained or one before it is; and goes on to the one before.
+  // Whether a backward pass comes to this stage, because it is trained or one before it is; and whether it goes on to the one before.
   bool is_passed_backward() const { return part_.is_last_stage() || first_trained_ < layers_.end; }
   bool passes_gradients_on() const { return gpt::passes_gradients_on(part_.stage, layers_, first_trained_); }
 

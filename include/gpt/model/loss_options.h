@@ -21,8 +21,8 @@ struct LossOptions {
   // In training mode: what dropout masks follow from, as ops::DropoutSpec has it. Undefined: the same masks in every call.
   at::Tensor dropout_place = {};
   std::optional<int64_t> attention_window = {};  // of windowed layers, instead of the model's
-  // Of a stage that takes what another one gives: what the first stage took, (B, T). Only needed where sequences hold several documents, or
-  // processes divide the layers.
+  // What the first stage took, (B, T), for a stage that takes what another one gives. Only needed where sequences hold several documents,
+  // or processes divide the layers.
   at::Tensor ids = {};
   // (B, T) int32, where batches say it: where the document of each position begins. Attention stays within it, and learned positions begin
   // anew with it. Undefined: as set_document_separator() has it.

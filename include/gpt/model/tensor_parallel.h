@@ -35,7 +35,7 @@ namespace gpt {
 ops::SharedOperators tensor_parallel(ops::SharedOperators inner, std::shared_ptr<distributed::Communicator> group,
                                      const ModelConfig& model);
 
-// Of such operators: those of a pass over B sequences of T tokens that autograd records, in which each process has a part of the rows.
+// Operators of tensor_parallel() for a pass over B sequences of T tokens that autograd records: each process has a part of the rows.
 ops::SharedOperators dividing_rows(const ops::SharedOperators& operators, int64_t B, int64_t T);
 
 // Bytes of a value of what products give, and of the residual stream.
@@ -49,9 +49,9 @@ struct TensorSums {
   double bytes = 0, count = 0;
 };
 
-// Of a process with this part of `model`, for a micro-batch of so many tokens, forward and backward. With gradient_checkpointing from norm on
-// what normalizations give goes to all again in the backward pass, and from selective on the output products of attention are added up
-// again.
+// Sums of a process with this part of `model`, for a micro-batch of so many tokens, forward and backward. With gradient_checkpointing from
+// norm on what normalizations give goes to all again in the backward pass, and from selective on the output products of attention are added
+// up again.
 TensorSums tensor_sums(const ModelConfig& model, const ModelPart& part, int64_t tokens, const StreamBytes& value,
                        GradientCheckpointing level);
 

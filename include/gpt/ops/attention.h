@@ -29,9 +29,9 @@ namespace gpt::ops {
 // the results are the same for every number of threads. Throws c10::Error for shapes or types that do not fit.
 at::Tensor attention(at::Tensor qkv, const AttentionSpec& spec, const RotaryTables& rotary = {});
 
-// Of heads D wide and sequences of T tokens: queries, keys and values, the output, and for each head and token a number and the blocks that
-// it chose. Where it is not fused, LibTorch's kernel works in float32 and keeps scaled queries and keys, the values and a weight for each
-// position, with dropout also its mask and the weights that are left.
+// Bytes that are kept of each token, with heads D wide and sequences of T tokens: queries, keys and values, the output, and for each head a
+// number and the blocks that it chose. Where it is not fused, LibTorch's kernel works in float32 and keeps scaled queries and keys, the
+// values and a weight for each position, with dropout also its mask and the weights that are left.
 inline double attention_kept_bytes(const KeptForm& form, const AttentionSpec& spec, int64_t D, int64_t T, bool is_fused,
                                    bool is_rotated, bool is_normed) {
   const auto H = static_cast<double>(spec.heads), queries = static_cast<double>(spec.heads * D),

@@ -8,8 +8,8 @@
 
 namespace gpt::ops {
 
-// Of the blocks from `first` to before `end`. `inner` must compute products as fused_operators() does. Weights are rounded anew after
-// values_changed().
+// Operators with 8 bits in the blocks from `first` to before `end`. `inner` must compute products as fused_operators() does. Weights are
+// rounded anew after values_changed().
 SharedOperators eight_bit_operators(SharedOperators inner, EightBitType type, bool all_products, int64_t first,
                                     int64_t end);
 

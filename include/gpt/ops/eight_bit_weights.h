@@ -19,7 +19,7 @@ namespace gpt::ops {
 // The weights of blocks in 8 bits. Each is rounded where it is first needed, once for all micro-batches of an update.
 class EightBitWeights {
  public:
-  // Of the blocks from `first` to before `end`.
+  // Weights of the blocks from `first` to before `end`.
   EightBitWeights(EightBitType type, bool all_products, int64_t first, int64_t end)
       : type_(type), all_products_(all_products), first_(first), end_(end) {}
 

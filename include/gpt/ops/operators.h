@@ -19,7 +19,7 @@ namespace gpt::ops {
 
 enum class Activation { silu, gelu, relu2 };  // gelu is the tanh form, relu2 the square of ReLU
 
-// Of the MLP's gate, or of its input where it has none.
+// The activation of the MLP's gate, or of its input where it has no gate.
 constexpr Activation activation_of(Mlp kind) {
   switch (kind) {
     case Mlp::swiglu: return Activation::silu;

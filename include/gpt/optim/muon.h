@@ -58,7 +58,7 @@ class Muon : public Optimizer {
   void load(const OptimizerState& state) override;
 
  private:
-  // Of a row; `direction` is what is made orthogonal, as long as the stretch.
+  // The update of a row; `direction` is what is made orthogonal, as long as the stretch.
   struct Update {
     const ParameterRow& row;
     const StateStretch& stretch;

@@ -28,8 +28,8 @@ class Optimizer {
   // What it remembers, in the order of the flat buffer: of all parameters that are trained, or of the spans that were given to it. The memory in use.
   virtual const std::vector<StateStretch>& stretches() const = 0;
   virtual OptimizerState state() const = 0;  // views of it, where it is of all parameters
-  // Of all parameters, into that memory, which stays where it is. Throws gpt::Error(checkpoint) when the state is not that of these
-  // parameters.
+  // Copies the state of all parameters into that memory, which stays where it is. Throws gpt::Error(checkpoint) when the state is not that
+  // of these parameters.
   virtual void load(const OptimizerState& state) = 0;
 
   virtual const at::Tensor& step_count() const = 0;  // float32 scalar: applied updates

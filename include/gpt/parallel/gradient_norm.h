@@ -17,9 +17,9 @@ class GradientNorm {
   // `of_model`: the rows of the whole model, with all stages.
   GradientNorm(const GPT& model, const std::vector<ParameterRow>& of_model, Division division);
 
-  // Of the sum of the gradients, once that is there: a float32 scalar on the device. Where processes divide the state, and between stages, they
-  // exchange norms of blocks, with which `loss` travels: that of each, a float32 scalar too, becomes the sum of all. Where the model is
-  // divided, what several processes have counts once.
+  // The norm of the sum of the gradients, once that is there: a float32 scalar on the device. Where processes divide the state, and between
+  // stages, they exchange norms of blocks, with which `loss` travels: that of each, a float32 scalar too, becomes the sum of all. Where the
+  // model is divided, what several processes have counts once.
   at::Tensor of_sum(const at::Tensor& loss) const;
 
  private:

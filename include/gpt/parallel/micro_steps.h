@@ -27,8 +27,8 @@ class MicroSteps {
   virtual void backward(const PassingBatch& passing, const at::Tensor& out, const at::Tensor& gradient) = 0;
 };
 
-// Of the loader's next `micro_batches`. `stop` is called between rounds; not where there are stages, which are at different micro-batches. It
-// must answer the same in all processes. Returns false where it was true; then the update is to be dropped.
+// Computes the loader's next `micro_batches`. `stop` is called between rounds; not where there are stages, which are at different
+// micro-batches. It must answer the same in all processes. Returns false where it was true; then the update is to be dropped.
 bool compute_micro_batches(MicroSteps& steps, Strategy& strategy, DataLoader& loader, int64_t micro_batches,
                            const std::function<bool()>& stop);
 

@@ -45,7 +45,7 @@ class Strategy {
   virtual void sum() = 0;
   virtual int64_t gradient_bytes() const = 0;
 
-  // Of the sum, before clipping: a float32 scalar on the device. With it the loss of all processes is there.
+  // The norm of the sum, before clipping: a float32 scalar on the device. With it the loss of all processes is there.
   at::Tensor norm() const { return norm_.of_sum(lanes_.sum()); }
   const at::Tensor& loss() const { return lanes_.sum(); }
   // The optimizer has changed what this process updates. Others' weights are there once they are used.

@@ -24,7 +24,7 @@ class UpdateNorms {
   void before_update(const at::Tensor& scale);
   void after_update();  // the copy is gone then
 
-  // Of the last update that was measured, the same in all processes, which all call it. sync: reads the device
+  // Norms of the last update that was measured, the same in all processes, which all call it. sync: reads the device
   LayerNorms read() const;
 
  private:

@@ -30,8 +30,8 @@ class DividedValues {
   DividedValues(const std::vector<ParameterRow>& rows, const FlatLayout& layout, const ParameterTypes& types,
                 at::Device device, ValueDivision division);
 
-  // Of a row, with its shape. value() has data outside blocks, unless there are copies of 16 bits; and always where it is a vector that is
-  // read in float32, a normalization's, beside copies. rounded() is undefined without copies.
+  // Value and 16-bit copy of a row, with its shape. value() has data outside blocks, unless there are copies of 16 bits; and always where
+  // it is a vector that is read in float32, a normalization's, beside copies. rounded() is undefined without copies.
   at::Tensor value(size_t row) const;
   at::Tensor rounded(size_t row) const;
   void set(size_t row, const at::Tensor& value);  // what this process keeps of it
@@ -60,7 +60,7 @@ class DividedValues {
 
  private:
   FlatSpan span_of(size_t row) const;
-  // Of each vector that is read in float32: where it begins in the memory of all. Nothing: -1.
+  // Where each vector that is read in float32 begins in the memory of all of them; -1 for other rows.
   std::vector<int64_t> places_of_float32(const std::vector<ParameterRow>& rows);
 
   std::vector<std::vector<int64_t>> shapes_;  // of the rows

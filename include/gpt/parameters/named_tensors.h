@@ -14,7 +14,7 @@ namespace gpt {
 
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
-// Of a whole tensor what a row is: the tensor itself, or where the row is cut a copy of its pieces.
+// The part of a whole tensor that a row is: the tensor itself, or where the row is cut a copy of its pieces.
 at::Tensor part_of(const ParameterRow& row, const at::Tensor& whole);
 // The values (n) that [begin, end) of a part are go to their places among those of the whole tensor (m), as layout/cut.h has them.
 void put_in_whole(const RowCut* cut, FlatSpan of_part, const at::Tensor& values, const at::Tensor& whole);

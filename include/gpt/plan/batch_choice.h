@@ -47,7 +47,7 @@ struct Means {
   int64_t processes = 1;                 // of the run
   int64_t cores = 1;                     // of each of them
 };
-// Of a process of the run, without anything of it allocated yet. The setup must outlive them.
+// The means of a process of the run, without anything of it allocated yet. The setup must outlive them.
 Means means_of(const run::Setup& setup);
 
 // Sets batch_size and gradient_accumulation_steps if batch_size is auto; otherwise returns nothing. `fits`: tries a step of `config` as it

@@ -38,7 +38,7 @@ struct PartWork {
   Work work;
 };
 
-// Of a step with so many tokens, in the order of part::kAll.
+// The work of a step with so many tokens, in the order of part::kAll.
 std::vector<PartWork> work_of_step(const ModelConfig& model, const TrainingConfig& training, const Precision& precision,
                                    double tokens);
 

@@ -15,7 +15,7 @@ struct Link {
   double latency = 0;                                                 // seconds of a message
   double bytes_per_second = std::numeric_limits<double>::infinity();  // sent, while as much arrives
 
-  // Of so many messages, one after the other, which have so many bytes together.
+  // The time of so many messages, one after the other, which have so many bytes together.
   double seconds(double messages, double bytes) const { return messages * latency + bytes / bytes_per_second; }
 };
 
@@ -44,7 +44,7 @@ struct Members {
   int64_t all = 1, of_machine = 1;
 };
 
-// Of what is sent, side by side: on the wires, where computing goes on meanwhile, and of the cores that would compute.
+// Time that sending takes, side by side: on the wires, where computing goes on meanwhile, and of the cores that would compute.
 struct SendingTime {
   double wires = 0, cores = 0;
 };

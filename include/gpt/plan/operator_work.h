@@ -37,7 +37,7 @@ class OperatorWork {
   Work batch() const;  // where the tokens are on the device
   Passes embedding() const;
   Passes norm(bool has_branch) const;  // `has_branch`: something is added to the residual stream first
-  // Of sums, of what is added to them, and of queries and keys of all heads.
+  // The norms of a block: of sums, of what is added to them, and of queries and keys of all heads.
   Passes norms_of_block() const;
   Passes product(int64_t in, int64_t out) const;
   Passes attention(double share = 1) const;  // of the scores of full causal attention

@@ -18,7 +18,7 @@ namespace gpt::plan {
 
 // What is asked about, the same for every number of devices.
 struct Scenario {
-  // Of one device: batch_size (0: as large as fits) in each of the micro-batches of an update. `model.vocab_size` must be set.
+  // What one device runs: batch_size (0: as large as fits) in each of the micro-batches of an update. `model.vocab_size` must be set.
   Config config;
   DeviceInfo device;
   Precision precision;

@@ -15,7 +15,7 @@ namespace gpt::ops {
 
 enum class EightBitType { int8, fp8 };
 
-// Of a sum, at most: so many products of 127 and 127 have room in 32 bits.
+// The most terms of a sum: so many products of 127 and 127 have room in 32 bits.
 inline constexpr int64_t kMostEightBitTerms = 1 << 17;
 
 // A factor, whose rows are those of the result (the first), or its columns (the second).

@@ -22,7 +22,7 @@ class Curve {
 
   // Steps rise; a step that does not is left out, and so is a negative one.
   void add(int64_t step, double value);
-  // Of the buckets that hold `from` and later steps.
+  // Points and means of the buckets that hold `from` and later steps.
   std::vector<CurvePoint> points(int64_t from = 0) const;  // at most kMaxPoints
   std::vector<CurvePoint> means(int64_t from = 0) const;  // at most kMaxPoints / 2; one without a finite value is a gap
   bool empty() const { return buckets_.empty(); }

@@ -11,17 +11,18 @@ namespace gpt {
 // Means over the interval where the source allows it, otherwise as it was at its end. Nothing: the source does not say.
 struct DeviceUse {
   using Value = std::optional<double>;
-  // Of a GPU.
+  // Values of a GPU alone.
   Value utilization = {};  // share of the time in which any kernel ran, whosever
   Value power_w = {}, power_limit_w = {}, temperature_c = {};
   Value clock_mhz = {}, max_clock_mhz = {};  // of its multiprocessors
   // Shares of the time in which its clocks were lower because of the limit of its power; of heat; of a circuit of the board, for either;
   // and because somebody has set them so.
   Value slowed_by_power = {}, slowed_by_heat = {}, slowed_by_hardware = {}, slowed_by_setting = {};
-  // Of a CPU, in processors' worth of time. Those that this run may use, its threads that compute, and what it kept busy, other programs did
-  // (and the kernel for them), and the machine that hosts this one has kept. To one process of several on a machine the others are other programs.
+  // Values of a CPU alone, in processors' worth of time: what this run may use, its threads that compute, what it kept busy, what other
+  // programs did (and the kernel for them), and what the machine that hosts this one has kept. To one process of several on a machine the
+  // others are other programs.
   Value cores = {}, threads = {}, cores_busy = {}, cores_others = {}, cores_stolen = {};
-  // Of both. Memory: of a GPU, or of the machine or its control group, whichever is less; what is used, also by other programs.
+  // Values of both. Memory: of a GPU, or of the machine or its control group, whichever is less; what is used, also by other programs.
   Value memory_used_mb = {}, memory_mb = {};
   Value data_wait = {};  // share of the time in which the run waited for its next batch
 
@@ -58,7 +59,7 @@ inline constexpr std::array kDeviceFields{DeviceField{"utilization", &DeviceUse:
 // keep processors busy together.
 std::vector<DeviceUse> devices_of(const std::vector<DeviceUse>& processes, int64_t processes_per_machine);
 
-// Of all devices; nothing where none says.
+// The least and the most that any of the devices has; nothing where none says.
 DeviceUse::Value least(const std::vector<DeviceUse>& devices, DeviceUse::Value DeviceUse::* value);
 DeviceUse::Value most(const std::vector<DeviceUse>& devices, DeviceUse::Value DeviceUse::* value);
 DeviceUse::Value most_memory_share(const std::vector<DeviceUse>& devices);
@@ -92,7 +93,7 @@ struct DeviceVerdict {
 
 // How busy the device is, and then what keeps it from more.
 std::vector<DeviceVerdict> judge(const DeviceUse& use, const ReachedShare& reached = {});
-// Of several, each finding once, with the least busy one that has it.
+// Verdicts on several devices: each finding once, with the least busy one that has it.
 std::vector<DeviceVerdict> judge(const std::vector<DeviceUse>& devices, const ReachedShare& reached = {});
 
 // "1.93 of 2 cores busy, other programs 0.05, memory 3.20 GB of 8.00 GB"; what nobody knows is left out.

@@ -9,7 +9,7 @@
 
 namespace gpt {
 
-// Of what is trained. First the embeddings, then the blocks, and last what follows them: the final normalization, and a head of its own.
+// Norms of what is trained: the embeddings, the blocks, and what follows them, the final normalization and a head of its own.
 struct LayerNorms {
   std::vector<double> gradient, weight, update;
 

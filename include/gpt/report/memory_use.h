@@ -15,7 +15,7 @@ struct MemoryUse {
   double teacher = 0;      // the weights of training.distill_from
   double data = 0;         // tokens
   double activations = 0;  // kept from the forward pass for the backward pass
-  // Of a chunk, which become their gradients, where the peak is at the head. Measured ones are a part of `workspace`.
+  // Logits of a chunk, which become their gradients, where the peak is at the head. Measured ones are a part of `workspace`.
   double logits = 0;
   double workspace = 0;  // the rest: what a pass needs while it runs
   double host = 0;       // what the optimizer has in the memory of a GPU's host, and so not part of the total

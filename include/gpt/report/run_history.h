@@ -31,7 +31,7 @@ struct RunHistory {
     int64_t times = 1;        // how many those were
   };
 
-  // Of LayerNorms. The change: the norm of the update over that of the weights.
+  // LayerNorms of one layer. The change: the norm of the update over that of the weights.
   struct Layer {
     std::string name;
     Curve gradient, weight, change;
@@ -39,7 +39,7 @@ struct RunHistory {
 
   Curve loss, learning_rate, grad_norm, tokens_per_second, peak_memory_mb, mfu;
   Curve validation_loss, bits_per_byte;
-  // Of DeviceUse; of several devices what the least busy one has, and the one with the least room. Memory as a share.
+  // Values of DeviceUse; of several devices what the least busy one has, and the one with the least room. Memory as a share.
   Curve gpu_busy, cores_busy, cores_others, device_memory;
   std::map<std::string, Curve> tasks;  // by task and metric, such as "hellaswag acc_norm": the main metric of each
   std::vector<Layer> layers;

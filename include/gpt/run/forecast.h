@@ -21,7 +21,7 @@ class Forecast {
   double step_seconds() const { return mean(kStep); }
   // The time from the end of `steps_done` updates to the end of the run; 0 = no step has been measured yet.
   double remaining_seconds(int64_t steps_done) const;
-  // Of that, what is not for updates, and what comes after the last of them.
+  // The part of that time that is not for updates, and the part that comes after the last of them.
   double other_seconds(int64_t steps_done) const;
   double closing_seconds() const;
 

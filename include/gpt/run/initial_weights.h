@@ -40,7 +40,7 @@ struct ModelOfFile {
   std::string tokenizer = {};  // JSON; empty where the model has none
 };
 
-// Of a checkpoint or a model of Hugging Face's. Both throw gpt::Error(checkpoint) where it cannot be read.
+// The model at `path`, a checkpoint or one of Hugging Face's, and its weights. Both throw gpt::Error(checkpoint) where it cannot be read.
 ModelOfFile read_model(const std::string& path);
 NamedTensors read_weights(const std::string& path, const ModelConfig& model);
 

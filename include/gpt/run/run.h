@@ -18,7 +18,7 @@
 
 namespace gpt::run {
 
-// Of the setup; null where it has none and its configuration names none. Throws gpt::Error as Teacher() does.
+// The teacher of the setup; null where it has none and its configuration names none. Throws gpt::Error as Teacher() does.
 std::shared_ptr<Teacher> teacher_of(const Setup& setup);
 
 class Run {

@@ -35,7 +35,7 @@ uint64_t checkpoint_file_bytes(const Config& config, const Tokenizer* tokenizer)
 
 // The values that a run remembers besides tensors are its own members (Remembered).
 class State : public Remembered {
-  // Of weights that adapters go with: which are the base's, and of others that are kept in few bits what they were before, for checkpoints.
+  // Weights that adapters go with: which are the base's, and what others that are kept in few bits were before, for checkpoints.
   struct Frozen {
     std::optional<BaseModel> base = {};
     std::set<std::string, std::less<>> from_base = {};

@@ -66,7 +66,7 @@ class TrainStep : private parallel::MicroSteps {
 
   // The most that tensors took after a forward pass, since the first update found all buffers; 0: not known.
   int64_t kept_bytes() const { return kept_bytes_; }
-  // Of all lanes of this process, or of what it has of the sums.
+  // Bytes of the gradients of all lanes of this process, or of what it has of the sums.
   int64_t gradient_bytes() const { return strategy_->gradient_bytes(); }
   const Teacher* teacher() const { return inputs_.teacher; }
   bool is_recorded() const { return recorder_.records(); }  // false once recording has failed
@@ -77,7 +77,7 @@ class TrainStep : private parallel::MicroSteps {
   const at::Tensor& grad_norm() const { return verdict_.grad_norm; }  // before clipping
   // 1 when loss or gradients were not finite or a spike: nothing was changed.
   const at::Tensor& skipped() const { return verdict_.skipped; }
-  // Of the last update, where it was measured; all processes ask. sync: reads the device
+  // Norms of the last update, where it was measured; all processes ask. sync: reads the device
   std::optional<LayerNorms> norms() const { return measures_norms_ ? std::optional(norms_->read()) : std::nullopt; }
   std::optional<ops::Spike> spike() const { return ops::spike_of(verdict_); }  // sync: reads the device
 

@@ -25,8 +25,8 @@ struct LoadedAdapter {
   TextFormat text_format;                    // the model's, but for what the adapter says otherwise
 };
 
-// Of the model that was loaded with these options, in their order; the log says what each is. Throws gpt::Error: checkpoint where one cannot
-// be read, or goes with another model; config where the model has no form that adapters go with.
+// Loads adapters of the model that was loaded with `of_model`, in their order; the log says what each is. Throws gpt::Error: checkpoint
+// where one cannot be read, or goes with another model; config where the model has no form that adapters go with.
 std::vector<LoadedAdapter> load_adapters(const std::vector<NamedAdapter>& adapters, const ModelOptions& of_model,
                                          const LoadedModel& loaded);
 

@@ -35,7 +35,7 @@ struct ServedModel {
 struct ApiOptions {
   CompletionRules completions;
   std::string api_key = {};  // empty: none is asked for
-  // Of the names in `completions`: first the model's own, and then with each adapter in the order that the batcher has them in.
+  // Models behind the names in `completions`: first the model alone, and then with each adapter in the order that the batcher has them in.
   std::vector<ServedModel> models = {};
 };
 

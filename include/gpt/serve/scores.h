@@ -11,8 +11,8 @@
 
 namespace gpt::serve {
 
-// Of the tokens that came after the logits (N, V): N of them, each with the `top` likeliest. Throws gpt::Error(numerics) for logits that
-// are not finite.
+// Scores of the tokens that came after the logits (N, V): N of them, each with the `top` likeliest. Throws gpt::Error(numerics) for logits
+// that are not finite.
 std::vector<TokenScore> score_tokens(const at::Tensor& logits, std::span<const int32_t> tokens, int64_t top);
 
 }  // namespace gpt::serve

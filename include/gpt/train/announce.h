@@ -21,7 +21,7 @@ void announce_device(const DeviceInfo& device, const DeviceChoice& choice, bool 
 // What was chosen, with the reasons.
 void announce_methods(const run::Setup& setup);
 void announce_run(const run::Run& run);
-// Of several processes: who has started them and where they meet. `asked`: what the configuration says of them.
+// Who has started the processes, where there are several, and where they meet. `asked`: what the configuration says of them.
 void announce_processes(const distributed::Group& group, at::Device device, const DistributedConfig& asked);
 
 // Each stage of data.stages: steps, lengths, batches, and how often it reads each of its files.

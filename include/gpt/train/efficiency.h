@@ -15,8 +15,8 @@ class EfficiencyMeter {
  public:
   explicit EfficiencyMeter(const run::Setup& setup) : setup_(setup) {}
 
-  // Of so many steps, after half a second for the speeds. Nothing for a run of less than half a minute, where half a second would be felt,
-  // and where measuring fails.
+  // The efficiency of these steps, after half a second for the speeds. Nothing for a run of less than half a minute, where half a second
+  // would be felt, and where measuring fails.
   std::optional<EfficiencyRecord> measure(const TimingRecord& steps, double run_seconds);
   // The same from the speeds that are known already: nothing where there are none.
   std::optional<EfficiencyRecord> of(const TimingRecord& steps) const;

@@ -15,8 +15,8 @@ namespace gpt {
 
 using Combination = std::vector<std::pair<std::string, std::string>>;  // keys and their values
 
-// Of values such as "learning_rate=1e-3,3e-3" and "n_layer=2,4": the last key changes fastest. Throws gpt::Error(config) where one is
-// written otherwise.
+// All combinations of values such as "learning_rate=1e-3,3e-3" and "n_layer=2,4": the last key changes fastest. Throws gpt::Error(config)
+// where one is written otherwise.
 std::vector<Combination> combinations_of(const std::vector<std::string>& values);
 
 // Reads the command line of one run; throws gpt::Error(config) for a wrong one.

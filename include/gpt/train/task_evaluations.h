@@ -37,7 +37,7 @@ class TaskEvaluations {
     evaluate::Form form;
     std::vector<evaluate::Example> examples;
   };
-  // Of all examples, in their order; nothing where it was stopped.
+  // Outcomes of all examples, in their order; nothing where it was stopped.
   static std::vector<evaluate::Outcome> outcomes(const Task& task, const evaluate::Scorer& scorer,
                                                  distributed::Communicator& ranks,
                                                  const std::function<bool(const std::string& task)>& stop);

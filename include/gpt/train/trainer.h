@@ -98,7 +98,7 @@ class Trainer {
   void periodic_work();  // evaluation, sample, checkpoint: what is due after this step
   void evaluate();
   run::Evaluation measure(run::Evaluator& evaluator);  // changes nothing
-  // Of training.eval_tasks, nothing where something ends the run: then the validation is repeated when it goes on.
+  // Records of training.eval_tasks; nothing where something ends the run: then the validation is repeated when it goes on.
   std::optional<std::vector<TaskRecord>> evaluate_tasks();
   void tell_tasks(const std::vector<TaskRecord>& tasks);
   void warn_of_rise(const run::Evaluation& evaluation);

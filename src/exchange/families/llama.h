@@ -41,18 +41,18 @@ ModelConfig read_llama_settings(const ConfigSettings& settings, double default_t
 // attention_bias and mlp_bias, for both of which model.bias stands.
 void read_llama_biases(const ConfigSettings& settings, ModelConfig& model);
 nlohmann::ordered_json llama_biases(const ModelConfig& model);
-// Of families whose files may have windows that no published model has: each layer must see everything.
+// Refuses windows, which files of some families may have and no published model has: each layer must see everything.
 void require_full_layers(const ConfigSettings& settings, const ModelConfig& model);
 
-// Of models with windows: sliding_window, null where no layer has one, and layer_types. Without the first key the window has 4,096 positions,
-// as in transformers.
+// Keys of models with windows: sliding_window, null where no layer has one, and layer_types. Without the first key the window has 4,096
+// positions, as in transformers.
 nlohmann::ordered_json layer_windows_json(const ModelConfig& model);
 int64_t read_window(const ConfigSettings& settings);
 void read_layer_types(const ConfigSettings& settings, ModelConfig& model);  // of these models, where it is there
 
-// Of models whose windowed layers may have a rotation of their own: rope_parameters with an object for each kind of layer, as version 5 of
-// transformers has it. Version 4 has the bases, which the caller reads, and an optional rope_scaling, which both take for the layers that see
-// everything.
+// Keys of models whose windowed layers may have a rotation of their own: rope_parameters with an object for each kind of layer, as version
+// 5 of transformers has it. Version 4 has the bases, which the caller reads, and an optional rope_scaling, which both take for the layers
+// that see everything.
 nlohmann::ordered_json layer_ropes_json(const ModelConfig& model);
 void read_layer_ropes(const ConfigSettings& settings, double theta, double window_theta, ModelConfig& model);
 std::vector<ArchitectureKey> llama_keys(const ModelConfig& model);

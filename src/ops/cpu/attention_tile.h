@@ -23,7 +23,7 @@ inline namespace CPU_CAPABILITY {
 inline constexpr int64_t kBlock = AttentionShape::kBlock;
 inline constexpr float kLn2 = 0.69314718f, kInfinity = std::numeric_limits<float>::infinity();
 
-// Of a query that has not seen a key, so that the difference from another score is a number.
+// The score of a query that has not seen a key: not -infinity, so that the difference from another score is a number.
 inline constexpr float kLowestScore = std::numeric_limits<float>::lowest();
 
 inline float score_factor(const AttentionShape& shape) {
@@ -38,7 +38,7 @@ class Dropout {
   }
   explicit operator bool() const { return factors_.data; }
   const float* factors(int64_t key) const { return factors_.row(key); }
-  // Of a head in the micro-batch.
+  // Draws the factors of a head in the micro-batch.
   void draw(const Causal& causal, int64_t batch, int64_t head, int64_t query_block, int64_t key_block) const {
     if (!factors_.data) return;
     const int64_t number = mask_.number_of(batch, head);
@@ -47,7 +47,7 @@ class Dropout {
                       static_cast<uint32_t>(number), factors_.row(key));
     }
   }
-  // Of queries at any positions, as a function of places of its own: a row for each query. `rows` (kBlock, kBlock): scratch memory.
+  // Draws those of queries at any positions, by places of their own: a row for each query. `rows` (kBlock, kBlock): scratch memory.
   void draw(const int32_t* positions, int64_t queries, int64_t batch, int64_t head, int64_t key_block,
             Matrix rows) const {
     if (!factors_.data) return;

@@ -243,7 +243,7 @@ class CachedChosenAttention {
     }
   }
 
-  // Of one query, whose chosen blocks come in the order of their positions, and then its own.
+  // Attention of one query, whose chosen blocks come in the order of their positions, and then its own.
   void attend_to(const Tile& tile, int64_t kv_head, const T* query, int64_t token, int32_t* chosen, float* sums,
                  T* y) const {
     const int64_t position = tile.text->past + token;

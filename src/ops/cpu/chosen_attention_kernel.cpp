@@ -108,7 +108,7 @@ struct ChosenForwardScratch {
         floats(tile.floats + arena.used()) {}
 };
 
-// Of all blocks that are complete, and something else of the last one.
+// Adds a block's keys to the mean of its block of choice, which is their sum until that block is complete.
 template <class T>
 void add_to_means(const AttentionShape& shape, int64_t block, int64_t rows, Matrix keys, Matrix means) {
   const int64_t of_choice = shape.choice_block / kBlock;

@@ -78,7 +78,7 @@ class Rows {
     if (left_ > 0) store(work(load(rest_) - m, load(teacher_rest_) - n), student_ + whole_, left_);
   }
 
-  // Of the logits above their maximum.
+  // The mean of the student's logits above their maximum.
   float mean() const {
     FloatPair sum;
     const FloatVector m(of_student_);

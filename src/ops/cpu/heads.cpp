@@ -84,8 +84,8 @@ void join(const HeadPass& pass, const at::Tensor& q, const at::Tensor& k, const 
   });
 }
 
-// Of `heads` heads in `raw`, whose gradients lie in `gradient` and are replaced; adds to that of the weight. `normed`, `statistics`: room
-// for so many.
+// The backward pass of the norm of `heads` heads in `raw`, whose gradients lie in `gradient` and are replaced; adds to that of the weight.
+// `normed`, `statistics`: room for so many.
 template <class T>
 void differentiate_norm(const float* weight, double eps, int64_t D, int64_t heads, const T* raw, T* gradient, T* normed,
                         RowStatistics* statistics, float* weight_gradient) {

@@ -46,7 +46,7 @@ struct Causal {
         width(shape.padded_width()),
         first_positions(first_keys.positions) {}
 
-  // Of queries, whatever their positions, that see all of a block of keys. first_keys: those of a block without windows and documents.
+  // Queries, whatever their positions, that see all of a block of keys. first_keys: those of a block without windows and documents.
   Causal(const AttentionShape& shape, const FirstKeys& first_keys, int64_t queries)
       : diagonal(false),
         key_position(0),
@@ -102,7 +102,7 @@ struct Causal {
   int64_t first_key(int64_t query) const {
     return std::clamp<int64_t>(static_cast<int64_t>(first_positions[query]) - key_position, 0, AttentionShape::kBlock);
   }
-  // Of those that see one of the keys up to before `end`.
+  // The end of the queries that see one of the keys up to before `end`.
   int64_t end_of_queries(int64_t end) const {
     if (first_key(queries - 1) < end) return queries;
     int64_t low = 0, high = queries - 1;

@@ -81,8 +81,8 @@ struct GroupPlace {
   int64_t row, number, begin, count;
 };
 
-// Of the `index`-th group. Only dropout asks for its row: elsewhere all elements are one. The division has 32 bits, which take a fraction
-// of the time of 64.
+// The place of the `index`-th group. Only dropout asks for its row: elsewhere all elements are one. The division has 32 bits, which take a
+// fraction of the time of 64.
 template <class T>
 __device__ GroupPlace place_of(const ActivationTensors<T>& of, int64_t index) {
   if (!of.dropout.place) return {0, index, index * kGroup, of.count - index * kGroup};

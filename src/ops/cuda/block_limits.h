@@ -6,8 +6,8 @@
 
 namespace gpt::ops::cuda {
 
-// Of a multiprocessor: the threads and the bytes of shared memory for all of its blocks; the bytes that one block may have, and what the
-// system takes for each besides.
+// Limits of a multiprocessor: the threads and the bytes of shared memory for all of its blocks; the bytes that one block may have, and what
+// the system takes for each besides.
 struct BlockLimits {
   int64_t threads, shared_memory, shared_memory_of_block, reserved;
 };

@@ -91,7 +91,7 @@ bool are_aligned(const StridedHeads<T>& heads) {
   return are_aligned(heads.data) && (heads.of_batch | heads.of_position | heads.of_head) % kGroup == 0;
 }
 
-// Of the heads that are normalized before they are rotated, and of the gradients of both.
+// What kernels take for heads that are normalized before they are rotated, and for the gradients of both.
 template <class T>
 struct NormedHeads {
   JoinedHeads<T> heads;

@@ -71,16 +71,16 @@ class ActivationBytes {
   }
 
  private:
-  // Of what attention and the MLP take. Where they take the stream itself, its sum is there once.
+  // Norms of what attention and the MLP take. Where they take the stream itself, its sum is there once.
   double in_norms(bool keeps_output) const {
     return 2 * (model_.norm_place == NormPlace::output ? residual() / parts_ : norm(keeps_output));
   }
-  // Of what they give: it is kept as the norm takes it, and what comes out is only added.
+  // Norms of what attention and the MLP give: it is kept as the norm takes it, and what comes out is only added.
   double out_norms() const {
     if (model_.norm_place == NormPlace::input) return 0;
     return 2 * s_ * C_ / parts_ * (form_.own_operators ? 1 : 2);
   }
-  // Of all heads of queries, and of keys: as the product gives them, besides what attention keeps.
+  // Queries and keys that are normalized across all heads: as the product gives them, besides what attention keeps.
   double wide_qk() const {
     if (model_.qk_norm != QkNorm::all) return 0;
     const auto columns = static_cast<double>(model_.attention_width() + model_.kv_heads() * model_.head_dim());

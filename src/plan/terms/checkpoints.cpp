@@ -6,7 +6,7 @@
 namespace gpt::plan::terms {
 namespace {
 
-// Of the matrices of parts of layers: what a process has rounded anew of their moments (parallel/rounded_moments.h), and of the largest one the
+// What a process has rounded anew of the moments of matrices in parts of layers (parallel/rounded_moments.h), and of the largest one the
 // values of its part and of the whole in float32.
 double bytes_of_rounded_moments(const RunPart& run) {
   const ActivationForm& form = run.form;

@@ -12,8 +12,8 @@ namespace {
 
 using ops::kFloatBytes;
 
-// Of ZeRO 2 and 3: the sums, and those segments that are there at the same time: one that is filled, the one before, which is on its way,
-// and a tied table, which the head begins and the embedding, or of stages nobody, completes.
+// Gradients with ZeRO 2 and 3: the sums, and those segments that are there at the same time: one that is filled, the one before, which is
+// on its way, and a tied table, which the head begins and the embedding, or of stages nobody, completes.
 double divided_gradients(const RunPart& run) {
   const ActivationForm& form = run.form;
   const std::vector<int64_t> lengths =
@@ -30,8 +30,8 @@ double divided_gradients(const RunPart& run) {
          static_cast<double>(most) * bytes_of(run.gradient);
 }
 
-// Of ZeRO 3, where all are trained: a part of them as they are kept; as the model computes with them what lies outside blocks, and two
-// blocks; and beside copies the vectors that are read in float32.
+// Weights with ZeRO 3, where all are trained: a part of them as they are kept; as the model computes with them what lies outside blocks,
+// and two blocks; and beside copies the vectors that are read in float32.
 double divided_weights(const RunPart& run) {
   const BlockValues values = block_values(run.rows, run.layout);
   const auto all = static_cast<double>(run.layout.size), of_blocks = static_cast<double>(values.blocks),
@@ -88,7 +88,7 @@ double sent_for_gradients(const Sender& sender) {
          distributed::bytes_sent_by_sum(values / kParameterAlignment * sizeof(float), processes);
 }
 
-// Of the longest of what is summed at a time, and of what is gathered then, in stretches; and further lanes.
+// Buffers for the longest of what is summed at a time, and of what is gathered then, in stretches; and further lanes.
 double memory_of_gradient_sums(const Sender& sender) {
   const auto& [config, end_to_end, processes, stage] = sender;
   const int64_t zero = config.distributed.zero;

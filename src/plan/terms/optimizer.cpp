@@ -41,7 +41,7 @@ void add_update(const StepOperators& step, StepWork& sum) {
 }
 
 void add_update_on_card(const CardStep& step, CardTerms& sum) {
-  // Of Muon for a matrix: three products of each iteration, its two passes, and what lies between them.
+  // Kernels of Muon for a matrix: three products of each iteration, its two passes, and what lies between them.
   constexpr double kMuonKernels = 22;
   const OptimizerConfig& optimizer = step.training.optimizer;
   const MuonWork muon = muon_work(step.rows, optimizer);

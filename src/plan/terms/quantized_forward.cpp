@@ -19,7 +19,7 @@ double quantized_weight_bytes(const RunPart& run) {
   return static_cast<double>(bytes);
 }
 
-// Of the largest product.
+// Bytes that the largest product takes while it is computed.
 double quantized_product_bytes(const RunPart& run) {
   const ModelConfig& model = run.model;
   const bool cuda = run.form.cuda;
@@ -30,7 +30,7 @@ double quantized_product_bytes(const RunPart& run) {
   constexpr double kFloats = 2 * sizeof(float);
   const double forward = cuda ? std::max(widest * (1 + kFloats), widest + widest_result * kFloats) : widest;
   if (!run.training.quantized.has_all()) return run.tokens * forward;
-  // Of a weight's gradient the codes of both factors, and beside them the values of one, which lie by rows at first.
+  // A weight's gradient takes the codes of both factors, and beside them the values of one, which lie by rows at first.
   const double of_value = cuda ? kFloats : bytes_of(run.form.compute_type);
   return run.tokens * std::max(forward, widest + widest_result + of_value * std::max(widest, widest_result));
 }

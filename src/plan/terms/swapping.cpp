@@ -6,8 +6,8 @@
 namespace gpt::plan::terms {
 namespace {
 
-// Of the blocks whose activations are kept, which are the last ones, those that are swapped, which are the first. Where it is not known yet how
-// many: all.
+// How many of the blocks whose activations are kept, which are the last ones, are swapped, as the first ones are. Where it is not known yet
+// how many: all.
 double swapped_layers(const RunPart& run) {
   const auto layers = static_cast<double>(run.model.n_layer);
   const auto asked = static_cast<double>(run.training.execution.swap_activations.value_or(run.model.n_layer));
