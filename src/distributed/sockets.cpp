@@ -58,7 +58,7 @@ Interfaces list_interfaces() {
   return {all, freeifaddrs};
 }
 
-// That of the first interface that is meant and carries something, IPv4 first; empty: there is none.
+// The address of the first interface that is meant and carries something, IPv4 first; empty: there is none.
 template <typename IsMeant>
 std::string address_of(const IsMeant& is_meant) {
   constexpr unsigned kInUse = IFF_UP | IFF_RUNNING;

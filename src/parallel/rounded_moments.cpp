@@ -22,7 +22,7 @@ struct CodesOfRow {
   size_t codes, maxima;
 };
 
-// Those of what this process has of the parameter to their places in the whole of it.
+// Puts the values that this process has of the parameter in their places in the whole of it.
 void put_values(const std::vector<StateStretch>& own, const CodesOfRow& of_row, const RowCut& cut, MomentKind kind,
                 const at::Tensor& whole) {
   for (const auto& [range, slots] : own) {

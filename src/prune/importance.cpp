@@ -36,7 +36,7 @@ void add_absolutes(at::Tensor& sum, const at::Tensor& x, const at::Tensor& place
   sum = sum.defined() ? sum + absolutes : absolutes;
 }
 
-// Those up to the last target of each row that counts.
+// Places of the tokens up to the last target of each row that counts.
 at::Tensor places_of_tokens(const at::Tensor& targets) {
   const at::Tensor counted = targets.ge(0).to(at::kLong).flip(1).cumsum(1).flip(1);
   return at::nonzero(counted.flatten()).flatten();

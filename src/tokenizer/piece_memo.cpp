@@ -74,7 +74,7 @@ void PieceMemo::make_room() {
   }
 }
 
-// That of the piece, or a free one.
+// The entry of the piece, or a free one.
 PieceMemo::Entry& PieceMemo::entry_of(const Key& key) const {
   Line* const end = lines_.get() + line_count();
   for (Line* there = lines_.get() + (&line_of(key) - lines_.get());;

@@ -386,7 +386,7 @@ void CheckpointKeeper::require_folder(bool is_alone) {
                           folder_.path(), refuge.reason, state_.step, refuge.now, refuge.now));
 }
 
-// That one says why.
+// Ends as the first process does, which says why.
 void CheckpointKeeper::end_with_first() {
   for (;;) (void)state_.division().all->first_says(false);
 }

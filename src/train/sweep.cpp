@@ -143,7 +143,7 @@ struct Ending {
   bool got_signal = false;  // to end, from this process
 };
 
-// Passes signals on, each, for it may have been sent to this process alone. One that comes twice within a second changes nothing.
+// Passes each signal on, for it may have been sent to this process alone. One that comes twice within a second changes nothing.
 Ending wait_passing_signals(pid_t child) {
   constexpr std::chrono::milliseconds kPause(20);
   Ending ending;
@@ -161,7 +161,7 @@ std::optional<RunStatus> status_in(const std::string& folder) {
   return std::filesystem::exists(path, ignored) ? read_status(read_file(path, ExitCode::disk)) : std::nullopt;
 }
 
-// Of the run in this folder, as far as it has come.
+// The early loss of the run in this folder, if it has come so far.
 std::optional<EarlyLoss> early_loss_in(const std::string& folder, const std::optional<RunStatus>& status) {
   if (!status) return std::nullopt;
   RunHistory history;
@@ -213,7 +213,7 @@ class Runs {
     create_folders(folder_);
   }
 
-  // Up to one that is stopped, or the first, where it fails as all others would.
+  // Runs all up to one that is stopped, or up to the first, where it fails as all others would.
   std::vector<SweptRun> run_all() const {
     std::vector<SweptRun> runs;
     for (const Combination& combination : combinations_) {
@@ -246,7 +246,7 @@ class Runs {
     return run.is_stopped() || static_cast<ExitCode>(run.status) == ExitCode::disk;
   }
 
-  // As far as it takes to judge the run, unless an earlier start of the sweep did that.
+  // Trains as far as it takes to judge the run, unless an earlier start of the sweep did that.
   SweptRun begin(const Combination& combination) const {
     const std::string folder = folder_of(combination);
     const auto before = restarts_ ? std::nullopt : status_in(folder);
@@ -368,7 +368,7 @@ void tell(const TrainOptions& options, std::vector<SweptRun> runs) {
   print(options.json ? json_of(runs) : table_of(runs));
 }
 
-// That of the first run that has failed otherwise than by its settings, or of all.
+// The exit code of the first run that has failed otherwise than by its settings; where none is done, of the first.
 ExitCode code_of(const std::vector<SweptRun>& runs) {
   const bool any_done = std::any_of(runs.begin(), runs.end(), [](const SweptRun& run) { return run.is_done(); });
   const auto failed = std::find_if(runs.begin(), runs.end(), [any_done](const SweptRun& run) {

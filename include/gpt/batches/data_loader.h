@@ -78,7 +78,7 @@ class SplitWindows {
   SplitWindows(Tokens tokens, int64_t block_size, at::Device device, bool packs = true);
   int64_t size() const { return rows_ ? rows_->size() : targets() / block_size_; }  // how many whole windows
   int64_t rest() const { return rows_ ? 0 : targets() % block_size_; }  // how many tokens the shorter one predicts
-  // That count: of all windows and the shorter one, or of one window.
+  // Targets that count: of all windows and the shorter one, or of one window.
   int64_t targets() const { return rows_ ? rows_->learned() : std::max<int64_t>(0, tokens_.size() - 1); }
   int64_t targets_in(int64_t window) const { return rows_ ? learned_in(rows_->row(window)) : block_size_; }
 

@@ -23,8 +23,8 @@ using Block = std::variant<std::string, Table, List>;
 using Document = std::vector<Block>;
 
 std::string to_markdown(const Document& document);
-// Without marks: names are in quotes, and the columns of a table are separated by spaces. Lines are broken between words; what of a
-// row does not fit into `columns` follows below it, with the headings. 0 columns: lines are as long as they are.
+// The document without marks: names are in quotes, and the columns of a table are separated by spaces. Lines are broken between words; what
+// of a row does not fit into `columns` follows below it, with the headings. 0 columns: lines are as long as they are.
 std::string to_plain_text(const Document& document, int columns = 0);
 
 // Numbers as all tables show them.

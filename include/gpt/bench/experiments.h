@@ -26,7 +26,7 @@ struct Experiment {
   std::string obstacle = {};  // why it cannot be measured here; empty: it can
 };
 
-// Those that `wanted` does not have already. The ones that cost no more than the plain run come first.
+// Experiments that `wanted` does not have already. The ones that cost no more than the plain run come first.
 std::vector<Experiment> experiments(const Config& wanted);
 
 // What has been measured, in a file of JSON lines that a later start goes on with. It belongs to a configuration, a length of time, a
@@ -70,8 +70,8 @@ struct ExperimentComparison {
   bool complete = false;              // not stopped by a signal
 };
 
-// As many as fit into the time, in the order of `list`; what the log has is not measured again. Throws gpt::Error where the plain run
-// cannot be measured.
+// Measures as many experiments as fit into the time, in the order of `list`; what the log has is not measured again. Throws gpt::Error
+// where the plain run cannot be measured.
 ExperimentComparison compare_experiments(const Wanted& wanted, const std::vector<Experiment>& list, double seconds,
                                          ExperimentLog& log, const Measure& measure, const Learn& learn,
                                          const Progress& progress);

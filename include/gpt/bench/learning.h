@@ -24,7 +24,7 @@ struct Learning {
   };
   std::vector<Point> points;  // from 0 updates on
 
-  // After so many updates, between two points on the line that joins them.
+  // The loss after so many updates, between two points on the line that joins them.
   double loss_after(double updates) const;
 };
 

@@ -40,8 +40,8 @@ std::vector<Rung> all_rungs(const Config& wanted, const DeviceInfo& device);
 // Several rungs as one, with the first obstacle that there is. `names` are joined with '+', and all are known.
 Rung combined(const std::string& names, const std::vector<Rung>& all);
 
-// Those that `names` joins with '+', in this order. Throws gpt::Error(config) where one is unknown, cannot be measured or comes
-// before what it needs.
+// Rungs that `names` joins with '+', in this order. Throws gpt::Error(config) where one is unknown, cannot be measured or comes before what
+// it needs.
 std::vector<Rung> named_rungs(const std::string& names, const std::vector<Rung>& all);
 
 // Whether a rung of this name or group is in the set.

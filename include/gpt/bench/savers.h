@@ -20,7 +20,7 @@ struct Savings {
   bool complete = false;
 };
 
-// Those that are measured; `gpt-bench combo` takes their names.
+// Savers that are measured; `gpt-bench combo` takes their names.
 std::vector<Rung> savers(const Wanted& wanted, const DeviceInfo& device);
 
 Savings measure_savers(const Wanted& wanted, const std::vector<Rung>& savers, double seconds, const Measure& measure,

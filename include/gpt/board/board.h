@@ -41,8 +41,8 @@ class Board {
   std::optional<std::string> folder_of(const std::string& name);
   bool controls() const { return controls_; }
 
-  // As JSON, what has changed since what was told; empty where nothing has. The first message is a whole one. A run that is gone, or that
-  // nobody knows, has nothing to tell.
+  // News as JSON: what has changed since what was told; empty where nothing has. The first message is a whole one. A run that is gone, or
+  // that nobody knows, has nothing to tell.
   std::string news_of(const std::string& name, ToldRun& told);
   std::string news_of_all(ToldTable& told);
   // {"mean_loss": {...}, ...} as in a run's messages, and what those of another run must have alike to compare: "text" and "tokens", where

@@ -50,7 +50,7 @@ class FollowedText {
  public:
   explicit FollowedText(std::string path, uint64_t most_bytes) : path_(std::move(path)), most_bytes_(most_bytes) {}
 
-  // Its text, where that may have changed; empty where there is no such file any more, or one that is too large.
+  // The text of the file, where that may have changed; empty where there is no such file any more, or one that is too large.
   std::optional<std::string> look();
   void forget() { seen_.reset(), was_seen_ = false; }  // the next look finds it changed
 

@@ -34,7 +34,7 @@ struct RunGroup {
   double value_of(const RunSummary& run) const;  // that number; NaN where there is none
 };
 
-// By their texts, as far as their configurations tell; a run without one is alone.
+// Groups of runs with the same text, as far as their configurations tell; a run without one is alone.
 std::vector<RunGroup> grouped(std::vector<RunSummary> runs);
 
 // In a sentence: whether the best settings are better than the next by more than what the seed changes, which several runs that differ in

@@ -14,7 +14,7 @@ std::vector<std::string> run_folders(const std::vector<std::string>& named);
 // Short names, each of one folder for good.
 class RunNames {
  public:
-  // Its last part, or more of its path where another folder is called so.
+  // The last part of the folder's path, or more of it where another folder is called so.
   const std::string& name_of(const std::string& folder);
 
  private:

@@ -58,7 +58,7 @@ class ChatTemplate {
   std::vector<int32_t> ends_;
 };
 
-// That of a model. Throws gpt::Error(config) where it has none, and its tokenizer lacks ChatML's tokens: one line with what to do.
+// The template of a model. Throws gpt::Error(config) where it has none, and its tokenizer lacks ChatML's tokens: one line with what to do.
 struct ChosenTemplate {
   ChatTemplate chat;
   bool is_fallback = false;  // ChatML, because the model came without

@@ -30,7 +30,7 @@ struct WeightAdapter {
   ProductAdapter product;
   double scale;
 };
-// All of a run, whose model may be its adapters alone.
+// All adapters of a run, whose model may be its adapters alone.
 std::vector<WeightAdapter> weight_adapters(const Checkpoint& checkpoint);
 
 // The adapters of a checkpoint, with the model that they go with by its name: it is neither looked for nor read. Throws gpt::Error(checkpoint)

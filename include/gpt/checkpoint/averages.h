@@ -10,7 +10,7 @@ namespace gpt {
 // Puts the averages in place of the weights that the run trained. Throws gpt::Error(checkpoint), which names `path`, where there are none.
 void take_averages(Checkpoint& checkpoint, const std::string& path);
 
-// As load_checkpoint() does it, which `parts` says, but with averages for weights.
+// Loads what `parts` says as load_checkpoint() does, but with averages for weights.
 Checkpoint load_averages(const std::string& path, Parts parts = Parts::model);
 
 }  // namespace gpt

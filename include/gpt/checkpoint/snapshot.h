@@ -18,7 +18,7 @@ inline bool is_to_be_copied(AsyncCheckpoint asked, double bytes) {
 
 class Snapshot {
  public:
-  // That a copy takes: of what this process has, where several have the state in parts.
+  // Bytes that a copy takes: of what this process has, where several have the state in parts.
   static uint64_t bytes_of(const Checkpoint& state);
 
   // A copy whose tensors lie in this snapshot's memory, until the next one is taken: that memory is kept for it. Throws

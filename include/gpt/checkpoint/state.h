@@ -34,7 +34,7 @@ struct TensorPart {
 // Values of parameters, each in its own order, by the parameter's name.
 using ValueRanges = std::map<std::string, std::vector<FlatSpan>, std::less<>>;
 
-// With the plain values that the run itself keeps; those here are kept by others while it goes on, and are rows as well.
+// A run's state, with the plain values that it keeps itself; those here are kept by others while it goes on, and are rows as well.
 struct Checkpoint : Remembered {
   NamedTensors model;
   OptimizerState optimizer;

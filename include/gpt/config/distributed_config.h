@@ -22,11 +22,11 @@ struct DistributedConfig {
   int64_t restarts = 0;                  // how often gpt-train starts its processes again after it has lost one
   std::optional<int64_t> min_processes;  // how few may go on then; auto: as many as before
 
-  // Among how many the sequences of an update are divided.
+  // How many processes, or groups with one model between them, the sequences of an update are divided among.
   int64_t data_processes() const { return std::max<int64_t>(1, processes / model_processes()); }
   // Whether processes that have the same part of a model divide its weights among them.
   bool divides_weights() const { return zero > 2 && data_processes() > 1; }
-  // That have one model between them.
+  // How many processes have one model between them.
   int64_t model_processes() const { return tensor_parallel * pipeline_parallel; }
 };
 

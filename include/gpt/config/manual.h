@@ -7,7 +7,7 @@
 
 namespace gpt::config {
 
-// By topic, which is the name of the folder that a page is about ("run", "configs"), or "gpt-train" for README.md at the top.
+// Files of pages by topic, which is the name of the folder that a page is about ("run"), or "gpt-train" for README.md at the top.
 std::map<std::string, std::string> manual_pages();
 
 // A page as it is read in a terminal: paragraphs wrapped at so many columns, 0 = not at all, and links without their addresses. Throws

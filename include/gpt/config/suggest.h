@@ -9,7 +9,7 @@
 
 namespace gpt::config {
 
-// As names are compared: '-' is '_', and capitals are small letters.
+// The form in which names are compared: '-' is '_', and capitals are small letters.
 std::string normalised(std::string_view name);
 
 // Damerau-Levenshtein (optimal string alignment): insertions, deletions, substitutions and swaps of neighbours.

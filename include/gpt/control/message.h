@@ -27,7 +27,7 @@ struct Answer {
 
 std::string name_of(Verb verb);  // "continue" for go_on
 
-// As a person writes it, "rate" and "0.5". Throws gpt::Error(config) with what is wrong and what is right.
+// The request that a person writes as "rate" and "0.5". Throws gpt::Error(config) with what is wrong and what is right.
 Request request_of(const std::string& verb, const std::optional<std::string>& value);
 
 std::string to_line(const Request& request);  // with its end

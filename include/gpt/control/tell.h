@@ -9,8 +9,8 @@
 
 namespace gpt::control {
 
-// As long as it takes, for the run looks between two updates, or as long as `patience` lasts. Throws gpt::Error: config where there is no such
-// folder, failed_check where no run listens there, or no answer comes.
+// The answer of the run, which looks between two updates: waits as long as it takes, or as `patience` lasts. Throws gpt::Error: config
+// where there is no such folder, failed_check where no run listens there, or no answer comes.
 Answer tell(const std::string& folder, const Request& request, std::optional<std::chrono::seconds> patience = {});
 
 // Whether a run that goes on there can be told anything.

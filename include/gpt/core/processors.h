@@ -9,10 +9,10 @@
 
 namespace gpt {
 
-// Those that it may run on, as its first question found them: OpenMP may bind the thread that asks later to one of them.
+// Processors to run on, as the program's first question found them: OpenMP may bind the thread that asks later to one of them.
 const std::vector<Processor>& processors_to_run_on();
 
-// Those that it may run on (taskset, a cpuset), or fewer where a control group has a quota of processor time (`docker run --cpus 2`),
+// How many processors to run on (taskset, a cpuset), or fewer where a control group has a quota of processor time (`docker run --cpus 2`),
 // rounded up: threads beyond that only use the quota up sooner, and then all of them stand still. `root` stands for / in a test.
 int64_t usable_processors(const std::string& root = "");
 

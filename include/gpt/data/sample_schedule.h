@@ -45,7 +45,7 @@ struct ScheduleOptions {
   DataOrder order = DataOrder::random;
   std::optional<int32_t> end_of_text = {};  // ends a document, for DataOrder::shorter_first
   bool packing = true;                      // conversations share rows
-  // Where attention stays within documents, the token that begins one: of text in batches that have conversations too.
+  // The token that begins a document, where attention stays within documents: of text in batches that have conversations too.
   std::optional<int32_t> document_separator = {};
 };
 

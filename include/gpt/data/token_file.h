@@ -42,7 +42,7 @@ class Tokens {
   }
   Tokens slice(int64_t begin, int64_t end) const;
 
-  // Those of plain text have no marks: every token is learned, wherever a sequence begins.
+  // Tokens of plain text have no marks: every token is learned, wherever a sequence begins.
   bool has_marks() const { return marks_ != nullptr; }
   uint8_t mark(int64_t i) const { return marks_[i]; }
   const uint8_t* marks() const { return marks_; }  // size() of them, or null

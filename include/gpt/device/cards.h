@@ -22,7 +22,7 @@ struct Card {
 
   // FLOP/s; nothing for a format that the card does not have, and for Dtype::automatic.
   std::optional<double> peak_flops(Dtype dtype) const;
-  // As describe_device() would have it, with the memory that a program gets: error correction and the driver take the rest.
+  // The card as describe_device() would have it, with the memory that a program gets: error correction and the driver take the rest.
   DeviceInfo describe() const;
 };
 

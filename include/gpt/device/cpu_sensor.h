@@ -17,7 +17,7 @@ struct ProcessorTimes {
   double busy = 0, stolen = 0;  // stolen: the host of a virtual machine ran something else
 };
 
-// Those of these processors, out of /proc/stat. Nothing where a processor is missing, as in some containers.
+// Times of these processors, out of /proc/stat. Nothing where a processor is missing, as in some containers.
 std::optional<ProcessorTimes> processor_times(std::string_view proc_stat, const std::vector<int64_t>& processors,
                                               double ticks_per_second);
 

@@ -8,7 +8,7 @@
 
 namespace gpt {
 
-// Those of folders that hold no run, but several of them, are these, by their names. Throws gpt::Error(config) where there is no run.
+// Runs of these folders; of one that holds no run but several of them, those by their names. Throws gpt::Error(config) where there is none.
 std::vector<board::RunSummary> read_runs(const std::vector<std::string>& folders);
 
 // The curves of the training and validation losses of one run, or of one loss of several that read the same text (where their tokenizers

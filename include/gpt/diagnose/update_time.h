@@ -41,14 +41,14 @@ struct UpdateTime {
   std::optional<plan::Check> speed = {};  // whether it is as fast as it should be here
 };
 
-// By trials of several seconds. Where several processes compute an update, that of one of them; the result lacks what they send. Nothing
-// where one sequence takes too long or does not fit.
+// Times an update by trials of several seconds. Where several processes compute it, that of one of them; the result lacks what they send.
+// Nothing where one sequence takes too long or does not fit.
 std::optional<UpdateTime> time_update(const UpdateFacts& facts);
 // Completes `several` and `step` by what is sent, and by what one process alone would take. Throws gpt::Error(peer) where nothing can be
 // sent over the loopback.
 void compare_with_one(const UpdateFacts& facts, plan::ProcessesPlan& several, plan::StepTime& step);
 
-// By arithmetic, for a card that is not here. Completes `several` where there are several processes.
+// An estimate by arithmetic, for a card that is not here. Completes `several` where there are several processes.
 UpdateTime estimate_update(const UpdateFacts& facts, const Card& card, plan::ProcessesPlan& several);
 
 }  // namespace gpt

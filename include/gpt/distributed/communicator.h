@@ -93,7 +93,7 @@ class Communicator {
   virtual double seconds_waited() const = 0;  // in finish(), so far
 };
 
-// For one process.
+// The communicator of one process.
 std::shared_ptr<Communicator> alone();
 
 // Between two neighbouring stages, of which the earlier one is the first process of each communicator: activations go `forward`, and their
@@ -121,7 +121,7 @@ struct Mesh {
   std::shared_ptr<Communicator> all = alone(), data = all, tensor = alone();
   Pipeline pipeline = {};
 
-  // Those that have one model between them, in parts of layers and in stages: whether there are several, and whether it is so in any.
+  // Processes that have one model between them, in parts of layers and in stages: whether there are several, and whether it is so in any.
   bool divides_model() const { return tensor->size() * pipeline.stages->size() > 1; }
   bool is_any_of_model(bool own) const { return pipeline.stages->is_any(tensor->is_any(own)); }
   int64_t bytes_sent() const;  // by this process, to whomever
@@ -140,7 +140,7 @@ inline int64_t owned_stretch_bytes(int64_t processes) {
 
 // What sums cost each of so many processes: the bytes that it sends for one of so many bytes.
 double bytes_sent_by_sum(double bytes, int64_t processes);
-// And bytes that it takes at most beside its tensor, on that one's device. `bytes` travel in stretches of `stretch`, which are sent from a
+// Bytes that a sum takes at most beside its tensor, on that one's device. `bytes` travel in stretches of `stretch`, which are sent from a
 // copy where they are of another type than the tensor (`is_converted`), and are added in float32 where they have 16 bits (`is_narrow`).
 double memory_of_sum(double bytes, double stretch, bool is_converted, bool is_narrow);
 double memory_of_gather(double bytes, double stretch, int64_t processes);

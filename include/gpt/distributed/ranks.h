@@ -24,7 +24,7 @@ struct Ranks {
   bool is_one_machine() const { return local_size == size; }
 };
 
-// By the variables that launchers set. Throws gpt::Error(config) where they contradict each other.
+// Ranks by the variables that launchers set. Throws gpt::Error(config) where they contradict each other.
 using Environment = std::function<const char*(const char* name)>;
 Ranks find_ranks(const Environment& get);
 Ranks find_ranks();  // in the environment of this process

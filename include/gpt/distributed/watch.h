@@ -12,7 +12,7 @@
 
 namespace gpt::distributed {
 
-// In the sentence about a process that has said itself why it ends.
+// Words in the sentence about a process that has said itself why it ends.
 inline constexpr const char* kHasEnded = " has ended: ";
 
 class Watch {
@@ -39,7 +39,7 @@ class Watch {
   void await_ends() const;
   // Tells the others why this process ends.
   void leave(const std::string& why);
-  // To the first process, for its log (log::warn_of_rank).
+  // Sends a warning to the first process, for its log (log::warn_of_rank).
   void forward_warning(const std::string& warning);
 
  private:

@@ -18,9 +18,9 @@ class Scorer {
   // `compute_type`: of autocast, on a GPU. `batch_size`: requests at once; 0: as many as have 4,096 tokens on a CPU and 32,768 on a GPU.
   Scorer(GPT& model, at::ScalarType compute_type, int64_t batch_size);
 
-  // Their scores, in their order, whatever batches they were computed in. The longest come first, so that little is padded; equal requests
-  // are computed once, so that they are equally probable. `stop` is asked before each batch: where it says so, nothing is returned. Restores
-  // the model's training mode. Throws gpt::Error(numerics) for logits that are not finite.
+  // Scores of the requests, in their order, whatever batches they were computed in. The longest come first, so that little is padded; equal
+  // requests are computed once, so that they are equally probable. `stop` is asked before each batch: where it says so, nothing is
+  // returned. Restores the model's training mode. Throws gpt::Error(numerics) for logits that are not finite.
   std::vector<Score> score(const std::vector<const Request*>& requests, const std::function<bool()>& stop) const;
 
   const GPT& model() const { return model_; }

@@ -19,7 +19,7 @@ bool holds_adapter(const std::string& folder);
 std::string name_of_base(const std::string& folder);
 // The folder of the model, as the adapter names it, or beside the adapter under the same last name; nothing where it is in neither place.
 std::optional<std::string> find_base_of_adapter(const std::string& folder);
-// The same. Throws gpt::Error(checkpoint) where it is in neither place.
+// The folder that find_base_of_adapter() finds. Throws gpt::Error(checkpoint) where it is in neither place.
 std::string base_of_adapter(const std::string& folder);
 
 std::string file_of_adapter(const std::string& folder);  // with its tensors

@@ -65,7 +65,7 @@ inline constexpr const char* kModelCard = "README.md";
 void require_free_folder(const std::string& folder);  // throws gpt::Error(config) where it holds anything but an export
 at::ScalarType weight_type(ExportDtype dtype);        // of those that LibTorch has
 
-// In the format that they name. With `json` {"output", "dtype", "bytes", "files"} is on standard output then.
+// Exports in the format that `options` name. With `json` {"output", "dtype", "bytes", "files"} is on standard output then.
 void export_model(const ExportOptions& options);
 
 }  // namespace gpt::exchange

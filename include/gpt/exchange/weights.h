@@ -16,8 +16,8 @@ namespace gpt::exchange {
 
 bool is_finite(const at::Tensor& tensor);  // all values
 
-// Their tensors by name, as views of ours where that is possible: [in, out] matrices are not contiguous. Padding rows of the vocabulary
-// are left out. `weights` are those of the model's parameter table.
+// Hugging Face's tensors by name, as views of ours where that is possible: [in, out] matrices are not contiguous. Padding rows of the
+// vocabulary are left out. `weights` are those of the model's parameter table.
 std::map<std::string, at::Tensor> to_hugging_face(const ModelConfig& model, const Family& family,
                                                   const NamedTensors& weights);
 

@@ -16,7 +16,7 @@ class LineReader {
 
   bool at_terminal() const { return at_terminal_; }  // somebody types: a prompt is shown before each line
 
-  // Without its line end, LF or CRLF. Nothing at the end of the input, and at a terminal once process::stop_signal() is set: its modes
+  // A line without its end, LF or CRLF. Nothing at the end of the input, and at a terminal once process::stop_signal() is set: its modes
   // are restored first. From anything else the first signal leaves at once.
   std::optional<std::string> next();
 

@@ -9,13 +9,13 @@
 
 namespace gpt {
 
-// After the first token, which has the prompt's time; nothing where too little was written to tell.
+// The speed after the first token, which has the prompt's time; nothing where too little was written to tell.
 std::optional<double> tokens_per_second(const GenerationResult& result);
 
 // "Seed 7: 200 tokens in 1.2 s (167 tokens/s), prompt of 5 tokens in 3 ms; ended at --max-new-tokens"
 std::string describe(const GenerationResult& result, uint64_t seed);
 
-// That on the log after each text, unless it is to be brief, and once for all of them that the model's context was too short.
+// Puts that on the log after each text, unless it is to be brief, and once for all of them that the model's context was too short.
 class GenerationReport {
  public:
   GenerationReport(int64_t block_size, bool is_brief) : block_size_(block_size), is_brief_(is_brief) {}

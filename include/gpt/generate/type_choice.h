@@ -22,7 +22,7 @@ TypeTimes measure_types(int64_t weights);
 TypeTimes known_types(int64_t weights, const std::string& path,
                       const std::function<TypeTimes(int64_t)>& measure = measure_types);
 
-// Where they are kept; empty where there is no home folder.
+// The file that the times are kept in; empty where there is no home folder.
 std::string type_times_file();
 
 }  // namespace gpt

@@ -23,11 +23,11 @@ class Responder {
   bool write(std::string_view piece);  // of the stream; false once the client has gone or has not read for too long
   void end_stream();
 
-  // To be asked again and again while an answer is computed.
+  // Asked again and again while an answer is computed.
   bool client_has_gone();
   int status() const { return status_; }  // 0 before anything was sent
 
-  // By the server: what the client understands, and whether it may send another request.
+  // Called by the server: what the client understands, and whether it may send another request.
   void answer_to(const Request& request, bool keeps_alive);
   bool keeps_alive() const { return keeps_alive_ && is_complete_; }
 

@@ -95,7 +95,7 @@ std::vector<ParameterRow> parameter_table(const ModelConfig& config);
 
 // A matrix that may have few bits: what activations are multiplied by, and the table of token embeddings.
 bool is_product_matrix(const ParameterRow& row);
-// It has a row for each token: the table, or a head of its own. Where others have 4 bits, these have 8.
+// Whether it has a row for each token, as the table or a head of its own. Where others have 4 bits, these have 8.
 bool is_vocabulary(ParameterRole role);
 
 // Which row is the table that is also the head; nothing where the head is another or not among them.

@@ -13,8 +13,8 @@
 
 namespace gpt {
 
-// Also sets which kernels ATen's attention may use, for the process. Throws gpt::Error(config) for an attention kernel that
-// `device` does not have.
+// The operators that `execution` asks for. Also sets which kernels ATen's attention may use, for the process. Throws gpt::Error(config) for
+// an attention kernel that `device` does not have.
 ops::SharedOperators select_operators(const ExecutionConfig& execution, at::Device device);
 
 // The attention kernel that this model is trained with: "flash", "cudnn", "efficient" or "math: why". On a CPU "flash" is our own

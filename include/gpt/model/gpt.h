@@ -53,11 +53,11 @@ class GPT {
   // model/tensor_parallel.h, a stage what model/stage_link.h has; values, and what is drawn, are those of the whole model.
   GPT(const ModelConfig& config, at::Device device, uint64_t seed, const ParameterTypes& types = {},
       const TuningConfig& tuning = {}, const ModelPart& part = {});
-  // With these weights. Throws gpt::Error(checkpoint) naming the first missing, extra or misshapen one; see Parameters::copy_from().
+  // A model with these weights. Throws gpt::Error(checkpoint) naming the first missing, extra or misshapen one (Parameters::copy_from()).
   GPT(const ModelConfig& config, at::Device device, NamedTensors values, const ParameterTypes& types = {},
       const TuningConfig& tuning = {}, const ModelPart& part = {}, const FrozenMatrices& packed = {});
-  // With parameters in a form that these operators read: to compute with, or to train where they are divided. `of_model`: the rows of all
-  // stages.
+  // A model with parameters in a form that these operators read: to compute with, or to train where they are divided. `of_model`: the rows
+  // of all stages.
   GPT(const ModelConfig& config, const Parameters& parameters, ops::SharedOperators operators);
   GPT(const ModelConfig& config, Parameters parameters, ops::SharedOperators operators, const ModelPart& part,
       const std::vector<ParameterRow>& of_model);
@@ -150,7 +150,7 @@ class GPT {
   std::optional<int64_t> document_separator_;
 };
 
-// As LayerWeights::work_apart() has it, whether or not the model has any.
+// Does work as LayerWeights::work_apart() does, whether or not the model has such weights.
 inline void work_apart(const GPT& model, const std::function<void()>& work) {
   model.layer_weights() ? model.layer_weights()->work_apart(work) : work();
 }

@@ -23,7 +23,7 @@ class LayerWeights {
     };
   }
 
-  // Where others compute a forward pass and this process does not: takes part in what they send.
+  // Takes part in what others send in a forward pass that this process does not compute.
   virtual void join_forward() = 0;
   // Does work in which each process may make as many forward passes as it likes, or none, but must not say anything to the others.
   virtual void work_apart(const std::function<void()>& work) = 0;

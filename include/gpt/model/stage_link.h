@@ -14,9 +14,9 @@ class StageLink {
  public:
   explicit StageLink(distributed::Pipeline pipeline) : pipeline_(std::move(pipeline)) {}
 
-  // Into x, from the stage before.
+  // Receives x from the stage before.
   void receive(const at::Tensor& x) const { pipeline_.before.forward->begin_broadcast(x, Boundary::kEarlier)(); }
-  // To the stage behind, which need not have come so far; but it must have got what was sent before.
+  // Sends x to the stage behind, which need not have come so far; but it must have got what was sent before.
   void send(const at::Tensor& x) {
     if (is_there_) is_there_();
     is_there_ = pipeline_.after.forward->begin_broadcast(x, Boundary::kEarlier);

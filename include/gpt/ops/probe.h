@@ -22,7 +22,7 @@ Probe probe_tf32(at::Device device);
 
 // Causal attention, forward and backward, with every other kernel disabled; compared with the unfused one in float32.
 Probe probe_attention(at::Device device, const ops::SdpBackends& kernels, at::ScalarType type);
-// The same of the program's own on the CPU.
+// The program's own attention on the CPU, probed in the same way.
 Probe probe_cpu_attention(at::ScalarType type);
 
 // FLOP/s of a matrix product of 4,096^3 in `type`, computed as the model does: the best of a few, taking about so many seconds. A

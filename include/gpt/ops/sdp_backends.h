@@ -14,7 +14,7 @@ struct SdpBackends {
 SdpBackends allowed_sdp_backends();
 void allow_sdp_backends(const SdpBackends& backends);
 
-// Within its scope these alone.
+// The only kernels that may be used within its scope.
 class OnlySdpBackends {
  public:
   explicit OnlySdpBackends(const SdpBackends& backends) : before_(allowed_sdp_backends()) {
@@ -28,11 +28,11 @@ class OnlySdpBackends {
   SdpBackends before_;
 };
 
-// Those that are allowed, but for cuDNN's, which is planned anew for every number of keys, far longer than a token of a growing text
-// takes, and refuses a single key. All others where it is the only one that is allowed.
+// Allowed kernels but for cuDNN's, which is planned anew for every number of keys, far longer than a token of a growing text takes, and
+// refuses a single key. All others where it is the only one that is allowed.
 SdpBackends without_cudnn();
 
-// Those that are allowed and draw dropout with exactly this probability (cudnn_knows_dropout).
+// Allowed kernels that draw dropout with exactly this probability (cudnn_knows_dropout).
 SdpBackends exact_for_dropout(double probability);
 
 // The one that LibTorch chooses, of those that are allowed, under a causal mask alone; q (B, H, T, D), k and v (B, KV, T, D).

@@ -45,7 +45,7 @@ Verdict new_verdict(at::Device device);
 UpdateCounts no_updates(at::Device device);
 SpikeWatch new_watch(at::Device device, int64_t window, double threshold);
 
-// That of the update that was judged last. Reads 4 bytes from the device, which waits for it.
+// The spike of the update that was judged last. Reads 4 bytes from the device, which waits for it.
 std::optional<Spike> spike_of(const Verdict& verdict);
 
 // What a verdict follows from: float32 scalars on one device.

@@ -35,7 +35,7 @@ class AveragedOptimizer : public Optimizer {
 
   const std::vector<StateStretch>& stretches() const override;
   OptimizerState state() const override;
-  // Where the state has no averages they begin with the values as they are now, with a line in the log.
+  // Averages that the state does not have begin with the values as they are now, with a line in the log.
   void load(const OptimizerState& state) override;
   const at::Tensor& step_count() const override { return of_weights_->step_count(); }
   StateBytes bytes() const override { return state_bytes(stretches_); }

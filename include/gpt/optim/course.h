@@ -15,7 +15,7 @@ struct Course {
   int64_t since = 0;    // the step of that decision,
   double position = 0;  // and where the run was on the schedule then, from 0 to planned
 
-  // Where it is after `step` updates, of which there have been `since` at least.
+  // The place on the schedule after `step` updates, of which there have been `since` at least.
   double position_at(int64_t step) const;
   // From this step on the run ends after `total` updates; the first time, the schedule is laid out for as many.
   void end_at(int64_t total, int64_t step);

@@ -54,7 +54,7 @@ class Muon : public Optimizer {
   const at::Tensor& step_count() const override { return adamw_.step_count(); }
   OptimizerState state() const override;
   StateBytes bytes() const override { return state_bytes(stretches_); }
-  // As AdamW's.
+  // Loads the state as AdamW does.
   void load(const OptimizerState& state) override;
 
  private:

@@ -25,7 +25,7 @@ struct Orthogonalization {
   at::Tensor from, to;
   double times = 1;
 };
-// All of them, together where that is faster.
+// Orthogonalizes all matrices, together where that is faster.
 void orthogonalize(const std::vector<Orthogonalization>& matrices);
 
 // Floating-point operations of the steps as they are written, and the least, of squares alone and half of each; bytes at the most beside both

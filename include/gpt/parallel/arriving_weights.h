@@ -27,7 +27,7 @@ class ArrivingWeights : public LayerWeights {
   std::function<void(int64_t layer)> in_backward(std::function<void(int64_t layer)> done) override { return done; }
   void join_forward() override {}
   void work_apart(const std::function<void()>& work) override { work(); }
-  // They begin to arrive. The embeddings are there when it returns, because a forward pass begins with any of their rows.
+  // New weights begin to arrive. The embeddings are there when it returns, because a forward pass begins with any of their rows.
   void values_changed() override;
   void await_all() override { await_from(0); }
 

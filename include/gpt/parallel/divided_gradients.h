@@ -21,7 +21,7 @@ class DividedGradients {
   DividedGradients(Parameters parameters, const Division& division);
 
   void begin_update();  // drops what an abandoned one has left
-  // And all that come after it, as LossOptions::layer_done has it.
+  // The layer is done, and all that come after it, as LossOptions::layer_done has it.
   void layer_done(int64_t layer, bool has_gradients = true);
   void end_round(bool has_gradients);  // the backward pass has ended; or there was none, which counts as zeros
   // All rounds of the update have ended: then Parameters::gradients_of() says the sum of this process's spans; of a table that another stage
@@ -41,7 +41,7 @@ class DividedGradients {
   at::ScalarType wire_;
   bool has_other_end_;     // of the last segment, which is a tied table
   int64_t lanes_, slots_;  // of this process; and how many of them are kept until others are added
-  // By slot and segment, for each span: (own part), or where there are several lanes (processes, own part).
+  // Sums by slot and segment, for each span: (own part), or where there are several lanes (processes, own part).
   std::map<std::pair<int64_t, size_t>, std::vector<at::Tensor>> sums_;
   int64_t round_ = 0;  // of the update
   size_t sent_ = 0;    // segments of this round

@@ -21,7 +21,7 @@ void capture_parts(const Optimizer& optimizer, const GPT& model, const std::vect
 // The type in which the values of a parameter are kept by all processes, which have parameters like these.
 at::ScalarType kept_type(const ParameterRow& row, const Parameters& parameters);
 
-// As ranges of whole tensors: the values whose state this process has; and the values that it keeps.
+// Ranges of whole tensors: the values whose state this process has; and the values that it keeps.
 ValueRanges values_of_own_state(const Division& division, const std::vector<ParameterRow>& rows,
                                 const FlatLayout& layout);
 ValueRanges own_values(const Division& division, const std::vector<ParameterRow>& rows, const FlatLayout& layout);

@@ -52,8 +52,8 @@ struct Division {
   int64_t lanes = 1;                 // L; where it is less, the number of processes counts
   at::ScalarType wire = at::kFloat;  // the type in which float32 gradients travel
   int64_t zero = 0;                  // ZeRO, where there are several processes to divide what follows
-  // Those that divide the model itself (layout/cut.h): each has a flat buffer of its own part, or of its stage, to which all of the above
-  // applies.
+  // Processes that divide the model itself (layout/cut.h): each has a flat buffer of its own part, or of its stage, to which all of the
+  // above applies.
   std::shared_ptr<distributed::Communicator> tensor = distributed::alone();
   distributed::Pipeline pipeline = {};
   std::shared_ptr<distributed::Communicator> all = ranks;
@@ -96,7 +96,7 @@ struct Division {
   bool has_stages() const { return pipeline.stages->size() > 1; }
 
   int64_t processes() const { return all->size(); }
-  // Those of a stage, which is all of them where there are no stages, and which of these has this rank among those that have the same part.
+  // The processes of a stage, all where there are no stages, and which of these has this rank among those that have the same part.
   int64_t processes_of_stage() const { return ranks->size() * tensor->size(); }
   int64_t place_in_stage(int64_t rank, int64_t part) const { return rank * tensor->size() + part; }
   int64_t own_lanes() const { return lanes_of_each(lanes, ranks->size()); }
@@ -112,7 +112,7 @@ struct Division {
   std::vector<FlatSpan> spans(const std::vector<ParameterRow>& rows, const FlatLayout& layout) const {
     return spans(rows, layout, ranks->rank());
   }
-  // With divides_weights(): what this process keeps of the values.
+  // What this process keeps of the values, where divides_weights().
   std::optional<ValueDivision> values(const std::vector<ParameterRow>& rows, const FlatLayout& layout) const;
   Dealing dealing(int64_t micro_batches) const { return {ranks->rank(), ranks->size(), micro_batches}; }
 };

@@ -19,9 +19,9 @@ class MicroSteps {
   virtual ~MicroSteps() = default;
   // The loader's next batch becomes the one of this lane. `first_sample`: the number in the update of its first sample.
   virtual void load(DataLoader& loader, size_t lane, int64_t first_sample) = 0;
-  // Its forward and backward pass. `is_last`: of this process, while the others compute their last ones.
+  // Forward and backward pass of the batch that was loaded. `is_last`: of this process, while the others compute their last ones.
   virtual void accumulate(bool is_last) = 0;
-  // Or each pass in its turn, while others are loaded.
+  // Each pass in its turn instead, while others are loaded.
   virtual PassingBatch take_loaded(bool is_last) = 0;
   virtual at::Tensor forward(const PassingBatch& passing, const at::Tensor& in) = 0;
   virtual void backward(const PassingBatch& passing, const at::Tensor& out, const at::Tensor& gradient) = 0;

@@ -36,7 +36,7 @@ class Strategy {
   // What the next backward pass tells (LossOptions::layer_done); empty: nothing. `is_last`: it is the last one of this process, while the others
   // compute theirs, and it can tell.
   virtual LayerDone layer_done(bool is_last) = 0;
-  // That pass begins, and has ended. The loss of its micro-batch has been added to that of the lane.
+  // The backward pass begins, and has ended. The loss of its micro-batch has been added to that of the lane.
   virtual void begin_backward(bool /*is_last*/) {}
   virtual void end_backward() {}
   // Others compute a pass of a micro-batch in this round, and this process has none: takes part in what they send.

@@ -24,7 +24,7 @@ void put_in_whole(const RowCut* cut, FlatSpan of_part, const at::Tensor& values,
 std::vector<at::Tensor> tensors_of_rows(const std::vector<ParameterRow>& rows, const NamedTensors& tensors,
                                         std::string_view group);
 
-// Those of these rows; what else there is, is left out.
+// The tensors of these rows; what else there is, is left out.
 NamedTensors tensors_named_by(const std::vector<ParameterRow>& rows, const NamedTensors& tensors);
 
 }  // namespace gpt

@@ -81,7 +81,7 @@ class Parameter {
   static Parameter narrow(at::Tensor shaped);
 
   bool defined() const { return state_.defined(); }
-  // Only then it has a gradient, which operators must compute.
+  // Whether it has a gradient, which operators must compute.
   bool is_trained() const { return defined() && state_->value.requires_grad(); }
   // A leaf of autograd, of float32, or of 16 bits where there is no master copy.
   const at::Tensor& value() const { return state_->value; }
@@ -141,7 +141,7 @@ class Parameters {
   // The values are not set: draw() or copy_from() follows. `division`: what this process keeps of them; nothing: all.
   Parameters(std::vector<ParameterRow> rows, at::Device device, const ParameterTypes& types = {},
              std::optional<ValueDivision> division = std::nullopt);
-  // To compute with, not to train: the values are these tensors, one for each row, in whatever form the operators read them. The
+  // Parameters to compute with, not to train: the values are these tensors, one for each row, in whatever form the operators read them. The
   // flat buffers are empty.
   Parameters(std::vector<ParameterRow> rows, const std::vector<at::Tensor>& values);
 

@@ -29,7 +29,7 @@ struct ActivationForm {
   int64_t checkpoint_parts = 1;   // how many processes write a checkpoint between them
   std::optional<int64_t> micro_batches =
       {};  // of an update in each process, which are in flight between stages; nothing: any number
-  // In which Muon orthogonalizes: newton_schulz_type().
+  // The type in which Muon orthogonalizes: newton_schulz_type().
   at::ScalarType newton_schulz = at::kFloat;
 };
 

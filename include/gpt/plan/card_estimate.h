@@ -37,7 +37,7 @@ StepEstimate estimate_step(const ModelConfig& model, const TrainingConfig& train
 StepParts estimate_parts(const ModelConfig& model, TrainingConfig training, ActivationForm form, const Card& card,
                          Dtype dtype);
 
-// Its parts in words: "estimated from the data sheet, ... (products 310 ms, ...)".
+// The parts of the estimate in words: "estimated from the data sheet, ... (products 310 ms, ...)".
 std::string describe(const StepEstimate& estimate);
 
 // `device` has the memory that is asked about.

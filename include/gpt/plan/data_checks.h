@@ -25,7 +25,7 @@ struct DatasetFacts {
 
 DatasetFacts describe_data(const Corpus& corpus, const DataLoader& loader);
 
-// With the batch_size that batches really have: an epoch of fewer samples is one batch.
+// The configuration with the batch_size that batches really have: an epoch of fewer samples is one batch.
 TrainingConfig with_real_batch(TrainingConfig training, const DatasetFacts& facts);
 
 Check check_dataset(const DataConfig& data, int64_t block_size, const DatasetFacts& facts);

@@ -36,7 +36,7 @@ Network join_cpus(const Link& cores, int64_t of_machine);
 // The same, measured now (distributed/sum_speed.h), with gradients that travel so.
 Network measure_cpus(int64_t of_machine, ReduceDtype dtype);
 
-// Between machines, as a network's data sheet says it: bits a second of a machine, of which headers take a part.
+// A link between machines, as a network's data sheet says it: bits a second of a machine, of which headers take a part.
 Link link_between(double latency, double bits_per_second);
 
 // Processes that send to each other, and how many of them are on each of their machines.
@@ -52,7 +52,7 @@ inline SendingTime operator+(const SendingTime& a, const SendingTime& b) {
   return {a.wires + b.wires, a.cores + b.cores};
 }
 
-// As distributed/ does them, of a tensor of so many bytes. In an exchange every process gets its part of the tensor from each of the
+// Times of what distributed/ does with a tensor of so many bytes. In an exchange every process gets its part of the tensor from each of the
 // others, in a message of its own, of which several are on their way at the same time. In a gather parts go round in a ring, which enters
 // and leaves each machine once, one message after the other. A sum is both.
 SendingTime time_of_exchange(double bytes, const Members& members, const Network& network);

@@ -52,7 +52,7 @@ struct MeshPlan {
 // too few sequences.
 std::optional<MeshPlan> fastest_mesh(const Scenario& scenario, int64_t devices);
 
-// As `config` arranges its processes, whether or not it fits.
+// The plan of the processes as `config` arranges them, whether or not it fits.
 MeshPlan plan_mesh(const Scenario& scenario, const Config& config);
 
 }  // namespace gpt::plan

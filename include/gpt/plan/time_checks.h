@@ -29,7 +29,7 @@ struct TimeLeft {
 TimeLeft time_left(const UpdateConfig& config, const run::Plan& plan, int64_t steps_done, double step_seconds,
                    int64_t validation_tokens);
 
-// Without a step's time, why there is none. More than a day is a warning.
+// The time of the run; without a step's time, why there is none. More than a day is a warning.
 Check check_time(const UpdateConfig& config, const run::Plan& plan, int64_t steps_done,
                  const std::optional<StepTime>& step, int64_t validation_tokens);
 

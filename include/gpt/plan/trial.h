@@ -23,7 +23,7 @@ struct Trial {
 // trial of `largest_batch` sequences must fit into memory.
 std::optional<Trial> try_steps(const run::Setup& setup, double product_speed, int64_t largest_batch, double seconds);
 
-// Its measurement alone, of `batch_size` sequences at a time.
+// The measurement of a trial alone, of `batch_size` sequences at a time.
 //
 //   update: makes one of so many micro-batches.
 //   now: a clock, in seconds.

@@ -14,7 +14,7 @@ std::string why_no_text(std::string_view head);
 // Whether lines end with CR alone, as on old Macs: there are several, and no LF.
 bool has_cr_lines(std::string_view head);
 
-// Without a byte-order mark at its start, and with LF in place of CRLF or of CR, as DocumentReader reads text files.
+// The text without a byte-order mark at its start, and with LF in place of CRLF or of CR, as DocumentReader reads text files.
 std::string as_plain_text(std::string_view text);
 
 }  // namespace gpt

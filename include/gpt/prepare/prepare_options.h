@@ -33,7 +33,7 @@ struct PrepareOptions {
   std::string tokenizer = "gpt2";   // as make_tokenizer() takes it
   std::string saved_tokenizer = {};  // JSON of the tokenizer to use instead; empty = none
   std::string text_field = "text";   // the field to read in .jsonl
-  // That of the model which is to learn conversations; without it a file of them is refused.
+  // The text format of the model which is to learn conversations; without it a file of them is refused.
   std::optional<TextFormat> chat_format = {};
   std::vector<int32_t> document_prefix = {};  // ids that each document begins with, as TextFormat::prefix
   std::string chat_template = "auto";         // of conversations, as chat::lay_out_as() takes it

@@ -55,7 +55,7 @@ class TuneProducts {
 // Whether products of x are tuned here and now.
 bool tunes_products(const at::Tensor& x);
 
-// Where tunes_products(product.a). Whatever cuBLASLt cannot compute is computed `by_libtorch`.
+// For products with tunes_products(product.a). Whatever cuBLASLt cannot compute is computed `by_libtorch`.
 void compute_tuned(const Product& product, ComputeProduct by_libtorch);
 
 // What has been measured in this process so far.

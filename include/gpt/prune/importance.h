@@ -29,7 +29,7 @@ Measured measure_importance(GPT& model, const Batch& sequences);
 
 double mean_loss(const GPT& model, const Batch& sequences);
 
-// To compare with: everything by chance.
+// Everything by chance, to compare with.
 Importance random_importance(const ModelConfig& model, uint64_t seed);
 
 }  // namespace gpt::prune

@@ -9,7 +9,7 @@
 
 namespace gpt::prune {
 
-// Its heads are as wide as they were, which model.head_dim says where it does not follow from the others any more.
+// The smaller model's heads are as wide as they were, which model.head_dim says where it does not follow from the others any more.
 ModelConfig smaller_config(ModelConfig model, const std::vector<KeptLayer>& kept);
 
 // `weights`: of `model`, which they must fit. Of the same types, on the same device; in the order of the smaller model's table.

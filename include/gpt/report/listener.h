@@ -154,7 +154,7 @@ class Listener {
   // The run has another length from now on, which may happen often.
   virtual void length(int64_t /*total_steps*/, double /*epochs*/) {}
   virtual void step(const StepRecord& /*step*/) {}
-  // Those since the last call, or the last step(), in their order.
+  // Losses since the last call, or the last step(), in their order.
   virtual void losses(const std::vector<LossRecord>& /*losses*/) {}
   virtual void evaluation(const EvaluationRecord& /*evaluation*/) {}
   virtual void task(const TaskRecord& /*task*/) {}
@@ -168,8 +168,8 @@ class Listener {
   virtual void end() {}  // every step is done
 };
 
-// All of them, told in the order in which they were added. What one of them throws is a warning, given once for each, and
-// neither ends the run nor keeps the others from hearing: a full disk is no reason to lose weeks.
+// All listeners, told in the order in which they were added. What one of them throws is a warning, given once for each, and neither ends
+// the run nor keeps the others from hearing: a full disk is no reason to lose weeks.
 class Listeners : public Listener {
  public:
   // `lost`: what is missing when it fails, for the warning ("metrics.jsonl is missing lines from here on").

@@ -19,7 +19,7 @@ struct RateCurve {
 // The longest trials are the line. Nothing where no loss is finite.
 std::string draw_rate_curves(const std::vector<RateCurve>& curves, int width, bool unicode);
 
-// Both in the light and in the dark; `rate` is marked, and `why` written below it.
+// A chart for light and dark pages; `rate` is marked, and `why` written below it.
 std::string rate_curves_svg(const std::vector<RateCurve>& curves, double rate, const std::string& why);
 
 }  // namespace gpt

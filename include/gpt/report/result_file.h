@@ -14,7 +14,7 @@ namespace gpt {
 
 class ResultFile : public Listener {
  public:
-  // Into the file, unless `path` is empty, and to standard output if `prints`. What earlier starts did is read from `metrics_path`.
+  // Writes into the file, unless `path` is empty, and to standard output if `prints`. What earlier starts did is read from `metrics_path`.
   ResultFile(std::string path, bool prints, std::string metrics_path)
       : path_(std::move(path)), prints_(prints), metrics_path_(std::move(metrics_path)) {}
 
@@ -45,7 +45,7 @@ class ResultFile : public Listener {
   std::optional<double> share_of_limit_;
 };
 
-// Before the run; makes the file's folder. Throws gpt::Error: disk where the file cannot be written, and config where it is a folder or a
+// Makes the file's folder, before the run. Throws gpt::Error: disk where the file cannot be written, and config where it is a folder or a
 // device, or holds something else than a result.
 void require_result_file(const std::string& path);
 

@@ -23,7 +23,7 @@ struct Beginning {
 
   // The same for a run that takes the initial weights with it: their memory is free as soon as it has copied them.
   Beginning take_tensors();
-  // Once the run has copied them, or could not. Where they came from stays.
+  // Lets go of the weights, once the run has copied them, or could not. Where they came from stays.
   void release_tensors();
 };
 

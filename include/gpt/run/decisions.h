@@ -51,12 +51,12 @@ class Decisions {
         ranks_(std::move(ranks)),
         schedule_steps_(schedule_steps) {}
 
-  // From the next update on `what` is `value`, or what an earlier start decided for this step. It takes the place of what this start has decided
-  // for it. The first process writes it, and the others wait until it is on the disk. False: the disk refuses it, as a line says, and nothing
-  // has changed.
+  // Lets `what` be `value` from the next update on, or what an earlier start decided for this step. It takes the place of what this start
+  // has decided for it. The first process writes it, and the others wait until it is on the disk. False: the disk refuses it, as a line
+  // says, and nothing has changed.
   bool decide(const char* what, double value);
 
-  // Those that were decided before and are due now take effect, and are returned.
+  // Decisions that were made before and are due now take effect, and are returned.
   std::vector<Decision> take_due();
   bool has_to_come(const char* what) const;
 

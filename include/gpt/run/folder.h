@@ -22,7 +22,7 @@ struct StartingPoint {
   std::string path;             // where its file is
   bool is_last = false;         // it is ckpt.pt of the run's own folder
   std::string started_by = {};  // as Checkpoint::started_by, of the run that begins here
-  // It is the newest of the run's own folder, to which nobody has gone back: the run becomes what it was to be.
+  // The checkpoint is the newest of the run's own folder, to which nobody has gone back: the run becomes what it was to be.
   bool continues = false;
 };
 
@@ -65,8 +65,8 @@ class Folder {
   // What is written to path() goes into the folder that was locked. Otherwise somebody has moved or deleted that one while the
   // run went on, or has put something in its place.
   bool is_in_place() const { return !lock_ || lock_->is_in_place(); }
-  // Where to save then: in the locked folder, wherever it is, or in a fresh one where it is gone or another run has locked it.
-  // `reason` says what has happened. Throws gpt::Error(disk).
+  // The place to save in then: the locked folder, wherever it is, or a fresh one where it is gone or another run has locked it. `reason`
+  // says what has happened. Throws gpt::Error(disk).
   struct Refuge {
     std::string path, now, reason;  // to write to, and as people know it
   };

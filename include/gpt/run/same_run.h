@@ -19,8 +19,8 @@ std::vector<std::string> require_same_configuration(const StartingPoint& start, 
 // For a run that goes on: one that is finished already applies none of them.
 void announce_changes(const std::vector<std::string>& changes);
 
-// As config::require_data(). Where the folder of the run, or that of the checkpoint to resume from, holds a configuration, the
-// message names it: with that the run continues.
+// Requires what config::require_data() does. Where the folder of the run, or that of the checkpoint to resume from, holds a configuration,
+// the message names it: with that the run continues.
 void require_run_data(const Config& config, const std::string& origin);
 
 // config.data, with prepared text kept in output_dir where the user's cache cannot be written.

@@ -20,7 +20,7 @@ class LogprobsWriter {
  public:
   explicit LogprobsWriter(const Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
 
-  // As chats have them: {"content": [{"token", "logprob", "bytes", "top_logprobs"}], "refusal"}.
+  // Log probabilities as chats have them: {"content": [{"token", "logprob", "bytes", "top_logprobs"}], "refusal"}.
   nlohmann::ordered_json write_for_chat(const std::vector<TokenScore>& scores) const;
 
   // {"tokens", "token_logprobs", "top_logprobs", "text_offset"}: lists with an entry for each token. A top logprob names the token itself
@@ -46,7 +46,7 @@ class CompletionWriter {
   CompletionWriter(const Tokenizer& tokenizer, const std::string& model, int64_t prompt_tokens, int64_t choices,
                    bool has_logprobs, std::vector<std::string> echo, AnswerForm form = AnswerForm::text);
 
-  // In a piece of a stream, of which the last may have the whole.
+  // What a piece of a stream says of usage, of which the last piece may have the whole.
   enum class UsageSoFar { left_out, null, told };
 
   // The answer to a request that streams: a piece for each event; empty where there is nothing to be said yet.

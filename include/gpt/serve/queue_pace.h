@@ -12,7 +12,7 @@ class QueuePace {
   using Clock = std::chrono::steady_clock;
 
   void one_left(Clock::time_point now, int64_t still_waiting);
-  // From 1 to 60: clients that are told more give up.
+  // A wait from 1 to 60 seconds: clients that are told more give up.
   int64_t seconds_until_room(Clock::time_point now) const;
 
  private:

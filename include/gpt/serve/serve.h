@@ -5,7 +5,7 @@
 
 namespace gpt::serve {
 
-// Until a signal asks to stop; returns the exit status. Throws gpt::Error.
+// Serves until a signal asks to stop; returns the exit status. Throws gpt::Error.
 int serve(const ServeOptions& options);
 
 }  // namespace gpt::serve

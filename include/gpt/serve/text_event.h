@@ -41,12 +41,12 @@ class EventQueue {
   // together: waking a thread for each token of each text takes the processors from those that compute.
   explicit EventQueue(bool wakes_for_each = true) : wakes_for_each_(wakes_for_each) {}
 
-  // By the worker. Both do nothing once the request is over.
+  // Called by the worker. Both do nothing once the request is over.
   void push(TextEvent event);
   void fail(const ApiError& error);
   bool is_over() const;  // nothing more is wanted
 
-  // By the connection. Nothing where no event comes within the time; throws what fail() was given, after the events before it.
+  // Called by the connection. Nothing where no event comes within the time; throws what fail() was given, after the events before it.
   std::optional<TextEvent> next(std::chrono::milliseconds patience);
   void leave();
 

@@ -68,7 +68,7 @@ void add_tile_product() {
 
 #else  // of the processor
 
-// As the instruction reads it.
+// The configuration as the instruction reads it.
 struct alignas(64) TileConfiguration {
   uint8_t palette = 1, start_row = 0, reserved[14] = {};
   uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};

@@ -11,16 +11,16 @@
 
 namespace gpt {
 
-// As tokenizer.json of Hugging Face's tokenizers lists them.
+// The tokens as tokenizer.json of Hugging Face's tokenizers lists them.
 nlohmann::ordered_json added_tokens(std::span<const SpecialToken> tokens);
 
 bool has_special_token(const Tokenizer& tokenizer, const std::string& text);
 
-// The same tokenizer with these behind all ids that it has, in their order. Texts have the ids that they had. Throws gpt::Error(config),
-// which names the token, where the vocabulary has it as an ordinary one.
+// The tokenizer with these texts as further tokens behind all ids that it has, in their order. Texts have the ids that they had. Throws
+// gpt::Error(config), which names the token, where the vocabulary has it as an ordinary one.
 std::unique_ptr<Tokenizer> with_special_tokens(const Tokenizer& tokenizer, const std::vector<std::string>& texts);
 
-// Those of `tokenizer` behind the ids that `base` has.
+// Special tokens of `tokenizer` behind the ids that `base` has.
 std::vector<std::string> special_tokens_beyond(const Tokenizer& base, const Tokenizer& tokenizer);
 
 // Throws gpt::Error(checkpoint) if `spec` is gpt2 or a file and names another tokenizer than the one with the JSON `saved`,
