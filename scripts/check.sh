@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# What can be said of the source without running it: the direction of includes, between folders and inside them, a launch check
-# after every kernel launch, one definition of each type, how many headers take the whole configuration, the size of files, the syntax of scripts, whether the documents describe this tree and their tables agree
-# with the measured figures; then clang-format and clang-tidy. Prints each problem on a line, with its place where it has one, and exits
-# with 1 if there is any.
+# What can be said of the source without running it: the direction of includes, between folders and inside them, a launch check after
+# every kernel launch, one definition of each type, how many headers take the whole configuration, the size of files, the syntax of
+# scripts, how comments begin, whether the documents describe this tree and their tables agree with the measured figures; then
+# clang-format and clang-tidy. Prints each problem on a line, with its place where it has one, and exits with 1 if there is any.
 #
 # clang-tidy takes seconds for each file. So it sees only what changed since this branch left origin/main (on main itself: the last
 # commit) and what is not committed yet; a changed header is seen through one file that includes it. CUDA files are left out,
@@ -155,6 +155,13 @@ check_named_sources() {
       }'
 }
 
+# A comment begins with its noun: one that begins with "Of" is understood only after the line below it.
+check_comments() {
+  grep -rnIE '^[[:space:]]*// Of ' src include tests | cut -d : -f 1,2 | while read -r place; do
+    say "$place: the comment begins with \"Of\"; begin it with its noun: \"The size of ...\" rather than \"Of ...\""
+  done
+}
+
 # OPTIMIZATIONS.md gives the size of a file in lines, right to within a tenth.
 check_lines() {
   grep -oE '`(cmake|include|scripts|src)/[^` ]+` \([0-9]+( lines)?[,)]' OPTIMIZATIONS.md | sed -E 's/`([^`]+)` \(([0-9]+).*/\1 \2/' | while read -r path said; do
@@ -265,7 +272,7 @@ check_units() {
   report "clang-tidy on ${#units[@]} of the $count files that ${scope/all/exist}" check tidy "${units[@]}"
 }
 
-for name in includes circles launches one_definition takers sizes scripts layout mentions named_sources lines records figures; do check "$name"; done
+for name in includes circles launches one_definition takers sizes scripts layout mentions named_sources comments lines records figures; do check "$name"; done
 if [[ $scope != sources ]]; then
   if [[ -x $tools/clang-tidy && -e build/compile_commands.json ]]; then
     check format
