@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # What can be said of the source without running it: the direction of includes, between folders and inside them, a launch check after
 # every kernel launch, one definition of each type, how many headers take the whole configuration, the size of files, the syntax of
-# scripts, how comments begin, whether the documents describe this tree and their tables agree with the measured figures; then
-# clang-format and clang-tidy. Prints each problem on a line, with its place where it has one, and exits with 1 if there is any.
+# scripts, how comments begin, whether the documents and the picture of the floors describe this tree, and whether tables agree with
+# the measured figures; then clang-format and clang-tidy. Prints each problem on a line, with its place where it has one, and exits
+# with 1 if there is any.
 #
 # clang-tidy takes seconds for each file. So it sees only what changed since this branch left origin/main (on main itself: the last
 # commit) and what is not committed yet; a changed header is seen through one file that includes it. CUDA files are left out,
@@ -192,11 +193,17 @@ check_records() {
 }
 
 # The tables of figures are those of tests/figures, with a mark where the code has changed since.
+check_figures() { check_by_python scripts/figures.py; }
+
+# The picture of the floors shows the includes as they are.
+check_picture() { check_by_python scripts/draw_floors.py; }
+
+# usage: check_by_python SCRIPT
 # A bare machine may have no Python before the set-up, which scripts/test.sh follows by another check.
-check_figures() {
+check_by_python() {
   local python=.deps/venv/bin/python
   [[ -x $python ]] || python=$(command -v python3) || return 0
-  "$python" -B scripts/figures.py --check 2>&1
+  "$python" -B "$1" --check 2>&1
 }
 
 check_format() {
@@ -272,7 +279,7 @@ check_units() {
   report "clang-tidy on ${#units[@]} of the $count files that ${scope/all/exist}" check tidy "${units[@]}"
 }
 
-for name in includes circles launches one_definition takers sizes scripts layout mentions named_sources comments lines records figures; do check "$name"; done
+for name in includes circles launches one_definition takers sizes scripts layout mentions named_sources comments lines records figures picture; do check "$name"; done
 if [[ $scope != sources ]]; then
   if [[ -x $tools/clang-tidy && -e build/compile_commands.json ]]; then
     check format

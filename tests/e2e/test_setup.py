@@ -221,7 +221,9 @@ class Checks(Scripts):
     def layout(self, rows):
         self.write("src/README.md", f"## Layout of the code\n```\n{rows}```\nIncludes point only downwards in this list.\n")
 
-    def found(self, scope="--sources"):
+    def found(self, scope="--sources", draws=True):
+        if draws:
+            self.run_command("scripts/draw_floors.py")
         result = self.run_command("scripts/check.sh", *scope.split())
         problems = re.sub("^clang-tidy on .* done in .*\n", "", result.stdout)
         self.assertEqual(result.returncode, 1 if problems else 0, result.stdout)
@@ -313,6 +315,32 @@ class SourceChecks(Checks):
 
     def test_missing_tools(self):
         self.assertRegex(self.found(""), r"^clang-format and clang-tidy are missing: run ./scripts/setup.sh --tests, .*\n$")
+
+
+class Picture(Checks):
+    OLD = "src/floors.svg: is not what the includes say; this draws it anew: scripts/draw_floors.py\n"
+
+    def drawn(self):
+        """The boxes, each with the folders further down that it names and how many include it; and how many arrows there are."""
+        self.assertEqual(self.run_command("scripts/draw_floors.py").stdout, "")
+        picture = (self.root / "src/floors.svg").read_text()
+        boxes = re.findall(r'<tspan class="name">(\w+)</tspan>(?:<tspan .*?>↓ (.*?)</tspan>)?</text>(?:\n *<text .*?>(\d+)</text>)?', picture)
+        return {name: (below, users) for name, below, users in boxes if below or users}, picture.count('class="arrow"')
+
+    def test_shows_the_includes_that_no_others_lead_to(self):
+        self.assertEqual(self.drawn(), ({}, 0))
+        self.write("src/train/a.cpp", '#include "gpt/model/gpt.h"\n#include "gpt/core/error.h"\n#include "a.h"\n#include "train/b.h"\n')
+        self.write("include/gpt/model/gpt.h", '#include "gpt/ops/norm.h"\n')
+        self.write("src/ops/cpu/norm.cpp", '#include "core/error.h"\n#include "ops/norm.h"\n#include "products/product.h"\n')
+        self.assertEqual(self.drawn(), ({"train": ("model", ""), "model": ("ops", "1"), "ops": ("core", "1"), "products": ("", "1"),
+                                         "core": ("", "2")}, 1))
+
+    def test_is_found_where_it_is_missing_or_old(self):
+        self.assertEqual(self.found(draws=False), self.OLD)
+        self.assertEqual(self.found(), "")
+        self.write("src/model/a.cpp", '#include "gpt/ops/norm.h"\n')
+        self.assertEqual(self.found(draws=False), self.OLD)
+        self.assertEqual(self.found(), "")
 
 
 class Figures(Checks):
