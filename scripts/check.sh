@@ -109,27 +109,26 @@ check_scripts() {
   done
 }
 
-# The layout in src/README.md has a row for every folder, in the order of the layers, and names only files that exist.
+# The layout in src/README.md has an item for every folder, in the order of the layers, with a link to the file to begin with. It names
+# only files that exist.
 check_layout() {
-  local names folders name
-  names=$(sed -n '/^## Layout/,/^Includes point/ p' src/README.md | awk '
-    /^[a-z]+\/( |$)/ { folder = $1; order[++rows] = folder; $1 = "" }
-    /^```/ { folder = "" }
-    folder { text[folder] = text[folder] " " $0 }
-    END {
-      for (i = 1; i <= rows; i++) {
-        folder = order[i]; print folder
-        gsub(/\([^)]*\)|[:;]/, "", text[folder]); n = split(text[folder], name)
-        for (j = 1; j <= n; j++) print folder name[j] ".*"
-      }
-    }')
-  for name in $names; do
-    compgen -G "src/${name%/}" >/dev/null || compgen -G "include/gpt/${name%/}" >/dev/null || say "src/README.md: the layout names ${name%.*}, which does not exist"
+  local folders folder item name
+  folders=$(sed -nE '/^## Layout/,/^## / s/^\* \[([a-z]+)\]\(\1\): .*/\1/p' src/README.md)
+  for folder in $folders; do
+    [[ -d src/$folder ]] || { say "src/README.md: the layout names $folder, which does not exist" && continue; }
+    item=$(awk -v begin="* [$folder](" '/^[*#]/ { is_open = index($0, begin) == 1 } is_open' src/README.md | tr -s '\n ' ' ')
+    grep -qE "Begin with \[\`([a-z0-9_.]+)\`\]\((\.\./include/gpt/)?$folder/\1\)" <<<"$item" ||
+      say "src/README.md: the layout does not link the file of $folder to begin with"
+    for name in $(grep -oE '\]\([^)]+' <<<"$item" | cut -c 3-); do
+      [[ -e src/$name ]] || say "src/README.md: the layout links $name, which does not exist"
+    done
+    for name in $(grep -oE '`[a-z0-9_/]+\.[a-z]+`' <<<"$item" | tr -d '`'); do
+      [[ -e src/$folder/$name || -e include/gpt/$folder/$name ]] || say "src/README.md: the layout names $folder/$name, which does not exist"
+    done
   done
-  folders=$(grep '/$' <<<"$names")
-  comm -13 <(sort <<<"$folders") <(cd src && printf '%s\n' */ | sort) | sed 's/.*/src\/README.md: the layout lacks the folder &/'
-  for name in $folders; do
-    printf '%s\n' "${layers[@]}" | grep -nw "${name%/}" | cut -d : -f 1
+  comm -13 <(sort <<<"$folders") <(cd src && printf '%s\n' */ | sed 's|/$||' | sort) | sed 's/.*/src\/README.md: the layout lacks the folder &/'
+  for folder in $folders; do
+    printf '%s\n' "${layers[@]}" | grep -nw "$folder" | cut -d : -f 1
   done | sort -nc 2>/dev/null || say "src/README.md: the folders of the layout are not in the order of includes"
 }
 

@@ -214,12 +214,15 @@ class Checks(Scripts):
         super().setUp()
         folders = ("train", "model", "ops", "core")
         for folder in folders:
-            (self.root / "src" / folder).mkdir()
-        self.layout("".join(f"{folder}/ (what is in it)\n" for folder in folders))
+            self.write(f"src/{folder}/begin.h", "")
+        self.layout(*map(self.item, folders))
         self.write("OPTIMIZATIONS.md", "")
 
-    def layout(self, rows):
-        self.write("src/README.md", f"## Layout of the code\n```\n{rows}```\nIncludes point only downwards in this list.\n")
+    def item(self, folder, more=""):
+        return f"* [{folder}]({folder}): what is in it. Begin with\n  [`begin.h`]({folder}/begin.h){more}.\n"
+
+    def layout(self, *items):
+        self.write("src/README.md", f"## Layout of the code\n\n{''.join(items)}\n## Other\n\n* [no](folder): `no.h`\n")
 
     def found(self, scope="--sources", draws=True):
         if draws:
@@ -243,7 +246,7 @@ class SourceChecks(Checks):
     def test_folder_without_a_place(self):
         self.write("src/misc/a.cpp", '#include "gpt/core/error.h"\n')
         self.assertEqual(self.found(), "src/misc/a.cpp:1: folder 'misc' is missing from the order of includes\n"
-                         "src/README.md: the layout lacks the folder misc/\n")
+                         "src/README.md: the layout lacks the folder misc\n")
 
     def test_launch_without_check(self):
         self.write("src/ops/a.cu", "\nf<<<1, 2>>>(a,\n   b);\n\n\n\nC10_CUDA_KERNEL_LAUNCH_CHECK();\nf<<<1, 2>>>(a);\n")
@@ -259,8 +262,8 @@ class SourceChecks(Checks):
         self.assertEqual(self.found(), "src/model/a.h:3: gpt::Documents is defined at src/core/a.h:3 too: the linker takes one for both\n")
 
     def test_too_many_headers_with_the_whole_configuration(self):
-        (self.root / "src/config").mkdir()
-        self.layout("train/\nmodel/\nops/\nconfig/\ncore/\n")
+        self.write("src/config/begin.h", "")
+        self.layout(*map(self.item, ("train", "model", "ops", "config", "core")))
         self.write("src/config/config.h", "struct Config {\n};\n")
         for i in range(20):
             self.write(f"src/core/a{i}.h", "void f(const Config& config);\n")
@@ -282,11 +285,14 @@ class SourceChecks(Checks):
         self.assertIn("scripts/broken.sh: line 2: syntax error", self.found())
 
     def test_layout_of_another_tree(self):
-        self.write("src/core/log.cpp", "")
-        self.layout("train/\nops/\nmodel/  gpt (a model,\n  in two rows)\ncore/  log lock\nmisc/\n")
-        self.assertEqual(self.found(), "src/README.md: the layout names model/gpt, which does not exist\n"
-                                       "src/README.md: the layout names core/lock, which does not exist\n"
-                                       "src/README.md: the layout names misc/, which does not exist\n"
+        self.write("include/gpt/model/gpt.h", "")
+        self.layout(self.item("train"), self.item("ops"), self.item("model", ", then `gpt.h` and\n  `lock.h`"), self.item("misc"),
+                    "* [core](core): see [`lock.h`](core/lock.h)\n")
+        self.assertEqual(self.found(), "src/README.md: the layout names model/lock.h, which does not exist\n"
+                                       "src/README.md: the layout names misc, which does not exist\n"
+                                       "src/README.md: the layout does not link the file of core to begin with\n"
+                                       "src/README.md: the layout links core/lock.h, which does not exist\n"
+                                       "src/README.md: the layout names core/lock.h, which does not exist\n"
                                        "src/README.md: the folders of the layout are not in the order of includes\n")
 
     def test_file_that_is_only_in_the_text(self):
