@@ -81,10 +81,11 @@ namespace {
 void read_config(const std::string& path, const ContainerReader& file, Config& into) {
   try {
     const config::Origins written = config::read_yaml(file.text("config.yaml"), "config.yaml", into);
-    // Programs that did not know the keys had autocast and gradients of float32 only.
+    // Programs that did not know the keys had autocast and gradients of float32 only, and learned lines that separate documents as text.
     PrecisionConfig& precision = into.training.precision;
     if (!written.count("training.amp_mode")) precision.amp_mode = AmpMode::autocast;
     if (!written.count("training.gradient_dtype")) precision.gradient_dtype = GradientDtype::float32;
+    if (!written.count("data.document_separator")) into.data.document_separator = "none";
   } catch (const Error& fault) { refuse_record(path, "config.yaml", fault.what()); }
 }
 

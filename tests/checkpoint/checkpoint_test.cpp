@@ -202,14 +202,19 @@ TEST_F(CheckpointTest, ItsPickleIsNeverLookedAt) {
 }
 
 // What a key means that its program did not know: what that program did.
-TEST_F(CheckpointTest, OneFromBeforeAmpModeWasTrainedWithAutocast) {
+TEST_F(CheckpointTest, OneFromBeforeAKeyMeansWhatWasDoneThen) {
   save_checkpoint(path_, test::sample_checkpoint());
   EXPECT_EQ(read_checkpoint(path_).config.training.precision.amp_mode, AmpMode::automatic);
+  EXPECT_EQ(read_checkpoint(path_).config.data.document_separator, "auto");
   std::string text(ContainerReader(path_).text("config.yaml"));
-  const size_t begin = text.find("amp_mode:");
-  ASSERT_NE(begin, std::string::npos);
-  write_with("config.yaml", text.erase(begin, text.find('\n', begin) - begin));
+  for (const char* key : {"amp_mode:", "document_separator:"}) {
+    const size_t begin = text.find(key);
+    ASSERT_NE(begin, std::string::npos) << key;
+    text.erase(begin, text.find('\n', begin) - begin);
+  }
+  write_with("config.yaml", text);
   EXPECT_EQ(read_checkpoint(path_).config.training.precision.amp_mode, AmpMode::autocast);
+  EXPECT_EQ(read_checkpoint(path_).config.data.document_separator, "none") << "such lines were text";
 }
 
 TEST_F(CheckpointTest, ContainersThatAreNoCheckpointAreRefused) {

@@ -134,6 +134,16 @@ TEST(AutomaticSizes, AreNotChosenWhereASizeIsWrittenOutOrAPresetNamed) {
   EXPECT_EQ(preset.model.n_embd, 384);
 }
 
+TEST(AutomaticSizes, ARunKeepsTheSeparatorOfItsDocuments) {
+  Config saved, now;
+  saved.data.document_separator = "none";
+  keep_choices(now, {}, saved);
+  EXPECT_EQ(now.data.document_separator, "none");
+  now.data.document_separator = "---";
+  keep_choices(now, {{"data.document_separator", "--document_separator"}}, saved);
+  EXPECT_EQ(now.data.document_separator, "---") << "which is another run";
+}
+
 TEST(AutomaticSizes, OfARunThatGoesOnAreNeverChosenAgain) {
   const Config saved = chosen({.gpu = false, .cores = 8, .characters = kMegabyte});
   Config now = chosen({.gpu = false, .cores = 2, .characters = 2 * kMegabyte});
