@@ -63,11 +63,12 @@ ChunkEncoder::ChunkEncoder(const Tokenizer& tokenizer, const PrepareOptions& opt
       end_of_text_(tokenizer.end_of_text()),
       ends_(separators(kAutomaticSeparator, &tokenizer)),
       width_(width_for(tokenizer.vocab_size())) {
-  const auto is_parsed = [&](const std::string& end) {
-    const auto specials = tokenizer.special_tokens();
-    return std::any_of(specials.begin(), specials.end(), [&](const SpecialToken& token) { return token.text == end; });
-  };
-  if (parse_special_tokens_) std::erase_if(ends_, is_parsed);
+  if (parse_special_tokens_) {
+    for (const SpecialToken& token : tokenizer.special_tokens()) parsed_names_.push_back(token.text);
+    std::erase_if(ends_, [this](const std::string& end) {
+      return std::find(parsed_names_.begin(), parsed_names_.end(), end) != parsed_names_.end();
+    });
+  }
   if (!conversations) return;
   const TextFormat format = text_format_of(options.chat_format, tokenizer);
   const auto markup = options.trust_markup ? chat::Markup::trusted : chat::Markup::text;
@@ -168,23 +169,10 @@ size_t ChunkEncoder::last_cut(std::string_view text) const {
     if (cut == 0) return 0;
     // Bytes can be cut anywhere, but half a character would count as invalid UTF-8.
     const bool inside_character = !utf8::begins_character(text[cut]) && ++inside < 4;
-    const size_t better = inside_character ? cut : special_token_across(text, cut);
+    const size_t better = inside_character ? cut : name_across(text, cut, parsed_names_);
     if (!inside_character && better == cut) return cut;
     text = text.substr(0, better);
   }
-}
-
-// The start of a special token, or of what may become one beyond the end of the text, that lies across `cut`; else `cut`.
-size_t ChunkEncoder::special_token_across(std::string_view text, size_t cut) const {
-  if (!parse_special_tokens_) return cut;
-  for (const SpecialToken& special : tokenizer_.special_tokens()) {
-    const size_t longest = std::min(cut, special.text.size() - 1);
-    for (size_t start = cut - longest; start < cut; ++start) {
-      const std::string_view there = text.substr(start, special.text.size());
-      if (std::string_view(special.text).starts_with(there)) return start;
-    }
-  }
-  return cut;
 }
 
 }  // namespace gpt

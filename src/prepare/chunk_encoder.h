@@ -41,14 +41,14 @@ class ChunkEncoder {
                            std::vector<int32_t>& ids) const;
   std::string packed_checked(const std::vector<int32_t>& ids, const Chunk& chunk, const DocumentReader& reader) const;
   void encode_part(std::string_view text, std::vector<int32_t>& ids) const;
-  size_t special_token_across(std::string_view text, size_t cut) const;
 
   const Tokenizer& tokenizer_;
   const PrepareOptions& options_;
   const bool parse_special_tokens_;
   const std::vector<int32_t> prefix_;  // of a document
   const std::optional<int32_t> end_of_text_;
-  std::vector<std::string> ends_;  // the texts of ends that stay text
+  std::vector<std::string> parsed_names_;  // of special tokens in the text
+  std::vector<std::string> ends_;          // the texts of ends that stay text
   const int width_;
   std::optional<chat::ConversationEncoder> conversations_;
   std::string chat_template_;

@@ -273,7 +273,14 @@ TrainingSide Preparation::training_side(const BpeTrainingOptions& training) {
 }
 
 DocumentReader Preparation::reader_of_pieces(const BpeTrainingOptions& training) {
-  return input_.reader([&training](std::string_view text) { return last_piece_boundary(training.split, text); });
+  return input_.reader([this, &training](std::string_view text) {
+    for (;;) {
+      const size_t cut = last_piece_boundary(training.split, text);
+      const size_t better = options_.parse_special_tokens ? name_across(text, cut, training.special_tokens) : cut;
+      if (better == cut) return cut;
+      text = text.substr(0, better);
+    }
+  });
 }
 
 void Preparation::read(DocumentReader& reader, const std::function<void(const Chunk&)>& take) {
@@ -294,7 +301,9 @@ BpeModel Preparation::trained_bpe(int64_t vocab_size) {
       size_t begin = 0;
       has_text = has_text || !chunk.text.empty();
       for (const DocumentPart& part : chunk.parts) {
-        trainer.add(side.of(part, std::string_view(chunk.text).substr(begin, part.end - begin)));
+        const std::string_view text = side.of(part, std::string_view(chunk.text).substr(begin, part.end - begin));
+        const auto add = [&trainer](std::string_view stretch) { trainer.add(stretch); };
+        options_.parse_special_tokens ? between_names(text, training.special_tokens, add) : add(text);
         begin = part.end;
       }
     });

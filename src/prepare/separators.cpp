@@ -45,4 +45,29 @@ int64_t count_ends_in(std::string_view text, const std::vector<std::string>& end
   return count;
 }
 
+void between_names(std::string_view text, const std::vector<std::string>& names,
+                   const std::function<void(std::string_view)>& take) {
+  std::vector<size_t> places(names.size());
+  for (size_t i = 0; i < names.size(); ++i) places[i] = text.find(names[i]);
+  for (size_t begin = 0; begin < text.size();) {
+    size_t end = text.size(), length = 0;
+    for (size_t i = 0; i < names.size(); ++i) {
+      if (places[i] < begin) places[i] = text.find(names[i], begin);
+      if (places[i] < end) end = places[i], length = names[i].size();
+    }
+    take(text.substr(begin, end - begin));
+    begin = end + length;
+  }
+}
+
+size_t name_across(std::string_view text, size_t cut, const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    const size_t longest = std::min(cut, name.size() - 1);
+    for (size_t start = cut - longest; start < cut; ++start) {
+      if (std::string_view(name).starts_with(text.substr(start, name.size()))) return start;
+    }
+  }
+  return cut;
+}
+
 }  // namespace gpt

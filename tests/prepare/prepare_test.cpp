@@ -189,6 +189,7 @@ TEST_F(PrepareTest, SpecialTokensAreNotCutInTwo) {
   o.parse_special_tokens = true;
   const Metadata metadata = prepare(o);
   EXPECT_EQ(metadata.train.tokens + metadata.validation.tokens, text.size() / 13 + 1);
+  EXPECT_EQ(metadata.vocab_size, 257) << "nothing is learned from their names";
 }
 
 TEST_F(PrepareTest, InvalidUtf8IsKeptAndCounted) {
