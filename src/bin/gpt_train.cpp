@@ -45,9 +45,10 @@ config::CommandLine read_command_line(int argc, const char* const* argv, TrainOp
        config::switch_row(
            "stop-poor-runs", options.stops_poor_runs,
            "with --sweep: train all runs to a third of their steps first, and go on with the better half"),
-       config::switch_row("stop-at-third", options.stops_at_third,
-                          "stop, with everything saved, at the first validation after a third of the steps that is not "
-                          "the first of all, as --stop-poor-runs does with each run"),
+       config::switch_row(
+           "stop-at-third", options.stops_at_third,
+           "stop, with everything saved, at the first validation after a third of the steps that is not "
+           "the first of all; the same command without it goes on. --stop-poor-runs does so with each run"),
        {.name = "replay",
         .target = &options.replay,
         .help =

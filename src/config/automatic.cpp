@@ -372,7 +372,7 @@ void keep_choices(Config& config, const Origins& origins, const Config& saved) {
   if (schedule.finds_learning_rate) schedule.learning_rate = saved.training.schedule.learning_rate;
   schedule.finds_learning_rate = false;
   if (!config.data.num_workers) config.data.num_workers = saved.data.num_workers;
-  if (config.data.document_separator == "auto") config.data.document_separator = saved.data.document_separator;
+  if (!origins.count("data.document_separator")) config.data.document_separator = saved.data.document_separator;
   // Those of a run that is to be longer now stay where they were.
   if (config.data.schedule == DataSchedule::grow && saved.data.schedule == DataSchedule::grow &&
       !origins.count("data.stages"))

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <future>
@@ -105,6 +106,7 @@ class Preparation {
 
   void report(const PrepareProgress& progress) {
     last_ = progress;
+    if (refuse_unreadable_) refuse_unreadable_();
     if (progress_ && !progress_(progress))
       throw Error(ExitCode::interrupted, "interrupted; nothing was written to " + folder_);
   }
@@ -113,7 +115,8 @@ class Preparation {
   const std::string& folder_;
   Replacement& output_;
   const std::function<bool(const PrepareProgress&)>& progress_;
-  PrepareProgress last_{"reading", 0, 0};  // that was reported
+  PrepareProgress last_{"reading", 0, 0};    // that was reported
+  std::function<void()> refuse_unreadable_;  // a tokenizer that has turned out to be none that can be read back
   InputPasses input_;
 };
 
@@ -129,10 +132,14 @@ Metadata Preparation::run() {
                        tokenizer->vocab_size()));
   }
   // perf: a vocabulary of 50,000 tokens takes a fifth of a second, in which the first texts are encoded.
-  std::future<std::string> reading_back = std::async([&tokenizer] { return readable_json(*tokenizer); });
+  std::shared_future<std::string> reading_back = std::async([&tokenizer] { return readable_json(*tokenizer); });
+  refuse_unreadable_ = [&reading_back] {
+    if (reading_back.wait_for(std::chrono::seconds(0)) == std::future_status::ready) (void)reading_back.get();
+  };
   Metadata metadata;
   std::unique_ptr<BinWriter> writer = encode(*tokenizer, metadata);
-  const std::string json = reading_back.get();
+  refuse_unreadable_ = {};
+  const std::string& json = reading_back.get();
   metadata.tokenizer_hash = hash128(json);
   commit(json, std::move(writer), metadata);
   return metadata;

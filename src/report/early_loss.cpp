@@ -23,13 +23,18 @@ std::optional<EarlyLoss> early_loss(const RunHistory& history, int64_t total_ste
 }
 
 std::vector<bool> find_poor(const std::vector<std::optional<EarlyLoss>>& losses) {
-  const bool have_bits =
-      std::all_of(losses.begin(), losses.end(), [](const auto& loss) { return !loss || loss->bits_per_byte; });
+  // A run that has diverged has neither.
+  const bool have_bits = std::all_of(losses.begin(), losses.end(), [](const auto& loss) {
+    return !loss || std::isnan(loss->loss) || loss->bits_per_byte;
+  });
   std::vector<std::pair<double, size_t>> judged;
   for (size_t i = 0; i < losses.size(); ++i) {
     if (!losses[i]) continue;
-    const double value = have_bits ? *losses[i]->bits_per_byte : losses[i]->loss;
-    judged.emplace_back(std::isnan(value) ? std::numeric_limits<double>::infinity() : value, i);
+    const bool is_number = !std::isnan(losses[i]->loss);
+    judged.emplace_back(!is_number  ? std::numeric_limits<double>::infinity()
+                        : have_bits ? *losses[i]->bits_per_byte
+                                    : losses[i]->loss,
+                        i);
   }
   std::sort(judged.begin(), judged.end());
   std::vector<bool> are_poor(losses.size(), false);
@@ -40,12 +45,13 @@ std::vector<bool> find_poor(const std::vector<std::optional<EarlyLoss>>& losses)
 void StopAtThird::begin(const RunRecord& run) {
   total_steps_ = run.total_steps;
   if (run.first_step > 0) read_metrics(metrics_path_, run.first_step, history_);
+  if (early_loss(history_, total_steps_)) process::request_stop(SIGTERM);
 }
 
-void StopAtThird::evaluation(const EvaluationRecord& evaluation) {
-  const bool had_one = early_loss(history_, total_steps_).has_value();
-  history_.add(evaluation);
-  if (!had_one && evaluation.step < total_steps_ && early_loss(history_, total_steps_)) process::request_stop(SIGTERM);
+void StopAtThird::evaluation(const EvaluationRecord& evaluation) { history_.add(evaluation); }
+
+void StopAtThird::activity(const ActivityRecord& activity) {
+  if (activity.what == "training" && early_loss(history_, total_steps_)) process::request_stop(SIGTERM);
 }
 
 }  // namespace gpt

@@ -161,8 +161,9 @@ std::optional<RunStatus> status_in(const std::string& folder) {
   return std::filesystem::exists(path, ignored) ? read_status(read_file(path, ExitCode::disk)) : std::nullopt;
 }
 
-// The early loss of the run in this folder, if it has come so far.
-std::optional<EarlyLoss> early_loss_in(const std::string& folder, const std::optional<RunStatus>& status) {
+// The early loss of the run in this folder.
+std::optional<EarlyLoss> early_loss_in(const std::string& folder) {
+  const auto status = status_in(folder);
   if (!status) return std::nullopt;
   RunHistory history;
   read_metrics(folder + "/" + kMetricsFile, status->step, history);
@@ -246,16 +247,10 @@ class Runs {
     return run.is_stopped() || static_cast<ExitCode>(run.status) == ExitCode::disk;
   }
 
-  // Trains as far as it takes to judge the run, unless an earlier start of the sweep did that.
+  // Trains as far as it takes to judge the run. One that an earlier start of the sweep has brought there stops at once.
   SweptRun begin(const Combination& combination) const {
-    const std::string folder = folder_of(combination);
-    const auto before = restarts_ ? std::nullopt : status_in(folder);
-    const auto early = early_loss_in(folder, before);
-    if (early && before->state != RunStatus::State::done)
-      return {.combination = combination, .folder = folder, .result = result_in(folder), .waits = true, .early = early};
     SweptRun begun = run(combination, restarts_, /*to_third=*/true);
-    begun.early = early_loss_in(folder, status_in(folder));
-    begun.waits = begun.waits && begun.early;
+    if (begun.waits || begun.is_done()) begun.early = early_loss_in(begun.folder);
     return begun;
   }
 
@@ -267,7 +262,8 @@ class Runs {
     for (size_t i = 0; i < runs.size(); ++i) {
       if (!runs[i].waits) continue;
       const std::string name = fmt::format("Run {} of {}: {}", i + 1, runs.size(), text_of(runs[i].combination, ", "));
-      const std::string loss = fmt::format("val loss {:.4f} at a third of it", runs[i].early->loss);
+      const std::string loss =
+          runs[i].early ? fmt::format("val loss {:.4f} after a third of it", runs[i].early->loss) : "not judged";
       if (are_poor[i]) {
         runs[i].is_poor = true;
         log::info(fmt::format("{}: {}, in the worse half: it ends (--stop-poor-runs)", name, loss));
@@ -301,6 +297,7 @@ class Runs {
                      WIFSIGNALED(ending.status) ? kSignalled + WTERMSIG(ending.status) : WEXITSTATUS(ending.status),
                  .result = result_in(folder)};
     run.waits = to_third && !ending.got_signal && static_cast<ExitCode>(run.status) == ExitCode::terminated;
+    if (run.waits) run.status = 0;  // as asked
     return run;
   }
 

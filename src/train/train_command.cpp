@@ -360,6 +360,8 @@ ExitCode train(const config::CommandLine& command, const TrainOptions& options) 
     throw Error(ExitCode::config, "--live is for a run that trains: leave out --eval-only and --find-lr");
   if (options.control && (options.eval_only || options.find_lr))
     throw Error(ExitCode::config, "--control is for a run that trains: leave out --eval-only and --find-lr");
+  if (options.stops_at_third && (options.eval_only || options.find_lr))
+    throw Error(ExitCode::config, "--stop-at-third is for a run that trains: leave out --eval-only and --find-lr");
   if (!options.live.empty()) (void)live_address(options.live);
   if (!options.result.empty() && (options.eval_only || options.find_lr))
     throw Error(ExitCode::config,

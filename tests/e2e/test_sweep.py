@@ -86,22 +86,26 @@ class Sweep(programs.WithText):
 
     def test_the_worse_half_ends_at_a_third(self):
         """Rates that are too low by far are the worse ones from the first update on."""
-        rates, options = "learning_rate=1e-7,1e-2,1e-3", {"training__max_steps": 36, "training__eval_interval": 12, "training__min_lr": 0}
+        rates, options = "learning_rate=1e-7,1e-2", {"training__max_steps": 36, "training__eval_interval": 12, "training__sample_interval": 12, "training__min_lr": 0}
         done = self.run_sweep("halved", rates, more=("--stop-poor-runs",), **options)
         states = {line.split()[-1]: line.split()[5] for line in done.stdout.splitlines()[1:]}
-        self.assertEqual(states, {"learning_rate=1e-2": "done", "learning_rate=1e-3": "done", "learning_rate=1e-7": "poor"})
+        self.assertEqual(states, {"learning_rate=1e-2": "done", "learning_rate=1e-7": "poor"})
         self.assertIn("learning_rate=1e-7: val loss", done.stderr)
         poor = [record["step"] for record in programs.metrics(self.root / "halved/learning_rate=1e-7") if "val_loss" in record]
         self.assertEqual(poor, [12, 24])
+        samples = [(self.root / f"halved/learning_rate=1e-2/samples/step_000000{step}.txt").read_text() for step in (24, 36)]
+        self.assertGreater(len(samples[0]), len(samples[1]) / 2, "the stop comes after the sample")
+        other = self.run_sweep("halved", rates, more=("--stop-poor-runs",), check_code=4, **options, model__n_embd=16)
+        self.assertIn("n_embd", other.stderr)
         self.run_sweep("whole", "learning_rate=1e-2", **options)
         losses = [[(record["step"], record["val_loss"]) for record in programs.metrics(self.root / f"{name}/learning_rate=1e-2") if "val_loss" in record]
                   for name in ("halved", "whole")]
         self.assertEqual(losses[0], losses[1], "the stop at a third changes nothing")
         again = self.run_sweep("halved", rates, more=("--stop-poor-runs", "--json"), **options)
-        self.assertEqual([one.get("is_poor", False) for one in json.loads(again.stdout)], [False, False, True])
-        self.assertEqual(again.stderr.count("is finished"), 2)
+        self.assertEqual([(one["status"], one.get("is_poor", False)) for one in json.loads(again.stdout)], [(0, False), (0, True)])
+        self.assertEqual(again.stderr.count("is finished"), 1)
         anew = self.run_sweep("halved", rates, more=("--stop-poor-runs", "--restart"), **options)
-        self.assertEqual(anew.stderr.count("Resuming from"), 2)
+        self.assertEqual(anew.stderr.count("Resuming from"), 1)
         alone = programs.run("gpt-train", *self.words("halved", rates)[:-2], "--stop-poor-runs", check_code=2)
         self.assertIn("--stop-poor-runs is about the runs of a sweep", alone.stderr)
 

@@ -22,13 +22,15 @@ std::optional<EarlyLoss> early_loss(const RunHistory& history, int64_t total_ste
 // in their tokens.
 std::vector<bool> find_poor(const std::vector<std::optional<EarlyLoss>>& losses);
 
-// Requests that the run stops, as by SIGTERM, when it has its early loss.
+// Requests that the run stops, as by SIGTERM, when it has its early loss, with the next update, so that a sample is still written. A run that
+// has it already stops before its first one.
 class StopAtThird : public Listener {
  public:
   explicit StopAtThird(std::string metrics_path) : metrics_path_(std::move(metrics_path)) {}
   void begin(const RunRecord& run) override;
   void length(int64_t total_steps, double /*epochs*/) override { total_steps_ = total_steps; }
   void evaluation(const EvaluationRecord& evaluation) override;
+  void activity(const ActivityRecord& activity) override;
 
  private:
   std::string metrics_path_;
