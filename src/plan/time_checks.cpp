@@ -74,7 +74,7 @@ Check check_time(const UpdateConfig& config, const run::Plan& plan, int64_t step
                  const std::optional<StepTime>& step, int64_t validation_tokens) {
   constexpr double kDay = 86400;
   if (!step) {
-    return warned("time", "not measured: one sequence alone would take seconds, or does not fit into memory",
+    return warned("time", "not measured: one sequence alone would take half a minute, or does not fit into memory",
                   kShorterRun);
   }
   const TimeLeft left = time_left(config, plan, steps_done, step->seconds, validation_tokens);

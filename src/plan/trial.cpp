@@ -1,8 +1,12 @@
 #include "gpt/plan/trial.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <vector>
 
+#include "gpt/core/format.h"
+#include "gpt/core/log.h"
 #include "gpt/core/processors.h"
 #include "gpt/layout/tuning.h"
 #include "gpt/model/compile.h"
@@ -15,6 +19,8 @@ namespace {
 
 // A step reaches between a fifth and a half of the speed of its matrix products alone.
 constexpr double kUsualShare = 0.3;
+// As many times the wished time may a trial take rather than tell nothing.
+constexpr double kPatience = 20;
 
 // `warm_up`: updates before those that are timed.
 int64_t batch_size_for(const Config& config, double product_speed, int64_t largest_batch, double seconds,
@@ -26,7 +32,11 @@ int64_t batch_size_for(const Config& config, double product_speed, int64_t large
                per_sequence = per_token * static_cast<double>(config.sequence_length()) / speed;
   const auto updates = static_cast<double>(2 * warm_up + 2);  // that should fit into the time
   const double sequences = std::max(0.0, seconds / updates - of_muon) / per_sequence;
-  return std::min<int64_t>(largest_batch, static_cast<int64_t>(sequences));
+  if (sequences >= 1) return std::min<int64_t>(largest_batch, static_cast<int64_t>(sequences));
+  const double of_one = updates * (of_muon + per_sequence);
+  if (of_one > kPatience * seconds) return 0;
+  log::info(fmt::format("Timing real steps of one sequence, which may take {}", format_duration(of_one)));
+  return 1;
 }
 
 }  // namespace

@@ -65,6 +65,7 @@ TEST_F(TryingSteps, MemoryAndTimeLimitTheBatch) {
   config_.training.batch_size = 64;
   EXPECT_EQ(attempt(1e12, 3)->batch_size, 3);
   EXPECT_FALSE(attempt(1e3)) << "a sequence takes minutes";
+  EXPECT_EQ(attempt(1e8)->batch_size, 1) << "which takes longer than wished, rather than nothing";
 }
 
 }  // namespace
