@@ -106,7 +106,9 @@ class Preparation {
 
   void report(const PrepareProgress& progress) {
     last_ = progress;
-    if (refuse_unreadable_) refuse_unreadable_();
+    const bool is_read_back =
+        reading_back_.valid() && reading_back_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+    if (is_read_back) (void)reading_back_.get();  // early, where it throws
     if (progress_ && !progress_(progress))
       throw Error(ExitCode::interrupted, "interrupted; nothing was written to " + folder_);
   }
@@ -115,9 +117,9 @@ class Preparation {
   const std::string& folder_;
   Replacement& output_;
   const std::function<bool(const PrepareProgress&)>& progress_;
-  PrepareProgress last_{"reading", 0, 0};    // that was reported
-  std::function<void()> refuse_unreadable_;  // a tokenizer that has turned out to be none that can be read back
+  PrepareProgress last_{"reading", 0, 0};  // that was reported
   InputPasses input_;
+  std::shared_future<std::string> reading_back_;  // the tokenizer's JSON
 };
 
 Metadata Preparation::run() {
@@ -132,14 +134,10 @@ Metadata Preparation::run() {
                        tokenizer->vocab_size()));
   }
   // perf: a vocabulary of 50,000 tokens takes a fifth of a second, in which the first texts are encoded.
-  std::shared_future<std::string> reading_back = std::async([&tokenizer] { return readable_json(*tokenizer); });
-  refuse_unreadable_ = [&reading_back] {
-    if (reading_back.wait_for(std::chrono::seconds(0)) == std::future_status::ready) (void)reading_back.get();
-  };
+  reading_back_ = std::async([tokenizer] { return readable_json(*tokenizer); });
   Metadata metadata;
   std::unique_ptr<BinWriter> writer = encode(*tokenizer, metadata);
-  refuse_unreadable_ = {};
-  const std::string& json = reading_back.get();
+  const std::string& json = reading_back_.get();
   metadata.tokenizer_hash = hash128(json);
   commit(json, std::move(writer), metadata);
   return metadata;
