@@ -157,33 +157,35 @@ struct BpeTokenizer::Impl {
   }
 
   // What encode_piece() appends, as far as it is known from the memo.
-  void append(PieceMemo& memo, const PieceMemo::Key& key, std::string_view piece, size_t offset,
+  void append(PieceMemo& memo, const PieceMemo::Key& key, std::string_view text, size_t begin, size_t end,
               std::vector<int32_t>& ids) const {
+    const std::string_view piece = text.substr(begin, end - begin);
     const bool is_whole =
         PieceMemo::is_short(piece) || is_ascii(piece) || (model.ignore_merges && whole_pieces.contains(piece));
-    if (!is_whole) return append_parts(memo, piece, offset, ids);
-    memo.append(key, piece, ids, [&] { encode_piece(piece, offset, ids); });
+    if (!is_whole) return append_parts(memo, text, begin, end, ids);
+    memo.append(key, piece, ids, [&] { encode_piece(piece, begin, ids); });
   }
 
   // perf: OPT-5. Long pieces hardly recur, but their parts between which nothing merges do.
-  void append_parts(PieceMemo& memo, std::string_view piece, size_t offset, std::vector<int32_t>& ids) const {
+  void append_parts(PieceMemo& memo, std::string_view text, size_t begin, size_t end, std::vector<int32_t>& ids) const {
+    const std::string_view ahead = text.substr(0, end);
     std::array<int32_t, 64> gathered;
     size_t count = 0;
-    for (size_t begin = 0; begin < piece.size();) {
-      const size_t end = joints.part_end(piece, begin);
-      PieceMemo::Key key = PieceMemo::key_of(piece, begin, end - begin);
+    while (begin < end) {
+      const size_t border = joints.part_end(ahead, begin);
+      PieceMemo::Key key = PieceMemo::key_of(text, begin, border - begin);
       key.high |= PieceMemo::kPart;
       const size_t known = memo.line_of(key).copy_ids(key, gathered.data() + count);
       count += known;
-      if (known == 0 || count > gathered.size() - PieceMemo::kFewIds || end == piece.size()) {
+      if (known == 0 || count > gathered.size() - PieceMemo::kFewIds || border == end) {
         ids.insert(ids.end(), gathered.data(), gathered.data() + count);
         count = 0;
       }
       if (known == 0) {
-        const std::string_view part = piece.substr(begin, end - begin);
-        memo.append(key, part, ids, [&] { merge(part, offset + begin, ids); });
+        const std::string_view part = text.substr(begin, border - begin);
+        memo.append(key, part, ids, [&] { merge(part, begin, ids); });
       }
-      begin = end;
+      begin = border;
     }
   }
 
@@ -242,7 +244,7 @@ void BpeTokenizer::encode(std::string_view text, std::vector<int32_t>& ids) cons
         ids.insert(ids.end(), gathered.data(), next);
         next = gathered.data();
         const size_t moves = memo.moves();
-        impl_->append(memo, key, text.substr(begin, ends.data()[i] - begin), begin, ids);
+        impl_->append(memo, key, text, begin, ends.data()[i], ids);
         if (memo.moves() != moves) {
           for (size_t place = 0; place < std::min(kAhead, count); ++place) lines[place] = &memo.line_of(keys[place]);
         }
@@ -256,7 +258,7 @@ void BpeTokenizer::encode(std::string_view text, std::vector<int32_t>& ids) cons
 void BpeTokenizer::encode_piece(std::string_view piece, std::vector<int32_t>& ids) const {
   if (piece.empty()) return;
   PieceMemo& memo = PieceMemo::of_this_thread(impl_->owner);
-  impl_->append(memo, PieceMemo::key_of(piece, 0, piece.size()), piece, 0, ids);
+  impl_->append(memo, PieceMemo::key_of(piece, 0, piece.size()), piece, 0, piece.size(), ids);
 }
 
 std::string BpeTokenizer::decode(std::span<const int32_t> ids) const {
