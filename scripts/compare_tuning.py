@@ -74,12 +74,13 @@ def rows_in_order(conversations, length, seed=1337, epoch=0):
 
 
 def tokenizer_of(model):
-    """By its tokenizer.json: AutoTokenizer goes by the class that the folder names, which splits digits otherwise."""
+    """By its tokenizer.json, as transformers' AutoTokenizer would split digits otherwise."""
     import transformers
-    names = json.loads((model / "tokenizer_config.json").read_text())
-    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(model / "tokenizer.json"), bos_token=names["bos_token"],
-                                                     eos_token=names["eos_token"], pad_token=names["unk_token"])
-    tokenizer.chat_template = names["chat_template"]
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(model / "tokenizer.json"))
+    numbers = json.loads((model / "config.json").read_text())
+    begin, end, unused = tokenizer.convert_ids_to_tokens([numbers["bos_token_id"], numbers["eos_token_id"], 0])
+    tokenizer.add_special_tokens({"bos_token": begin, "eos_token": end, "pad_token": unused})
+    tokenizer.chat_template = (model / "chat_template.jinja").read_text()
     return tokenizer
 
 
@@ -180,6 +181,7 @@ MODES = {
     "eager": {**_PACKED, "bf16": False},
     "compiled": {**_PACKED, "bf16": False, "torch_compile": True},
     "bfloat16": {**_PACKED, "bf16": True},
+    "compiled-bfloat16": {**_PACKED, "bf16": True, "torch_compile": True},
     "defaults": {},
     "defaults-float32": {"bf16": False},
 }
