@@ -16,11 +16,11 @@
 #include "gpt/ops/token_gather.h"
 #include "transfer.h"
 
-namespace gpt {
+namespace gpt::batches {
 namespace {
 
 // The tokens as a tensor over the memory they lie in, which lives as long as the tensor.
-at::Tensor as_tensor(const Tokens& tokens) {
+at::Tensor as_tensor(const data::Tokens& tokens) {
   return at::from_blob(
       const_cast<void*>(tokens.data()), {tokens.size()}, [tokens](void*) {},
       at::TensorOptions(tokens.width() == 2 ? at::kUInt16 : at::kInt));
@@ -53,13 +53,14 @@ void copy_into(const Batch& to, const Batch& from) {
 }
 
 // (2 or 3, rows, T) of conversations in host memory.
-at::Tensor written(const Tokens& tokens, const std::vector<SegmentRow>& rows, int64_t T, bool has_starts, bool pinned) {
+at::Tensor written(const data::Tokens& tokens, const std::vector<data::SegmentRow>& rows, int64_t T, bool has_starts,
+                   bool pinned) {
   const at::Tensor together = empty_int64({has_starts ? 3 : 2, std::ssize(rows), T}, pinned);
   const Batch parts = parts_of(together);
-  write_rows(tokens, rows, T,
-             {.inputs = parts.inputs.mutable_data_ptr<int64_t>(),
-              .targets = parts.targets.mutable_data_ptr<int64_t>(),
-              .starts = has_starts ? parts.starts.mutable_data_ptr<int64_t>() : nullptr});
+  data::write_rows(tokens, rows, T,
+                   {.inputs = parts.inputs.mutable_data_ptr<int64_t>(),
+                    .targets = parts.targets.mutable_data_ptr<int64_t>(),
+                    .starts = has_starts ? parts.starts.mutable_data_ptr<int64_t>() : nullptr});
   return together;
 }
 
@@ -71,11 +72,11 @@ Batch empty_batch(const BatchShape& shape, at::Device device) {
   return {of(at::kLong), of(at::kLong), shape.has_starts ? of(at::kInt) : at::Tensor()};
 }
 
-bool stays_resident(Resident setting, const std::vector<Tokens>& sources, double free_bytes) {
+bool stays_resident(Resident setting, const std::vector<data::Tokens>& sources, double free_bytes) {
   constexpr double kShare = 1.0 / 8;
   if (setting != Resident::automatic) return setting == Resident::on;
   int64_t bytes = 0;
-  for (const Tokens& tokens : sources) bytes += tokens.bytes();
+  for (const data::Tokens& tokens : sources) bytes += tokens.bytes();
   return static_cast<double>(bytes) <= kShare * free_bytes;
 }
 
@@ -84,23 +85,23 @@ struct DataLoader::Impl {
   const bool resident, pinned, persistent_workers;
   const int64_t workers, ahead;
   const int64_t batches_of_stages;  // batches of the whole run; 0 where it goes epoch after epoch
-  const SampleSchedule schedule;
+  const data::SampleSchedule schedule;
   const std::optional<int32_t> separator;  // of documents in text
-  const std::vector<Tokens> tokens;        // of each source
+  const std::vector<data::Tokens> tokens;  // of each source
   std::vector<at::Tensor>
       sources;  // (N) each, on the device when resident, else in host memory; conversations always there
-  DataPosition position;
+  data::DataPosition position;
   double seconds_waited = 0;
   std::unique_ptr<OrderedPrefetcher<Transfer>> prefetcher;  // last: its threads use what is above
 
-  BatchShape shape(const DataPosition& at) const {
+  BatchShape shape(const data::DataPosition& at) const {
     return {schedule.batch_size(at), schedule.block_size(at), schedule.attention_window(at), schedule.has_segments(at)};
   }
 
   // Fills a batch that lies where the sources of text do.
-  void build(const DataPosition& at, const Batch& batch) const {
+  void build(const data::DataPosition& at, const Batch& batch) const {
     int64_t row = 0;
-    for (const Windows& windows : schedule.windows(at)) {
+    for (const data::Windows& windows : schedule.windows(at)) {
       const Batch part = rows_of(batch, row, windows.count());
       const auto& [source, starts, rows] = windows;
       if (rows.empty())
@@ -123,7 +124,7 @@ struct DataLoader::Impl {
   }
 
   // (2 or 3, B, T) in host memory.
-  at::Tensor build_on_host(const DataPosition& at) const {
+  at::Tensor build_on_host(const data::DataPosition& at) const {
     const BatchShape of = shape(at);
     const at::Tensor together = empty_int64({of.has_starts ? 3 : 2, of.sequences, of.length}, pinned);
     build(at, parts_of(together));
@@ -135,7 +136,7 @@ struct DataLoader::Impl {
     // The workers start the copies too: batches to come arrive while a step is computed.
     prefetcher =
         std::make_unique<OrderedPrefetcher<Transfer>>(workers, ahead, count, [this, from = position](int64_t batch) {
-          const DataPosition at = schedule.advanced(from, batch);
+          const data::DataPosition at = schedule.advanced(from, batch);
           return schedule.is_own(at) ? Transfer(build_on_host(at), device) : Transfer();
         });
   }
@@ -164,24 +165,24 @@ struct DataLoader::Impl {
   }
 };
 
-DataLoader::DataLoader(std::vector<Tokens> sources, const DataConfig& config, const ScheduleOptions& options,
-                       at::Device device) {
+DataLoader::DataLoader(std::vector<data::Tokens> sources, const DataConfig& config,
+                       const data::ScheduleOptions& options, at::Device device) {
   const auto check = [&](size_t source, int64_t batch_size, int64_t block_size) {
     TORCH_CHECK(batch_size > 0 && block_size > 0, "DataLoader: batch_size ", batch_size, ", block_size ", block_size);
     TORCH_CHECK(sources.at(source).size() > block_size || sources[source].has_marks(),
                 "DataLoader: ", sources[source].size(), " tokens hold no sample of ", block_size, " + 1");
   };
   int64_t batches_of_stages = 0;
-  for (const StageBatches& stage : options.stages) {
+  for (const data::StageBatches& stage : options.stages) {
     for (const auto& [source, weight] : stage.mix) check(source, stage.batch_size, stage.block_size);
     batches_of_stages += stage.batches.value_or(0);
   }
   // On a CPU they are where they have to be already.
   const double free =
-      device.is_cpu() ? std::numeric_limits<double>::infinity() : static_cast<double>(free_bytes(device));
+      device.is_cpu() ? std::numeric_limits<double>::infinity() : static_cast<double>(device::free_bytes(device));
   const bool resident = stays_resident(config.resident, sources, free);
   std::vector<at::Tensor> tensors;
-  for (const Tokens& tokens : sources)
+  for (const data::Tokens& tokens : sources)
     tensors.push_back(resident && !tokens.has_marks() ? as_tensor(tokens).to(device) : as_tensor(tokens));
   impl_.reset(new Impl{
       .device = device,
@@ -191,7 +192,7 @@ DataLoader::DataLoader(std::vector<Tokens> sources, const DataConfig& config, co
       .workers = config.num_workers.value_or(0),
       .ahead = std::max<int64_t>(1, config.num_workers.value_or(0) * config.prefetch_factor),
       .batches_of_stages = batches_of_stages,
-      .schedule = SampleSchedule(sources, options),
+      .schedule = data::SampleSchedule(sources, options),
       .separator = options.document_separator,
       .tokens = std::move(sources),
       .sources = std::move(tensors),
@@ -201,12 +202,12 @@ DataLoader::DataLoader(std::vector<Tokens> sources, const DataConfig& config, co
   });
 }
 
-DataLoader::DataLoader(Tokens tokens, const DataConfig& config, int64_t batch_size, int64_t block_size, uint64_t seed,
-                       at::Device device)
-    : DataLoader(std::vector<Tokens>{std::move(tokens)}, config,
-                 ScheduleOptions{.stages = {{.batch_size = batch_size, .block_size = block_size}},
-                                 .seed = seed,
-                                 .packing = config.packing},
+DataLoader::DataLoader(data::Tokens tokens, const DataConfig& config, int64_t batch_size, int64_t block_size,
+                       uint64_t seed, at::Device device)
+    : DataLoader(std::vector<data::Tokens>{std::move(tokens)}, config,
+                 data::ScheduleOptions{.stages = {{.batch_size = batch_size, .block_size = block_size}},
+                                       .seed = seed,
+                                       .packing = config.packing},
                  device) {}
 
 DataLoader::~DataLoader() = default;
@@ -231,9 +232,9 @@ Batch DataLoader::next() {
   return batch;
 }
 
-DataPosition DataLoader::position() const { return impl_->position; }
+data::DataPosition DataLoader::position() const { return impl_->position; }
 
-void DataLoader::seek(const DataPosition& position) {
+void DataLoader::seek(const data::DataPosition& position) {
   TORCH_CHECK(position.round >= 0 && position.sample >= 0 && position.sample < impl_->schedule.samples(position.round),
               "DataLoader: sample ", position.sample, " of round ", position.round, " of the data, which has ",
               impl_->schedule.samples(position.round));
@@ -244,7 +245,7 @@ void DataLoader::seek(const DataPosition& position) {
 int64_t DataLoader::tokens_ahead(int64_t batches) const {
   int64_t tokens = 0;
   for (int64_t i = 0; i < batches; ++i) {
-    const DataPosition at = impl_->schedule.advanced(impl_->position, i);
+    const data::DataPosition at = impl_->schedule.advanced(impl_->position, i);
     tokens += impl_->schedule.batch_size(at) * impl_->schedule.block_size(at);
   }
   return tokens;
@@ -266,7 +267,7 @@ int64_t DataLoader::samples_per_epoch() const {
 int64_t DataLoader::batches_per_epoch() const {
   return impl_->batches_of_stages > 0 ? impl_->batches_of_stages : impl_->schedule.batches_left({});
 }
-const PackedRows* DataLoader::packed_rows() const { return impl_->schedule.packed_rows(0); }
+const data::PackedRows* DataLoader::packed_rows() const { return impl_->schedule.packed_rows(0); }
 bool DataLoader::resident() const { return impl_->resident; }
 double DataLoader::seconds_waited() const { return impl_->seconds_waited; }
 
@@ -278,14 +279,14 @@ int64_t DataLoader::device_bytes() const {
   return bytes;
 }
 
-SplitWindows::SplitWindows(Tokens tokens, int64_t block_size, at::Device device, bool packs)
+SplitWindows::SplitWindows(data::Tokens tokens, int64_t block_size, at::Device device, bool packs)
     : tokens_(std::move(tokens)), packs_(packs), block_size_(block_size), device_(device) {
   TORCH_CHECK(block_size > 0, "SplitWindows: block_size ", block_size);
-  if (tokens_.has_marks()) rows_ = std::make_shared<const PackedRows>(tokens_, block_size, packs, /*seed=*/0);
+  if (tokens_.has_marks()) rows_ = std::make_shared<const data::PackedRows>(tokens_, block_size, packs, /*seed=*/0);
 }
 
-Tokens SplitWindows::targets_of(int64_t window) const {
-  if (rows_) return window < size() ? learned_ids(tokens_, rows_->row(window)) : Tokens();
+data::Tokens SplitWindows::targets_of(int64_t window) const {
+  if (rows_) return window < size() ? data::learned_ids(tokens_, rows_->row(window)) : data::Tokens();
   const int64_t begin = 1 + window * block_size_;
   return tokens_.slice(begin, std::min(begin + block_size_, tokens_.size()));
 }
@@ -300,7 +301,7 @@ Batch SplitWindows::batch(const std::vector<int64_t>& windows) const {
 }
 
 Batch SplitWindows::batch_of_rows(const std::vector<int64_t>& rows) const {
-  std::vector<SegmentRow> segments;
+  std::vector<data::SegmentRow> segments;
   for (const int64_t row : rows) segments.push_back(rows_->row(row));
   const Batch arriving = parts_of(written(tokens_, segments, block_size_, packs_, device_.is_cuda()));
   const Batch batch = empty_batch({std::ssize(rows), block_size_, {}, packs_}, device_);
@@ -316,4 +317,4 @@ Batch SplitWindows::batch(const std::vector<int64_t>& starts, int64_t length) co
   return parts_of(pair.to(device_, /*non_blocking=*/true));
 }
 
-}  // namespace gpt
+}  // namespace gpt::batches

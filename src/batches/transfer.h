@@ -13,7 +13,7 @@
 #include <c10/cuda/CUDAStream.h>
 #endif
 
-namespace gpt {
+namespace gpt::batches {
 
 class Transfer {
  public:
@@ -55,4 +55,4 @@ class Transfer {
   at::Tensor tensor_;
 };
 
-}  // namespace gpt
+}  // namespace gpt::batches

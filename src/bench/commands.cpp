@@ -89,11 +89,11 @@ int put_result(const std::string& json, const Options& options) {
 
 BenchResults results_for(const Wanted& wanted, const char* title, const Options& options) {
   create_folders(options.results);  // found out before anything is measured
-  const at::Device device = select_device(wanted.config.device).device;
+  const at::Device device = device::select_device(wanted.config.device).device;
   return {.title = title,
           .command = options.command,
           .date = now(),
-          .device = describe_device(device),
+          .device = device::describe_device(device),
           .machine = this_machine(device),
           .wanted = wanted,
           .findings = {}};
@@ -113,7 +113,7 @@ using Found = std::optional<Findings>;
 
 struct Context {
   const Wanted& wanted;
-  const DeviceInfo& device;
+  const device::DeviceInfo& device;
   const Options& options;
   double seconds;  // time that it may take
   const Config& config = wanted.config;
@@ -202,9 +202,9 @@ std::string measure_one(const Config& config, const Options& options) {
 }
 
 std::string measure_machine_of(const Config& config, const Options& /*options*/) {
-  const DeviceInfo device = describe_device(select_device(config.device).device);
-  const Precision precision = resolve_precision(config.training.precision, device);
-  apply_precision(precision, config.training.execution.deterministic);
+  const device::DeviceInfo device = device::describe_device(device::select_device(config.device).device);
+  const device::Precision precision = device::resolve_precision(config.training.precision, device);
+  device::apply_precision(precision, config.training.execution.deterministic);
   return to_json(plan::measure_machine(device.device, precision.compute_type()));
 }
 
@@ -252,7 +252,7 @@ int run_verb(const Verb& verb, const Wanted& wanted, const Options& options) {
   if (verb.run_one) return put_result(verb.run_one(config, options), options);
   BenchResults results = results_for(wanted, verb.name, options);
   if (const std::string& card = options.scaling.gpu; !card.empty())
-    results.device = require_card("--gpu", card).describe();
+    results.device = device::require_card("--gpu", card).describe();
   const Found found = verb.find({wanted, results.device, options, 60 * options.minutes});
   if (!found) return static_cast<int>(process::stop_code());
   results.findings = *found;
@@ -303,7 +303,7 @@ std::string description_of(const Verb& verb) {
   if (verb.find != climb_named_rungs) return text;
   text += "\n\nTheir names come first, joined by +, as in gpt-bench combo bfloat16+adamw+compile:\n\n";
   TextTable list{.columns = {{TextColumn::left, 10}, {}}, .before = "  "};
-  for (const Rung& rung : all_rungs(Config(), DeviceInfo())) list.rows.push_back({rung.name, rung.settings});
+  for (const Rung& rung : all_rungs(Config(), device::DeviceInfo())) list.rows.push_back({rung.name, rung.settings});
   text += list.text();
   return text.substr(0, text.size() - 1);
 }
@@ -463,8 +463,8 @@ int run_command(int argc, char** argv) {
   if (simulates) complete_scaling(options.scaling, command);
   process::watch_signals();
   if (verb.is_here) {
-    use_cpu_threads(command.config.threads);
-    use_cpu_allocator();
+    device::use_cpu_threads(command.config.threads);
+    device::use_cpu_allocator();
   }
   // The batch of many devices follows from their memory.
   return run_verb(verb, {simulates ? command.config : with_batch_size(command.config), command.origins}, options);

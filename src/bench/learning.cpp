@@ -36,7 +36,7 @@ double Learning::loss_after(double updates) const {
 
 Learning learn(run::Setup setup, const LearningLength& length) {
   MeasuredRun run(std::move(setup));
-  Learning result{.parameters = parameter_count(run.setup().config.model), .points = {}};
+  Learning result{.parameters = layout::parameter_count(run.setup().config.model), .points = {}};
   const auto evaluate = [&](int64_t updates) { result.points.push_back({updates, run.validation_loss()}); };
   evaluate(0);
   std::vector<double> seconds;  // what an update took, group by group

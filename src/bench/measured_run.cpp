@@ -26,7 +26,7 @@ int64_t MeasuredRun::launch() {
   return *tokens;
 }
 
-void MeasuredRun::wait() const { synchronize(device().device); }  // sync: what was launched is timed
+void MeasuredRun::wait() const { device::synchronize(device().device); }  // sync: what was launched is timed
 
 MeasuredRun::Updates MeasuredRun::update(int64_t count) {
   const auto begin = std::chrono::steady_clock::now();

@@ -24,15 +24,15 @@ class MeasuredRun {
   Updates update(int64_t count = 1);  // launches so many and waits for them
   at::Tensor loss() const;            // loss of the last update: a scalar on the device, which is not waited for
   double validation_loss();
-  std::optional<MemoryUse> memory() const { return run::measured_memory(run_.state(), run_.step()); }
+  std::optional<report::MemoryUse> memory() const { return run::measured_memory(run_.state(), run_.step()); }
 
   int64_t warm_up(int64_t wanted) const { return run::updates_before_timing(device().device, wanted); }
   void require_recorded() const;  // throws gpt::Error where a step that is to be recorded has not been
 
   const run::Setup& setup() const { return setup_; }
   bool is_resident() const { return run_.state().loader.resident(); }
-  const DeviceInfo& device() const { return setup_.device; }
-  const Precision& precision() const { return setup_.precision; }
+  const device::DeviceInfo& device() const { return setup_.device; }
+  const device::Precision& precision() const { return setup_.precision; }
 
  private:
   const run::Setup setup_;

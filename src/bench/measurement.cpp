@@ -86,8 +86,8 @@ Measurement measure(const Config& config, const MeasurementLength& length) {
   result.tokens_per_second = update.tokens_per_second;
   const UpdateConfig& resolved = run.setup().config;
   result.work = plan::work_of_step(resolved.model, resolved.training, run.precision(), update.tokens);
-  result.peak_bytes = peak_allocated_bytes(run.device().device);
-  result.tensor_bytes = peak_tensor_bytes(run.device().device);
+  result.peak_bytes = device::peak_allocated_bytes(run.device().device);
+  result.tensor_bytes = device::peak_tensor_bytes(run.device().device);
   result.threads = at::get_num_threads();
   for (const at::Tensor& loss : losses) result.loss += loss.item<double>() / static_cast<double>(losses.size());
   return result;

@@ -20,13 +20,13 @@ struct Mode {
 };
 
 // Why a mode is another one that is measured already.
-std::string obstacle_of(const Config& config, const DeviceInfo& device) {
+std::string obstacle_of(const Config& config, const device::DeviceInfo& device) {
   if (device.device.is_cpu()) return "on a CPU every mode is default";
-  const EffectiveMode is = effective_mode(config.training, config.model, device.device);
+  const model::EffectiveMode is = model::effective_mode(config.training, config.model, device.device);
   return is.mode == config.training.execution.compile_mode ? "" : is.difference;
 }
 
-std::vector<Mode> modes_of(const Wanted& wanted, const DeviceInfo& device) {
+std::vector<Mode> modes_of(const Wanted& wanted, const device::DeviceInfo& device) {
   const Config base = measurable(wanted.config);
   const auto mode = [&](const char* name, CompileMode compile_mode) {
     Mode result{name, fmt::format("use_compile: true, compile_mode: {}", name), base};
@@ -125,8 +125,8 @@ class Comparisons {
 
 }  // namespace
 
-Modes measure_modes(const Wanted& wanted, const DeviceInfo& device, const ModesEffort& effort, const Measure& measure,
-                    const Progress& progress) {
+Modes measure_modes(const Wanted& wanted, const device::DeviceInfo& device, const ModesEffort& effort,
+                    const Measure& measure, const Progress& progress) {
   return Comparisons(modes_of(wanted, device), measure, progress).run(effort);
 }
 

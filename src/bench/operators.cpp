@@ -41,10 +41,10 @@ using Body = std::function<void()>;
 
 // For each of `count` in a row.
 double milliseconds(at::Device device, const Body& body, int64_t count = 1) {
-  synchronize(device);  // sync: the work is timed
+  device::synchronize(device);  // sync: the work is timed
   const auto begin = Clock::now();
   for (int64_t i = 0; i < count; ++i) body();
-  synchronize(device);
+  device::synchronize(device);
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count() / static_cast<double>(count);
 }
 
@@ -52,7 +52,7 @@ double milliseconds(at::Device device, const Body& body, int64_t count = 1) {
 // it cannot be recorded, its launches do. On a CPU there is nothing to hide.
 class Timed {
  public:
-  Timed(at::Device device, Body body) : device_(device), body_(std::move(body)), graphs_(graphs_of(device)) {
+  Timed(at::Device device, Body body) : device_(device), body_(std::move(body)), graphs_(device::graphs_of(device)) {
     body_();  // buffers are allocated, kernels chosen
     if (!graphs_) return;
     try {
@@ -72,8 +72,8 @@ class Timed {
  private:
   at::Device device_;
   Body body_;
-  std::unique_ptr<Graphs> graphs_;  // null on a CPU; outlives the graph
-  std::unique_ptr<Graph> graph_;
+  std::unique_ptr<device::Graphs> graphs_;  // null on a CPU; outlives the graph
+  std::unique_ptr<device::Graph> graph_;
   int64_t count_ = 1;
 };
 
@@ -92,10 +92,10 @@ class Cases {
         form_(block_form(model_, 0)),
         training_(config.training),
         options_(at::TensorOptions(device).dtype(type)),
-        gradient_type_(gradient_type(training_, /*end_to_end=*/type == at::kBFloat16)),
+        gradient_type_(device::gradient_type(training_, /*end_to_end=*/type == at::kBFloat16)),
         work_(model_, {.products = type, .stream = type, .gradient = gradient_type_},
               static_cast<double>(training_.batch_size * model_.block_size)),
-        parameters_(parameter_table(model_), device, {.compute = type, .gradient = gradient_type_}) {
+        parameters_(layout::parameter_table(model_), device, {.compute = type, .gradient = gradient_type_}) {
     parameters_.draw(1);
     if (form_.rotary)
       rotary_ =
@@ -183,17 +183,17 @@ class Cases {
   }
 
   void add_products() {
-    const auto product = [&](const char* name, ParameterRole role) {
-      const Parameter weight = parameters_.weight(role, 0), bias = parameters_.bias(role, 0);
+    const auto product = [&](const char* name, layout::ParameterRole role) {
+      const parameters::Parameter weight = parameters_.weight(role, 0), bias = parameters_.bias(role, 0);
       const int64_t out = weight.value().size(0), in = weight.value().size(1);
       add(name, work_.product(in, out), rows(in), [weight, bias](const ops::Operators& ops, const at::Tensor& x) {
         return Outputs{ops.linear(x, {weight, bias}, ops::ProductInput::keep)};
       });
     };
-    product("product, attention in", ParameterRole::attention_in);
-    product("product, attention out", ParameterRole::attention_out);
-    product("product, MLP in", ParameterRole::mlp_in);
-    product("product, MLP out", ParameterRole::mlp_out);
+    product("product, attention in", layout::ParameterRole::attention_in);
+    product("product, attention out", layout::ParameterRole::attention_out);
+    product("product, MLP in", layout::ParameterRole::mlp_in);
+    product("product, MLP out", layout::ParameterRole::mlp_out);
   }
 
   // Queries and keys are read and written, values are views; in the backward pass all gradients are packed. On a CPU our attention
@@ -215,8 +215,9 @@ class Cases {
 
   ops::HeadNorms head_norms() const {
     if (!form_.head_norm) return {};
-    return {parameters_.weight(ParameterRole::query_norm, 0), parameters_.weight(ParameterRole::key_norm, 0),
-            form_.head_norm->eps, form_.head_norm->has_unit_offset ? 1.0 : 0.0};
+    return {parameters_.weight(layout::ParameterRole::query_norm, 0),
+            parameters_.weight(layout::ParameterRole::key_norm, 0), form_.head_norm->eps,
+            form_.head_norm->has_unit_offset ? 1.0 : 0.0};
   }
 
   struct Seen {
@@ -239,8 +240,8 @@ class Cases {
     const int64_t after = model_.n_layer;
     const ops::Normalization norm{.kind = form.kind,
                                   .eps = form.eps,
-                                  .weight = parameters_.weight(ParameterRole::final_norm, after),
-                                  .bias = parameters_.bias(ParameterRole::final_norm, after),
+                                  .weight = parameters_.weight(layout::ParameterRole::final_norm, after),
+                                  .bias = parameters_.bias(layout::ParameterRole::final_norm, after),
                                   .offset = form.has_unit_offset ? 1.0 : 0.0};
     add("residual sum and norm", work_.norm(/*has_branch=*/true), rows(model_.n_embd),
         [norm, branch, dropout = dropout()](const ops::Operators& ops, const at::Tensor& x) {
@@ -266,8 +267,8 @@ class Cases {
   }
 
   void add_embedding() {
-    const Parameter table = parameters_.weight(ParameterRole::token_embedding, -1),
-                    positions = parameters_.weight(ParameterRole::position_embedding, -1);
+    const parameters::Parameter table = parameters_.weight(layout::ParameterRole::token_embedding, -1),
+                                positions = parameters_.weight(layout::ParameterRole::position_embedding, -1);
     add("embedding", work_.embedding(), ids(),
         [table, positions, dropout = dropout()](const ops::Operators& ops, const at::Tensor& x) {
           return Outputs{ops.embedding(x, table, positions, /*starts=*/{}, dropout)};
@@ -275,8 +276,9 @@ class Cases {
   }
 
   void add_classifier() {
-    const Parameter head = model_.tie_weights ? parameters_.weight(ParameterRole::token_embedding, -1)
-                                              : parameters_.weight(ParameterRole::head, 1);
+    const parameters::Parameter head = model_.tie_weights
+                                           ? parameters_.weight(layout::ParameterRole::token_embedding, -1)
+                                           : parameters_.weight(layout::ParameterRole::head, 1);
     const ops::ClassifierOptions options{.vocabulary = *model_.vocab_size,
                                          .label_smoothing = training_.label_smoothing,
                                          .chunk_rows = training_.execution.loss_chunk_rows};
@@ -298,7 +300,7 @@ class Cases {
     const at::Tensor gradients = at::zeros_like(values, gradient_type_), m = at::zeros_like(values),
                      v = at::zeros_like(values), wide = gradients.to(at::kFloat),  // all of LibTorch's have one type
         rounded = parameters_.flat_rounded(),
-                     decays = at::ones({values.numel() / kParameterAlignment}, options_.dtype(at::kByte));
+                     decays = at::ones({values.numel() / layout::kParameterAlignment}, options_.dtype(at::kByte));
     const auto scalar = [&](double value) { return at::full({}, value, options_.dtype(at::kFloat)); };
     const at::Tensor rate = scalar(1e-4), all_of_decay = scalar(1), step = scalar(1), divisor = scalar(2),
                      no_inf = scalar(0);
@@ -337,7 +339,7 @@ class Cases {
   at::TensorOptions options_;
   at::ScalarType gradient_type_;  // the type of the weights' gradients
   plan::OperatorWork work_;       // of a micro-batch
-  Parameters parameters_;
+  parameters::Parameters parameters_;
   ops::RotaryTables rotary_;  // undefined: other positions
   std::vector<Case> cases_;
 };
@@ -371,7 +373,7 @@ Document text_of(const OperatorSpeeds& all) {
                           as_ratio(row.libtorch_ms / row.ours_ms), speed_of(row),
                           as_share(least_ms(row, all) / row.ours_ms)});
   }
-  return {fmt::format("In {}, for one micro-batch: medians of alternating runs. {}", name_of(all.type),
+  return {fmt::format("In {}, for one micro-batch: medians of alternating runs. {}", device::name_of(all.type),
                       plan::explain_limit(all.speed)),
           table};
 }
@@ -386,7 +388,7 @@ nlohmann::ordered_json json_of(const OperatorSpeeds& all) {
                     {"bytes", row.work.bytes},
                     {"least_ms", least_ms(row, all)}});
   }
-  return {{"dtype", name_of(all.type)},
+  return {{"dtype", device::name_of(all.type)},
           {"peak_flops", all.speed.flops},
           {"copy_bytes_per_second", all.speed.bytes_per_second},
           {"operators", list}};
@@ -394,12 +396,12 @@ nlohmann::ordered_json json_of(const OperatorSpeeds& all) {
 
 }  // namespace
 
-OperatorSpeeds measure_operators(const UpdateConfig& config, const DeviceInfo& device, at::ScalarType type,
+OperatorSpeeds measure_operators(const UpdateConfig& config, const device::DeviceInfo& device, at::ScalarType type,
                                  double seconds,
                                  const std::function<bool(double share, const std::string& name)>& progress) {
   OperatorSpeeds result{.type = type, .rows = {}, .threads = at::get_num_threads()};
   if (!progress(0, "the machine")) return result;
-  use_recordable_stream(device.device);
+  device::use_recordable_stream(device.device);
   // Again after the operators, so that another program's moment does not pass for the machine.
   result.speed = plan::measure_machine(device.device, type);
   const Cases cases(config, device.device, type);

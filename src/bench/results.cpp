@@ -89,7 +89,7 @@ Machine this_machine(at::Device device) {
                   .cpu_threads = sysconf(_SC_NPROCESSORS_CONF),
                   .driver = {},
                   .cudnn = {}};
-  if (device.is_cuda()) machine.driver = host::nvidia_driver_version(), machine.cudnn = cudnn_version();
+  if (device.is_cuda()) machine.driver = host::nvidia_driver_version(), machine.cudnn = device::cudnn_version();
   return machine;
 }
 

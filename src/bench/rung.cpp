@@ -19,34 +19,34 @@ namespace gpt::bench {
 namespace {
 
 // Why the device does not compute in `dtype`; empty where it does.
-std::string obstacle_of(Dtype dtype, const DeviceInfo& device) {
+std::string obstacle_of(Dtype dtype, const device::DeviceInfo& device) {
   const bool amp = dtype == Dtype::bfloat16 || dtype == Dtype::float16;
   if (device.device.is_cpu() && dtype != Dtype::bfloat16) return "needs a GPU";
   try {
-    (void)resolve_precision({.use_amp = amp, .dtype = dtype}, device);
+    (void)device::resolve_precision({.use_amp = amp, .dtype = dtype}, device);
   } catch (const Error& error) { return error.what(); }
   return "";
 }
 
 // Why steps with every optimization cannot be recorded.
-std::string obstacle_of_graphs(const Config& wanted, const DeviceInfo& device) {
+std::string obstacle_of_graphs(const Config& wanted, const device::DeviceInfo& device) {
   if (device.device.is_cpu()) return "needs a GPU";
   TrainingConfig training = wanted.training;
   training.execution.use_compile = training.optimizer.fused_adamw = true;
-  const std::string obstacle = recording_obstacle(training, wanted.model, device.device);
+  const std::string obstacle = model::recording_obstacle(training, wanted.model, device.device);
   return obstacle.empty() ? "" : "impossible " + obstacle;
 }
 
 // Why products cannot be tuned.
-std::string obstacle_of_tuning(const Config& wanted, const DeviceInfo& device) {
+std::string obstacle_of_tuning(const Config& wanted, const device::DeviceInfo& device) {
   if (device.device.is_cpu()) return "needs a GPU";
   TrainingConfig training = wanted.training;
   training.execution.use_compile = true;
-  const std::string obstacle = tuning_obstacle(training, device.device);
+  const std::string obstacle = model::tuning_obstacle(training, device.device);
   return obstacle.empty() ? "" : "impossible " + obstacle;
 }
 
-Rung amp(const char* name, const char* settings, Dtype dtype, const DeviceInfo& device) {
+Rung amp(const char* name, const char* settings, Dtype dtype, const device::DeviceInfo& device) {
   return {.name = name,
           .settings = settings,
           .apply =
@@ -104,7 +104,7 @@ Rung rung_of(const plan::MemorySetting& setting) {
 }
 
 // What saves memory, and not time.
-std::vector<Rung> memory_rungs(const Config& wanted, const DeviceInfo& device) {
+std::vector<Rung> memory_rungs(const Config& wanted, const device::DeviceInfo& device) {
   std::vector<Rung> all;
   for (const plan::MemorySetting& setting : plan::memory_settings(device)) all.push_back(rung_of(setting));
   if (wanted.training.batch_size % 2 == 0) {
@@ -137,7 +137,7 @@ std::vector<std::string> split(const std::string& names) {
 
 }  // namespace
 
-std::vector<Rung> all_rungs(const Config& wanted, const DeviceInfo& device) {
+std::vector<Rung> all_rungs(const Config& wanted, const device::DeviceInfo& device) {
   std::vector<Rung> all = rungs(wanted, device);
   for (Rung& rung : memory_rungs(wanted, device)) all.push_back(std::move(rung));
   return all;
@@ -154,7 +154,7 @@ Rung combined(const std::string& names, const std::vector<Rung>& all) {
   return result;
 }
 
-std::vector<Rung> rungs(const Config& wanted, const DeviceInfo& device) {
+std::vector<Rung> rungs(const Config& wanted, const device::DeviceInfo& device) {
   const bool cuda = device.device.is_cuda();
   const int64_t multiple = wanted.model.vocab_multiple;
   return {
@@ -178,7 +178,7 @@ std::vector<Rung> rungs(const Config& wanted, const DeviceInfo& device) {
        [](Config& config) {
          config.training.precision = {.use_amp = true, .dtype = Dtype::bfloat16, .amp_mode = AmpMode::end_to_end};
        },
-       bfloat16_emulation(device), "amp"},
+       device::bfloat16_emulation(device), "amp"},
       {"graph",
        "compile_mode: reduce-overhead (with compile and adamw)",
        [](Config& config) { config.training.execution.compile_mode = CompileMode::reduce_overhead; },
@@ -241,7 +241,7 @@ std::vector<Rung> named_rungs(const std::string& names, const std::vector<Rung>&
   return result;
 }
 
-std::vector<Rung> variants(const DeviceInfo& device) {
+std::vector<Rung> variants(const device::DeviceInfo& device) {
   std::vector<Rung> result;
   for (const int64_t size : {32, 64, 96, 128, 160, 192, 256}) {
     result.push_back({fmt::format("{}", size), fmt::format("batch_size: {}", size),

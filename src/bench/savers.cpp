@@ -34,7 +34,7 @@ double saved_share(const LadderRow& row, const LadderRow& baseline) {
 
 }  // namespace
 
-std::vector<Rung> savers(const Wanted& wanted, const DeviceInfo& device) {
+std::vector<Rung> savers(const Wanted& wanted, const device::DeviceInfo& device) {
   const std::vector<Rung> all = all_rungs(wanted.config, device);
   std::vector<Rung> result;
   for (const char* names :

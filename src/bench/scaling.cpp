@@ -32,13 +32,13 @@ constexpr int64_t kMostDevices = 1'000'000;
 
 [[noreturn]] void refuse_scaling(const std::string& why) { throw Error(ExitCode::config, "gpt-bench scaling: " + why); }
 
-int64_t devices_per_machine(const ScalingOptions& options, const DeviceInfo& device) {
+int64_t devices_per_machine(const ScalingOptions& options, const device::DeviceInfo& device) {
   constexpr int64_t kGpus = 8;
   return options.devices_per_machine.value_or(device.device.is_cuda() ? kGpus : 1);
 }
 
 // One adapter for each GPU, as in a DGX H100, or one for a machine without GPUs.
-plan::Link link_of_machines(const ScalingOptions& options, const DeviceInfo& device) {
+plan::Link link_of_machines(const ScalingOptions& options, const device::DeviceInfo& device) {
   constexpr double kOfGpu = 400, kOfCpu = 10;
   const double of_machine = options.link.value_or(
       device.device.is_cuda() ? kOfGpu * static_cast<double>(devices_per_machine(options, device)) : kOfCpu);
@@ -49,10 +49,11 @@ plan::Link link_of_machines(const ScalingOptions& options, const DeviceInfo& dev
 void imagine_card(Scaling& scaling, const ScalingOptions& options) {
   plan::Scenario& scenario = scaling.scenario;
   Config& config = scenario.config;
-  const Card& card = require_card("--gpu", options.gpu);
-  if (!config.model.vocab_size) config.model.vocab_size = load_corpus(config.data, config.sequence_length()).vocab_size;
+  const device::Card& card = device::require_card("--gpu", options.gpu);
+  if (!config.model.vocab_size)
+    config.model.vocab_size = prepare::load_corpus(config.data, config.sequence_length()).vocab_size;
   scenario.device = card.describe();
-  scenario.precision = resolve_precision(config.training.precision, scenario.device);
+  scenario.precision = device::resolve_precision(config.training.precision, scenario.device);
   scenario.attention = plan::expected_attention(config.model, config.training.execution, scenario.device,
                                                 scenario.precision.compute_type());
   scenario.memory = plan::card_memory(scenario.device);
@@ -89,13 +90,13 @@ void measure_here(Scaling& scaling, const ScalingOptions& options) {
   scenario.config.model.vocab_size = setup.config.model.vocab_size;
   scenario.config.training.precision.dtype = setup.precision.dtype;
   scenario.device = setup.device, scenario.precision = setup.precision;
-  scenario.attention = attention_path(scenario.config.model, scenario.config.training.execution, setup.device.device,
-                                      setup.precision.compute_type(), /*training=*/true);
+  scenario.attention = model::attention_path(scenario.config.model, scenario.config.training.execution,
+                                             setup.device.device, setup.precision.compute_type(), /*training=*/true);
   const at::Device device = setup.device.device;
   const int64_t of_machine = devices_per_machine(options, setup.device);
   scenario.memory = plan::of_each(plan::memory_budget(device, scenario.config.training.allocator.memory_fraction),
                                   device, of_machine);
-  if (device.is_cpu()) use_cpu_threads(scenario.config.threads, of_machine);
+  if (device.is_cpu()) device::use_cpu_threads(scenario.config.threads, of_machine);
   const double sequences =
       static_cast<double>(setup.config.training.batch_size * setup.config.training.gradient_accumulation_steps);
   const plan::StepParts parts = options.seconds_per_step ? plan::StepParts{*options.seconds_per_step / sequences, 0}
@@ -230,7 +231,7 @@ void complete_scaling(ScalingOptions& scaling, const config::CommandLine& comman
   if (command.has("distributed.tensor_parallel")) scaling.tensor_parallel = distributed.tensor_parallel;
   if (command.has("distributed.pipeline_parallel")) scaling.pipeline_parallel = distributed.pipeline_parallel;
   if (!scaling.gpu.empty()) {
-    (void)require_card("--gpu", scaling.gpu);
+    (void)device::require_card("--gpu", scaling.gpu);
     if (scaling.seconds_per_step)
       refuse_scaling("--gpu estimates a step, and --seconds-per-step names its time: give one of them");
     if (command.has_flag("device"))

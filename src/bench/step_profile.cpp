@@ -41,7 +41,7 @@ class Samples {
     tokens_.push_back(static_cast<double>(update.tokens));
   }
 
-  void summarize(StepProfile& profile, const Precision& precision) const {
+  void summarize(StepProfile& profile, const device::Precision& precision) const {
     const auto work =
         plan::work_of_step(profile.config.model, profile.config.training, precision, /*tokens=*/median(tokens_));
     for (size_t i = 0; i < forward_.size(); ++i) {
@@ -99,14 +99,15 @@ Table table_of(const StepProfile& profile) {
 
 // Whether a run records its steps as graphs, as the profile never does.
 bool records(const StepProfile& profile) {
-  return effective_mode(profile.config.training, profile.config.model, profile.device.device).records;
+  return model::effective_mode(profile.config.training, profile.config.model, profile.device.device).records;
 }
 
 Document text_of(const StepProfile& profile) {
   Document text{
       fmt::format(
           "Medians of {} in {}, {:.2f} ms each. {} Between the operators there are autograd, allocations and launches.",
-          plural(profile.updates, "step"), name_of(profile.type), profile.step_ms, plan::explain_limit(profile.speed)),
+          plural(profile.updates, "step"), device::name_of(profile.type), profile.step_ms,
+          plan::explain_limit(profile.speed)),
       table_of(profile)};
   if (profile.device.device.is_cpu()) {
     text.push_back(fmt::format("{:.2f} of {} were busy on average.", profile.cpu_ms / profile.mean_ms,
@@ -127,9 +128,10 @@ Document text_of(const StepProfile& profile) {
   if (profile.config.training.quantized.is_on()) {
     text.push_back(fmt::format(
         "Products in 8 bits are compared with the speed of one in {}, so that they can come to more than the limit.",
-        name_of(profile.type)));
+        device::name_of(profile.type)));
   }
-  if (profile.memory) text.push_back(fmt::format("Memory of the tensors at their peak: {}.", to_text(*profile.memory)));
+  if (profile.memory)
+    text.push_back(fmt::format("Memory of the tensors at their peak: {}.", report::to_text(*profile.memory)));
   text.push_back("What to change:");
   text.push_back(List{advice(profile)});
   return text;
@@ -178,7 +180,7 @@ StepProfile profile_steps(const Wanted& wanted, double seconds, const Progress& 
   profile.config.training.execution.compile_mode = asked;
   profile.threads = at::get_num_threads();
   profile.speed = plan::measure_machine(run.device().device, profile.type);
-  reset_memory_peak(run.device().device);
+  device::reset_memory_peak(run.device().device);
   profile.is_resident = run.is_resident();
   for (int i = 0; i < kWarmUp; ++i) run.update();
   PartClock clock(run.device().device);
@@ -215,7 +217,7 @@ std::vector<std::string> advice(const StepProfile& profile) {
   const bool is_math = execution.attention == AttentionKernel::math;
   const double busy = profile.cpu_ms / profile.mean_ms / static_cast<double>(profile.threads),
                launching = profile.launched_ms / profile.step_ms;
-  const bool has_graphs = recording_obstacle(training, profile.config.model, profile.device.device).empty();
+  const bool has_graphs = model::recording_obstacle(training, profile.config.model, profile.device.device).empty();
 
   Advice result;
   result.add(!execution.use_compile, 1, "`training.use_compile: true` computes with this program's own operators.");
@@ -287,7 +289,7 @@ Findings findings(const StepProfile& profile) {
   if (profile.memory) {
     for (const auto& [name, bytes] : profile.memory->parts()) memory[name] = bytes;
   }
-  result.json = nlohmann::ordered_json{{"dtype", name_of(profile.type)},
+  result.json = nlohmann::ordered_json{{"dtype", device::name_of(profile.type)},
                                        {"updates", profile.updates},
                                        {"step_ms", profile.step_ms},
                                        {"least_ms", least_ms(profile)},

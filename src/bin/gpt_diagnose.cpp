@@ -2,4 +2,4 @@
 #include "gpt/core/process.h"
 #include "gpt/diagnose/command.h"
 
-int main(int argc, char** argv) { gpt::process::run(argc, argv, gpt::diagnose); }
+int main(int argc, char** argv) { gpt::process::run(argc, argv, gpt::diagnose::diagnose); }

@@ -10,17 +10,18 @@
 namespace {
 
 int generate_main(int argc, char** argv) {
-  const std::optional<gpt::GenerateOptions> options = gpt::parse_generate_options(argc, argv);
+  const std::optional<gpt::generate::GenerateOptions> options = gpt::generate::parse_generate_options(argc, argv);
   if (!options) return 0;
   gpt::process::watch_signals();
-  gpt::TextOutput output(options->output, options->raw);
-  gpt::Session session = gpt::open_session(options->model);
-  if (options->interactive) return gpt::converse(session, *options, output);
+  gpt::generate::TextOutput output(options->output, options->raw);
+  gpt::generate::Session session = gpt::generate::open_session(options->model);
+  if (options->interactive) return gpt::generate::converse(session, *options, output);
   if (options->chat) {
     const bool asks_once = options->prompt || !options->prompt_file.empty();
-    return gpt::talk(session, *options, asks_once ? std::optional(gpt::read_prompt(*options)) : std::nullopt, output);
+    return gpt::generate::talk(session, *options,
+                               asks_once ? std::optional(gpt::generate::read_prompt(*options)) : std::nullopt, output);
   }
-  return gpt::write_samples(session, *options, gpt::read_prompt(*options), output);
+  return gpt::generate::write_samples(session, *options, gpt::generate::read_prompt(*options), output);
 }
 
 }  // namespace

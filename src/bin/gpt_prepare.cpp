@@ -15,7 +15,7 @@ namespace {
 
 int prepare_main(int argc, char** argv) {
   using namespace gpt;
-  std::optional<PrepareCommand> command = parse_prepare_options(argc, argv);
+  std::optional<prepare::PrepareCommand> command = prepare::parse_prepare_options(argc, argv);
   if (!command) return 0;
   if (auto model = exchange::texts_of_model(command->options.tokenizer)) {
     command->options.saved_tokenizer = std::move(model->tokenizer);
@@ -23,14 +23,14 @@ int prepare_main(int argc, char** argv) {
     command->options.chat_format = std::move(model->format);
   }
   if (command->list) {
-    print(list_input(command->options, command->output_dir));
+    print(prepare::list_input(command->options, command->output_dir));
     return 0;
   }
   process::watch_signals();
-  PrepareReport report;
-  const Metadata metadata = prepare(command->options, command->output_dir, std::ref(report));
-  report_prepared(command->options, command->output_dir, metadata);
-  if (command->json) print(prepared_json(command->options, command->output_dir, metadata));
+  prepare::PrepareReport report;
+  const data::Metadata metadata = prepare::prepare(command->options, command->output_dir, std::ref(report));
+  prepare::report_prepared(command->options, command->output_dir, metadata);
+  if (command->json) print(prepare::prepared_json(command->options, command->output_dir, metadata));
   return 0;
 }
 

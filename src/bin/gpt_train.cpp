@@ -27,7 +27,7 @@ Exit status
   0 done, 1 an unexpected error, 2 configuration or usage, 3 data, 4 checkpoint, 5 numerics, 6 another process of the run was lost, 7 memory, 8 disk, 9 quit without saving; 129, 130 and 143 after SIGHUP, Ctrl-C and SIGTERM, with everything saved that there was to save.
 )"};
 
-config::CommandLine read_command_line(int argc, const char* const* argv, TrainOptions& options) {
+config::CommandLine read_command_line(int argc, const char* const* argv, train::TrainOptions& options) {
   return config::parse_command_line(
       argc, argv, "gpt-train", "Trains a GPT from scratch.",
       {config::switch_row("restart", options.restart, "start anew: an older run in output_dir is set aside"),
@@ -64,7 +64,7 @@ config::CommandLine read_command_line(int argc, const char* const* argv, TrainOp
         .help =
             "show the run on a page at this address as it goes, by a gpt-board that ends with it; at one that other "
             "machines reach, such as 0.0.0.0:8090, the page has a token",
-        .if_true = kLiveAddress},
+        .if_true = train::kLiveAddress},
        config::switch_row(
            "control", options.control,
            "let the run be told what to do as it goes, by gpt-board tell and by the page of --live: pause, continue, save, "
@@ -78,14 +78,14 @@ config::CommandLine read_command_line(int argc, const char* const* argv, TrainOp
 config::CommandLine read_run_of_sweep(const std::vector<std::string>& arguments) {
   std::vector<const char*> words{"gpt-train"};
   for (const std::string& argument : arguments) words.push_back(argument.c_str());
-  TrainOptions options;
+  train::TrainOptions options;
   config::CommandLine command = read_command_line(static_cast<int>(words.size()), words.data(), options);
   if (!options.sweep.empty()) throw Error(ExitCode::config, "--sweep: a run of a sweep is no sweep");
   return command;
 }
 
 int main_of(int argc, char** argv) {
-  TrainOptions options;
+  train::TrainOptions options;
   config::CommandLine command = read_command_line(argc, argv, options);
   options.on_event = std::exchange(command.config.training.on_event, {});
   options.arguments.assign(argv + 1, argv + argc);
@@ -93,8 +93,8 @@ int main_of(int argc, char** argv) {
   if (options.stops_poor_runs && options.sweep.empty())
     throw Error(ExitCode::config,
                 "--stop-poor-runs is about the runs of a sweep: give --sweep KEY=VALUE,VALUE, or leave it out");
-  return static_cast<int>(options.sweep.empty() ? train(command, options)
-                                                : run_sweep(command, options, read_run_of_sweep));
+  return static_cast<int>(options.sweep.empty() ? train::train(command, options)
+                                                : train::run_sweep(command, options, read_run_of_sweep));
 }
 
 }  // namespace

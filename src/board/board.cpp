@@ -25,7 +25,9 @@ ordered_json or_null(const std::optional<Number>& value) {
   return value ? ordered_json(*value) : ordered_json(nullptr);
 }
 
-ordered_json shown_number(const std::optional<double>& value) { return value ? page_number(*value) : ordered_json(); }
+ordered_json shown_number(const std::optional<double>& value) {
+  return value ? report::page_number(*value) : ordered_json();
+}
 
 ordered_json row_json(const RunRow& row) {
   return {{"name", row.name},
@@ -36,8 +38,9 @@ ordered_json row_json(const RunRow& row) {
           {"loss", shown_number(row.loss)},
           {"best", shown_number(row.best)},
           {"tokens_per_second", shown_number(row.tokens_per_second)},
-          {"remaining_seconds", row.remaining_seconds > 0 ? page_number(row.remaining_seconds) : ordered_json()},
-          {"silent_seconds", page_number(row.silent_seconds)}};
+          {"remaining_seconds",
+           row.remaining_seconds > 0 ? report::page_number(row.remaining_seconds) : ordered_json()},
+          {"silent_seconds", report::page_number(row.silent_seconds)}};
 }
 
 }  // namespace
@@ -146,10 +149,10 @@ std::string Board::news_of(const std::string& name, ToldRun& told) {
   if (now.news == told.versions.news) return "";
   ordered_json message = ordered_json::object();
   const bool is_whole = now.beginnings != told.versions.beginnings;
-  if (is_whole) told.curves = SentCurves(), message["is_whole"] = true;
-  RunPage page = run->page();
+  if (is_whole) told.curves = report::SentCurves(), message["is_whole"] = true;
+  report::RunPage page = run->page();
   if (page.live) page.live->may_be_told = page.live->may_be_told && controls_;
-  const ordered_json head = page_head(page, run->history());
+  const ordered_json head = report::page_head(page, run->history());
   for (const auto& [key, value] : head.items()) {
     std::string text = text_of(value);
     if (std::string& known = told.head[key]; known != text) known = std::move(text), message[key] = value;
@@ -157,8 +160,8 @@ std::string Board::news_of(const std::string& name, ToldRun& told) {
   if (ordered_json curves = told.curves.next(run->history()); !curves.empty() || is_whole)
     message["curves"] = std::move(curves);
   if (now.texts != told.versions.texts) {
-    message["samples"] = page_samples(run->history());
-    message["events"] = page_events(run->history());
+    message["samples"] = report::page_samples(run->history());
+    message["events"] = report::page_events(run->history());
   }
   told.versions = now;
   return message.empty() ? "" : text_of(message);
@@ -183,7 +186,7 @@ std::optional<std::string> Board::curves_of(const std::string& name) {
   FollowedRun* const run = find(name);
   if (!run) return std::nullopt;
   run->want(Clock::now());
-  ordered_json all = SentCurves().next(run->history()), some = ordered_json::object();
+  ordered_json all = report::SentCurves().next(run->history()), some = ordered_json::object();
   for (const char* curve : {"mean_loss", "validation_loss", "bits_per_byte", "seconds", "tokens"})
     some[curve] = std::move(all[curve]);
   if (const auto read = comparison_.text_and_tokens(run->folder()))

@@ -20,7 +20,7 @@ ordered_json group_json(const RunGroup& group) {
     ordered_json values = ordered_json::array();
     for (const auto& row : differing) values.push_back(row[1 + i]);
     runs.push_back({{"name", group.runs[i].folder},
-                    {"best", page_number(group.value_of(group.runs[i]))},
+                    {"best", report::page_number(group.value_of(group.runs[i]))},
                     {"settings", std::move(values)}});
   }
   return {{"verdict", verdict_on(group)},

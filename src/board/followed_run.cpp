@@ -45,7 +45,7 @@ void FollowedRun::want(Clock::time_point now) {
   is_whole_ = true;
   metrics_ = FollowedLines(folder_ + "/" + kMetricsFile);
   log_ = FollowedLines(folder_ + "/" + kRunLog);
-  history_ = RunHistory();
+  history_ = report::RunHistory();
   warnings_.clear();
   report_mark_.reset(), is_report_read_ = false;
   ++versions_.beginnings;
@@ -62,18 +62,18 @@ bool FollowedRun::look() {
 
 bool FollowedRun::look_at_metrics() {
   const auto anew = [this] {
-    std::deque<SampleRecord> samples = std::move(history_.samples);
-    std::deque<RunHistory::Event> events = std::move(history_.events);
-    history_ = RunHistory();
+    std::deque<report::SampleRecord> samples = std::move(history_.samples);
+    std::deque<report::RunHistory::Event> events = std::move(history_.events);
+    history_ = report::RunHistory();
     history_.samples = std::move(samples), history_.events = std::move(events);
     ++versions_.beginnings;
   };
-  return metrics_.look(anew, [this](std::string_view line) { read_metrics_line(line, kEveryStep, history_); });
+  return metrics_.look(anew, [this](std::string_view line) { report::read_metrics_line(line, kEveryStep, history_); });
 }
 
 bool FollowedRun::look_at_status() {
   const std::optional<std::string> text = status_file_.look();
-  if (text) status_ = read_status(*text);
+  if (text) status_ = report::read_status(*text);
   return text.has_value();
 }
 
@@ -84,8 +84,8 @@ bool FollowedRun::look_at_report() {
   const std::optional<FileMark> mark = mark_of(path);
   if (is_report_read_ && mark == report_mark_) return false;
   report_mark_ = mark, is_report_read_ = true;
-  RunHistory texts;
-  report_ = read_report(path, is_whole_ ? &texts : nullptr);
+  report::RunHistory texts;
+  report_ = report::read_report(path, is_whole_ ? &texts : nullptr);
   history_.samples = std::move(texts.samples), history_.events = std::move(texts.events);
   ++versions_.texts;
   return true;
@@ -101,7 +101,7 @@ bool FollowedRun::look_at_log() {
     if (line.size() < kMoment) return;
     const std::string_view message = line.substr(kMoment);
     if (!message.starts_with("warning: ") && !message.starts_with("error: ")) return;
-    warnings_.push_back(clipped(line, kMostWarningBytes));
+    warnings_.push_back(report::clipped(line, kMostWarningBytes));
     if (warnings_.size() > kMostWarnings) warnings_.pop_front();
     has_news = true;
   });
@@ -113,7 +113,7 @@ bool FollowedRun::check(Clock::time_point now) {
     wanted_until_.reset();
     is_whole_ = false;
     metrics_ = FollowedLines(folder_ + "/" + kMetricsFile, kTail);
-    history_ = RunHistory();
+    history_ = report::RunHistory();
     warnings_.clear();
     ++versions_.beginnings;
     look();
@@ -145,9 +145,9 @@ std::string FollowedRun::state() const {
   if (is_held_ && !is_of_this_start) return !status_ && report_ && report_->state.is_open() ? "running" : "starting";
   if (status_) {
     switch (status_->state) {
-      case RunStatus::State::running: return is_held_ ? "running" : "killed";
-      case RunStatus::State::stopped: return "stopped";
-      case RunStatus::State::done: return "done";
+      case report::RunStatus::State::running: return is_held_ ? "running" : "killed";
+      case report::RunStatus::State::stopped: return "stopped";
+      case report::RunStatus::State::done: return "done";
     }
   }
   if (report_) return report_->state.has_ended ? "done" : report_->state.is_open() ? "killed" : "stopped";
@@ -188,40 +188,40 @@ bool FollowedRun::tell() {
   return is_new;
 }
 
-std::optional<EvaluationRecord> FollowedRun::best() const {
-  std::optional<EvaluationRecord> best;
-  const auto take = [&best](const std::optional<EvaluationRecord>& other) {
+std::optional<report::EvaluationRecord> FollowedRun::best() const {
+  std::optional<report::EvaluationRecord> best;
+  const auto take = [&best](const std::optional<report::EvaluationRecord>& other) {
     if (other && std::isfinite(other->loss) && (!best || other->loss < best->loss)) best = other;
   };
   take(history_.best_evaluation);
   if (status_) take(status_->best_validation);
   if (!status_ && report_ && report_->best_validation_loss)
-    take(EvaluationRecord{.loss = *report_->best_validation_loss, .bits_per_byte = std::nullopt});
+    take(report::EvaluationRecord{.loss = *report_->best_validation_loss, .bits_per_byte = std::nullopt});
   return best;
 }
 
-RunPage FollowedRun::page() const {
-  RunPage page{.name = row_.name,
-               .has_ended = row_.state == "done",
-               .stopped = status_   ? status_->why
-                          : report_ ? report_->state.stopped
-                                    : "",
-               .written = row_.written,
-               .step = row_.step.value_or(0),
-               .total_steps = row_.total_steps,
-               .epochs = status_   ? status_->epochs
-                         : report_ ? report_->epochs
-                                   : 0,
-               .parameters = row_.parameters,
-               .machine = report_ ? report_->machine : "",
-               .configuration = report_ ? report_->configuration : ""};
+report::RunPage FollowedRun::page() const {
+  report::RunPage page{.name = row_.name,
+                       .has_ended = row_.state == "done",
+                       .stopped = status_   ? status_->why
+                                  : report_ ? report_->state.stopped
+                                            : "",
+                       .written = row_.written,
+                       .step = row_.step.value_or(0),
+                       .total_steps = row_.total_steps,
+                       .epochs = status_   ? status_->epochs
+                                 : report_ ? report_->epochs
+                                           : 0,
+                       .parameters = row_.parameters,
+                       .machine = report_ ? report_->machine : "",
+                       .configuration = report_ ? report_->configuration : ""};
   if (report_) page.efficiency = report_->efficiency;
-  page.live = RunPage::Live{.state = row_.state,
-                            .activity = row_.activity,
-                            .remaining_seconds = row_.remaining_seconds,
-                            .silent_seconds = row_.silent_seconds,
-                            .warnings = {warnings_.begin(), warnings_.end()},
-                            .may_be_told = row_.may_be_told};
+  page.live = report::RunPage::Live{.state = row_.state,
+                                    .activity = row_.activity,
+                                    .remaining_seconds = row_.remaining_seconds,
+                                    .silent_seconds = row_.silent_seconds,
+                                    .warnings = {warnings_.begin(), warnings_.end()},
+                                    .may_be_told = row_.may_be_told};
   return page;
 }
 

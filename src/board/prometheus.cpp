@@ -34,11 +34,11 @@ Value scaled(std::optional<double> RunRow::* member, double factor) {
   };
 }
 
-Value device(DeviceUse::Value DeviceUse::* member, double factor = 1) {
+Value device(report::DeviceUse::Value report::DeviceUse::* member, double factor = 1) {
   return [member, factor](const RunRow& run) {
     Values values;
-    for (const DeviceUse& device : run.devices) {
-      const DeviceUse::Value& value = device.*member;
+    for (const report::DeviceUse& device : run.devices) {
+      const report::DeviceUse::Value& value = device.*member;
       values.push_back(value ? std::optional(*value * factor) : std::nullopt);
     }
     return values;
@@ -68,23 +68,25 @@ const std::vector<Metric>& metrics() {
       {"gpt_run_step_seconds", "Time of an update.", scaled(&RunRow::step_ms, 1e-3)},
       {"gpt_run_peak_memory_bytes", "Largest memory that tensors took.", scaled(&RunRow::peak_memory_mb, 1e6)},
       {"gpt_run_gpu_utilization_ratio", "Share of the time in which the GPU ran any kernel.",
-       device(&DeviceUse::utilization)},
-      {"gpt_run_gpu_power_watts", "Power of the GPU.", device(&DeviceUse::power_w)},
-      {"gpt_run_gpu_power_limit_watts", "Limit of the GPU's power.", device(&DeviceUse::power_limit_w)},
-      {"gpt_run_gpu_temperature_celsius", "Temperature of the GPU.", device(&DeviceUse::temperature_c)},
-      {"gpt_run_gpu_clock_hertz", "Clock of the GPU's multiprocessors.", device(&DeviceUse::clock_mhz, 1e6)},
+       device(&report::DeviceUse::utilization)},
+      {"gpt_run_gpu_power_watts", "Power of the GPU.", device(&report::DeviceUse::power_w)},
+      {"gpt_run_gpu_power_limit_watts", "Limit of the GPU's power.", device(&report::DeviceUse::power_limit_w)},
+      {"gpt_run_gpu_temperature_celsius", "Temperature of the GPU.", device(&report::DeviceUse::temperature_c)},
+      {"gpt_run_gpu_clock_hertz", "Clock of the GPU's multiprocessors.", device(&report::DeviceUse::clock_mhz, 1e6)},
       {"gpt_run_gpu_slowed_by_power_ratio", "Share of the time in which the limit of its power slowed the GPU.",
-       device(&DeviceUse::slowed_by_power)},
+       device(&report::DeviceUse::slowed_by_power)},
       {"gpt_run_gpu_slowed_by_heat_ratio", "Share of the time in which heat slowed the GPU.",
-       device(&DeviceUse::slowed_by_heat)},
-      {"gpt_run_cores", "Processors that the run may use.", device(&DeviceUse::cores)},
-      {"gpt_run_cores_busy", "Processors' worth of time that the run used.", device(&DeviceUse::cores_busy)},
-      {"gpt_run_cores_others", "Processors' worth of time that other programs used.", device(&DeviceUse::cores_others)},
+       device(&report::DeviceUse::slowed_by_heat)},
+      {"gpt_run_cores", "Processors that the run may use.", device(&report::DeviceUse::cores)},
+      {"gpt_run_cores_busy", "Processors' worth of time that the run used.", device(&report::DeviceUse::cores_busy)},
+      {"gpt_run_cores_others", "Processors' worth of time that other programs used.",
+       device(&report::DeviceUse::cores_others)},
       {"gpt_run_device_memory_used_bytes", "Used memory of the GPU, or of the machine or control group.",
-       device(&DeviceUse::memory_used_mb, 1e6)},
+       device(&report::DeviceUse::memory_used_mb, 1e6)},
       {"gpt_run_device_memory_bytes", "Memory of the GPU, or of the machine or control group.",
-       device(&DeviceUse::memory_mb, 1e6)},
-      {"gpt_run_data_wait_ratio", "Share of the time in which the run waited for data.", device(&DeviceUse::data_wait)},
+       device(&report::DeviceUse::memory_mb, 1e6)},
+      {"gpt_run_data_wait_ratio", "Share of the time in which the run waited for data.",
+       device(&report::DeviceUse::data_wait)},
       {"gpt_run_remaining_seconds", "Expected time to the end of the run.", positive(&RunRow::remaining_seconds)},
       {"gpt_run_last_written_timestamp_seconds", "When the run wrote anything last, in seconds since 1970.",
        positive(&RunRow::written)}};

@@ -93,7 +93,7 @@ TextAndTokens text_and_tokens(const Config& config) {
 }
 
 std::optional<int64_t> RunSummary::parameters() const {
-  return config && config->model.vocab_size ? std::optional(parameter_count(config->model)) : std::nullopt;
+  return config && config->model.vocab_size ? std::optional(layout::parameter_count(config->model)) : std::nullopt;
 }
 
 double RunGroup::value_of(const RunSummary& run) const {

@@ -117,7 +117,7 @@ void Site::show_run(const std::string& name, bool has_others, http::Responder& r
                                     {"stream", "events?name=" + http::escaped(name)},
                                     {"tell", "tell?name=" + http::escaped(name)},
                                     {"has_others", has_others}};
-  send_page(responder, std::string(kLiveHead) + script_safe(data) + std::string(kReportTail));
+  send_page(responder, std::string(kLiveHead) + report::script_safe(data) + std::string(kReportTail));
 }
 
 // Streams a run, or the table of all. The first message has everything, so that a browser that comes back needs no more.

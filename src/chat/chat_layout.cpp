@@ -23,12 +23,12 @@ constexpr std::array kTokensOfTurns = {"<|im_start|>",      "<|im_end|>", "<|beg
                                        "<|end_header_id|>", "<|eot_id|>", "<start_of_turn>",   "<end_of_turn>"};
 constexpr const char* kEndOfText = "</s>";  // of a tokenizer that has none
 
-std::vector<std::string> missing_tokens(const std::string& source, const TextFormat& format,
-                                        const Tokenizer& tokenizer) {
+std::vector<std::string> missing_tokens(const std::string& source, const tokenizer::TextFormat& format,
+                                        const tokenizer::Tokenizer& tokenizer) {
   const auto names = [&](const char* text) { return source.find(text) != std::string::npos; };
   std::vector<std::string> missing;
   for (const char* token : kTokensOfTurns)
-    if (names(token) && !has_special_token(tokenizer, token)) missing.emplace_back(token);
+    if (names(token) && !tokenizer::has_special_token(tokenizer, token)) missing.emplace_back(token);
   if (names("eos_token") && !format.end()) missing.emplace_back(kEndOfText);
   return missing;
 }
@@ -49,18 +49,22 @@ std::string template_source(const std::string& name) {
   return read_file(name, ExitCode::config, kTemplateSize);
 }
 
-ChatLayout lay_out(std::string source, TextFormat format, std::shared_ptr<const Tokenizer> tokenizer) {
-  ChatLayout layout{.format = text_format_of(format, *tokenizer), .tokenizer = std::move(tokenizer), .added = {}};
+ChatLayout lay_out(std::string source, tokenizer::TextFormat format,
+                   std::shared_ptr<const tokenizer::Tokenizer> tokenizer) {
+  ChatLayout layout{.format = tokenizer::text_format_of(format, *tokenizer),
+                    .tokenizer = std::move(tokenizer),
+                    .added = {}};
   if (source == format.chat_template) return layout;
   layout.added = missing_tokens(source, layout.format, *layout.tokenizer);
-  if (!layout.added.empty()) layout.tokenizer = with_special_tokens(*layout.tokenizer, layout.added);
-  layout.format = text_format_of(format, *layout.tokenizer);
+  if (!layout.added.empty()) layout.tokenizer = tokenizer::with_special_tokens(*layout.tokenizer, layout.added);
+  layout.format = tokenizer::text_format_of(format, *layout.tokenizer);
   layout.format.chat_template = std::move(source);
   layout.format.ends = ChatTemplate(layout.format.chat_template, layout.format, *layout.tokenizer).ends();
   return layout;
 }
 
-ChatLayout lay_out_as(const std::string& name, const TextFormat& format, std::shared_ptr<const Tokenizer> tokenizer) {
+ChatLayout lay_out_as(const std::string& name, const tokenizer::TextFormat& format,
+                      std::shared_ptr<const tokenizer::Tokenizer> tokenizer) {
   if (name != kOwnTemplate) return lay_out(template_source(name), format, std::move(tokenizer));
   return lay_out(format.chat_template.empty() ? kChatMl : format.chat_template, format, std::move(tokenizer));
 }

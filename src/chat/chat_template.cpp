@@ -14,8 +14,8 @@ using jinja::Value;
 
 constexpr const char *kTurnBegins = "<|im_start|>", *kTurnEnds = "<|im_end|>";
 
-std::optional<int32_t> special_id(const Tokenizer& tokenizer, std::string_view text) {
-  for (const SpecialToken& special : tokenizer.special_tokens())
+std::optional<int32_t> special_id(const tokenizer::Tokenizer& tokenizer, std::string_view text) {
+  for (const tokenizer::SpecialToken& special : tokenizer.special_tokens())
     if (special.text == text) return special.id;
   return std::nullopt;
 }
@@ -33,7 +33,7 @@ auto of_template(const Work& work) {
 }
 
 // As special_tokens_map has them.
-jinja::Variables token_names(const TextFormat& format, const Tokenizer& tokenizer) {
+jinja::Variables token_names(const tokenizer::TextFormat& format, const tokenizer::Tokenizer& tokenizer) {
   jinja::Variables names;
   const auto add = [&](const char* name, const std::optional<int32_t>& id) {
     if (id && *id < tokenizer.vocab_size()) names.emplace_back(name, tokenizer.piece(*id, false));
@@ -46,7 +46,8 @@ jinja::Variables token_names(const TextFormat& format, const Tokenizer& tokenize
 }
 
 // The model's, and what ends a turn in the template although no file of the model calls it an end.
-std::vector<int32_t> ends_of(const TextFormat& format, const Tokenizer& tokenizer, std::string_view source) {
+std::vector<int32_t> ends_of(const tokenizer::TextFormat& format, const tokenizer::Tokenizer& tokenizer,
+                             std::string_view source) {
   constexpr std::array kEndsOfTurns = {kTurnEnds, "<|eot_id|>", "<end_of_turn>", "<|end|>", "<|eot|>", "<turn|>"};
   std::vector<int32_t> ends = format.ends;
   const auto add = [&ends](const std::optional<int32_t>& id) {
@@ -97,11 +98,12 @@ Rewritten find_rewritten(std::string_view rendered, std::string_view marked, con
 
 }  // namespace
 
-bool has_chat_ml_tokens(const Tokenizer& tokenizer) {
+bool has_chat_ml_tokens(const tokenizer::Tokenizer& tokenizer) {
   return special_id(tokenizer, kTurnBegins) && special_id(tokenizer, kTurnEnds);
 }
 
-ChatTemplate::ChatTemplate(std::string source, const TextFormat& format, const Tokenizer& tokenizer, Markup markup)
+ChatTemplate::ChatTemplate(std::string source, const tokenizer::TextFormat& format,
+                           const tokenizer::Tokenizer& tokenizer, Markup markup)
     : source_(std::move(source)),
       markup_(markup),
       template_(of_template([this] { return jinja::Template(source_); })),
@@ -165,11 +167,12 @@ std::vector<int32_t> ChatTemplate::encode(Dialogue& dialogue, std::optional<std:
   return ids;
 }
 
-bool can_chat(const TextFormat& format, const Tokenizer& tokenizer) {
+bool can_chat(const tokenizer::TextFormat& format, const tokenizer::Tokenizer& tokenizer) {
   return !format.chat_template.empty() || has_chat_ml_tokens(tokenizer);
 }
 
-ChosenTemplate choose_template(const TextFormat& format, const Tokenizer& tokenizer, Markup markup) {
+ChosenTemplate choose_template(const tokenizer::TextFormat& format, const tokenizer::Tokenizer& tokenizer,
+                               Markup markup) {
   if (!format.chat_template.empty()) return {ChatTemplate(format.chat_template, format, tokenizer, markup)};
   if (has_chat_ml_tokens(tokenizer)) return {ChatTemplate(kChatMl, format, tokenizer, markup), /*is_fallback=*/true};
   throw Error(

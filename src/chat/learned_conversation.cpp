@@ -41,7 +41,7 @@ jinja::Span span_of_words(const MarkedWords& words, const std::string& whole) {
 
 }  // namespace
 
-ConversationEncoder::ConversationEncoder(ChatTemplate chat, const Tokenizer& tokenizer, Learn learn)
+ConversationEncoder::ConversationEncoder(ChatTemplate chat, const tokenizer::Tokenizer& tokenizer, Learn learn)
     : chat_(std::move(chat)), tokenizer_(tokenizer), learn_(learn) {}
 
 bool ConversationEncoder::is_end(int32_t id) const {

@@ -29,10 +29,11 @@ struct Spelled {
 };
 
 // All of them, the longest first of those that begin together.
-std::vector<Spelled> spelled_specials(std::string_view text, std::span<const SpecialToken> specials) {
+std::vector<Spelled> spelled_specials(std::string_view text, std::span<const tokenizer::SpecialToken> specials) {
   std::unordered_set<std::string_view> texts;
   std::set<size_t, std::greater<>> lengths;
-  for (const SpecialToken& special : specials) texts.insert(special.text), lengths.insert(special.text.size());
+  for (const tokenizer::SpecialToken& special : specials)
+    texts.insert(special.text), lengths.insert(special.text.size());
   std::vector<Spelled> places;
   for (size_t at = 0; at < text.size(); ++at) {
     for (const size_t length : lengths)
@@ -62,7 +63,8 @@ bool may_begin_one(std::string_view content, const std::string& special) {
 
 }  // namespace
 
-MarkedWords::MarkedWords(const Dialogue& dialogue, std::string_view source, const Tokenizer& tokenizer, Markup markup) {
+MarkedWords::MarkedWords(const Dialogue& dialogue, std::string_view source, const tokenizer::Tokenizer& tokenizer,
+                         Markup markup) {
   for (std::string& mark : noncharacters()) {
     const auto has_it = [&mark](const Message& message) { return message.content.find(mark) != std::string::npos; };
     if (source.find(mark) == std::string_view::npos && std::none_of(dialogue.begin(), dialogue.end(), has_it))
@@ -70,7 +72,8 @@ MarkedWords::MarkedWords(const Dialogue& dialogue, std::string_view source, cons
   }
   std::reverse(free_marks_.begin(), free_marks_.end());
   around_answers_ = mark_for("");
-  const auto specials = markup == Markup::text ? tokenizer.special_tokens() : std::span<const SpecialToken>();
+  const auto specials =
+      markup == Markup::text ? tokenizer.special_tokens() : std::span<const tokenizer::SpecialToken>();
   for (const Message& message : dialogue) contents_.push_back(protect(message.content, specials));
 }
 
@@ -85,7 +88,7 @@ std::string MarkedWords::mark_for(std::string_view character) {
   return place->second;
 }
 
-std::string MarkedWords::protect(std::string_view content, std::span<const SpecialToken> specials) {
+std::string MarkedWords::protect(std::string_view content, std::span<const tokenizer::SpecialToken> specials) {
   std::set<size_t> places;
   for (const Spelled& place : spelled_specials(content, specials)) places.insert(place.begin);
   // Templates take the white space around a message away.
@@ -94,7 +97,7 @@ std::string MarkedWords::protect(std::string_view content, std::span<const Speci
   if (first != content.end()) {
     const std::string_view words(first, last.base());
     const auto begin = static_cast<size_t>(words.data() - content.data());
-    for (const SpecialToken& special : specials) {
+    for (const tokenizer::SpecialToken& special : specials) {
       if (may_end_one(words, special.text) || special.text.find(words) != std::string::npos) places.insert(begin);
       if (may_begin_one(words, special.text)) places.insert(begin + utf8::last_character(words));
     }
@@ -142,7 +145,7 @@ PlainText MarkedWords::without_marks(std::string_view text) const {
 
 // The text is cut at the special tokens that count. What lies between two others is encoded by the tokenizer as a whole, so that it takes
 // white space and added tokens as it always does.
-void encode_plain(const PlainText& text, const Tokenizer& tokenizer, std::vector<int32_t>& ids) {
+void encode_plain(const PlainText& text, const tokenizer::Tokenizer& tokenizer, std::vector<int32_t>& ids) {
   const std::string_view all = text.text;
   size_t done = 0, cut = 0;  // before which everything is encoded; behind the last special token that counts
   const auto encode_until = [&](size_t begin, size_t end, bool is_plain) {

@@ -23,7 +23,7 @@ struct PlainText {
 };
 
 // Its special tokens become their ids, but for those that would cover such a byte.
-void encode_plain(const PlainText& text, const Tokenizer& tokenizer, std::vector<int32_t>& ids);
+void encode_plain(const PlainText& text, const tokenizer::Tokenizer& tokenizer, std::vector<int32_t>& ids);
 
 // Where the number of an answer stands in a text.
 struct AnswerPlace {
@@ -34,7 +34,7 @@ class MarkedWords {
  public:
   // Marks that the dialogue or `source`, the template, have themselves are not used. What is trusted gets none, but for kept answers. Throws
   // gpt::Error(data) where none is left.
-  MarkedWords(const Dialogue& dialogue, std::string_view source, const Tokenizer& tokenizer, Markup markup);
+  MarkedWords(const Dialogue& dialogue, std::string_view source, const tokenizer::Tokenizer& tokenizer, Markup markup);
 
   const std::vector<std::string>& contents() const { return contents_; }  // of the messages
   std::string answer(size_t message) const;                               // what stands for it
@@ -43,7 +43,7 @@ class MarkedWords {
   PlainText without_marks(std::string_view text) const;
 
  private:
-  std::string protect(std::string_view content, std::span<const SpecialToken> specials);
+  std::string protect(std::string_view content, std::span<const tokenizer::SpecialToken> specials);
   std::string mark_for(std::string_view character);
 
   std::vector<std::string> free_marks_;

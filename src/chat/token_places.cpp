@@ -9,7 +9,8 @@ namespace gpt::chat {
 namespace {
 
 // The texts of the ids, one behind the other, and where each begins.
-std::string joined_pieces(const std::vector<int32_t>& ids, const Tokenizer& tokenizer, std::vector<size_t>& begins) {
+std::string joined_pieces(const std::vector<int32_t>& ids, const tokenizer::Tokenizer& tokenizer,
+                          std::vector<size_t>& begins) {
   std::string all;
   for (const int32_t id : ids) {
     begins.push_back(all.size());
@@ -21,7 +22,8 @@ std::string joined_pieces(const std::vector<int32_t>& ids, const Tokenizer& toke
 
 }  // namespace
 
-TokenPlaces::TokenPlaces(PlainText text, const Tokenizer& tokenizer) : text_(std::move(text)), tokenizer_(tokenizer) {
+TokenPlaces::TokenPlaces(PlainText text, const tokenizer::Tokenizer& tokenizer)
+    : text_(std::move(text)), tokenizer_(tokenizer) {
   encode_plain(text_, tokenizer_, ids_);
   is_exact_ = joined_pieces(ids_, tokenizer_, begins_) == text_.text;
 }

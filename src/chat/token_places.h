@@ -13,7 +13,7 @@ namespace gpt::chat {
 class TokenPlaces {
  public:
   // Encodes the text as encode_plain() does. `tokenizer` must outlive it.
-  TokenPlaces(PlainText text, const Tokenizer& tokenizer);
+  TokenPlaces(PlainText text, const tokenizer::Tokenizer& tokenizer);
 
   const std::vector<int32_t>& ids() const { return ids_; }
   // The first that begins at byte `offset` of the text or behind it; the number of ids where none does.
@@ -23,7 +23,7 @@ class TokenPlaces {
   size_t place_of(size_t offset) const;
 
   const PlainText text_;
-  const Tokenizer& tokenizer_;
+  const tokenizer::Tokenizer& tokenizer_;
   std::vector<int32_t> ids_;
   std::vector<size_t> begins_;  // of each, in the texts of the tokens, one behind the other; at the end, their length
   bool is_exact_ = false;       // those texts are the text

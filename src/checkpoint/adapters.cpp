@@ -9,13 +9,14 @@
 #include "gpt/layout/tuning.h"
 #include "gpt/parameters/parameters.h"
 
-namespace gpt {
+namespace gpt::checkpoint {
 
-std::vector<ProductAdapter> product_adapters(const AdapterPart& part, const at::Tensor& a, const at::Tensor& b) {
+std::vector<ProductAdapter> product_adapters(const layout::AdapterPart& part, const at::Tensor& a,
+                                             const at::Tensor& b) {
   std::vector<ProductAdapter> adapters;
   const int64_t rank = b.size(1);
   int64_t of_a = 0, of_b = 0;
-  for (const RowCut::Piece& outputs : part.outputs) {
+  for (const layout::RowCut::Piece& outputs : part.outputs) {
     adapters.push_back({outputs, a.narrow(0, of_a, rank), b.narrow(0, of_b, outputs.length)});
     of_a += rank;
     of_b += outputs.length;
@@ -26,11 +27,12 @@ std::vector<ProductAdapter> product_adapters(const AdapterPart& part, const at::
 std::vector<WeightAdapter> weight_adapters(const Checkpoint& checkpoint) {
   const std::map<std::string, at::Tensor> values(checkpoint.model.begin(), checkpoint.model.end());
   const Config& config = checkpoint.config;
-  const std::vector<ParameterRow> rows = adapter_rows(parameter_table(config.model, config.training.tuning));
+  const std::vector<layout::ParameterRow> rows =
+      layout::adapter_rows(layout::parameter_table(config.model, config.training.tuning));
   std::vector<WeightAdapter> adapters;
   for (size_t i = 0; i < rows.size(); i += 2) {  // A and B
     const std::string weight = rows[i].name.substr(0, rows[i].name.rfind('.')) + ".weight";
-    const AdapterPart& part = *rows[i].adapter;
+    const layout::AdapterPart& part = *rows[i].adapter;
     for (ProductAdapter& product : product_adapters(part, values.at(rows[i].name), values.at(rows[i + 1].name)))
       adapters.push_back({weight, std::move(product), part.scale});
   }
@@ -41,7 +43,8 @@ void merge_adapters(Checkpoint& checkpoint) {
   TuningConfig& tuning = checkpoint.config.training.tuning;
   if (!tuning.lora.is_on()) return;
   std::map<std::string, at::Tensor> values(checkpoint.model.begin(), checkpoint.model.end());
-  const std::vector<ParameterRow> adapters = adapter_rows(parameter_table(checkpoint.config.model, tuning));
+  const std::vector<layout::ParameterRow> adapters =
+      layout::adapter_rows(layout::parameter_table(checkpoint.config.model, tuning));
   for (size_t i = 0; i < adapters.size(); i += 2) {  // A and B
     const std::string name = adapters[i].name.substr(0, adapters[i].name.rfind('.'));
     at::Tensor& weight = values.at(name + ".weight");
@@ -53,7 +56,7 @@ void merge_adapters(Checkpoint& checkpoint) {
     values.erase(name + ".lora_A");
     values.erase(name + ".lora_B");
   }
-  NamedTensors merged;
+  parameters::NamedTensors merged;
   for (const auto& [name, tensor] : checkpoint.model)
     if (const auto found = values.find(name); found != values.end()) merged.emplace_back(name, found->second);
   checkpoint.model = std::move(merged);
@@ -61,13 +64,14 @@ void merge_adapters(Checkpoint& checkpoint) {
   tuning = {};
 }
 
-NamedTensors with_new_adapters(NamedTensors weights, const std::vector<ParameterRow>& rows, uint64_t seed) {
-  const std::vector<ParameterRow> of_adapters = adapter_rows(rows);
+parameters::NamedTensors with_new_adapters(parameters::NamedTensors weights,
+                                           const std::vector<layout::ParameterRow>& rows, uint64_t seed) {
+  const std::vector<layout::ParameterRow> of_adapters = layout::adapter_rows(rows);
   if (of_adapters.empty()) return weights;
-  Parameters adapters(of_adapters, at::kCPU);
+  parameters::Parameters adapters(of_adapters, at::kCPU);
   adapters.draw(seed);
   for (auto& value : adapters.values()) weights.push_back(std::move(value));
   return weights;
 }
 
-}  // namespace gpt
+}  // namespace gpt::checkpoint

@@ -8,10 +8,10 @@
 #include "gpt/core/error.h"
 #include "parts.h"
 
-namespace gpt {
+namespace gpt::checkpoint {
 
 void take_averages(Checkpoint& checkpoint, const std::string& path) {
-  const NamedTensors& averages = checkpoint.optimizer.slot(kAverageSlot);
+  const parameters::NamedTensors& averages = checkpoint.optimizer.slot(optim::kAverageSlot);
   if (averages.empty())
     throw Error(ExitCode::checkpoint,
                 fmt::format("{} has no averages of its weights, which a run keeps with training.ema_decay", path));
@@ -28,4 +28,4 @@ Checkpoint load_averages(const std::string& path, Parts parts) {
   return checkpoint;
 }
 
-}  // namespace gpt
+}  // namespace gpt::checkpoint

@@ -16,7 +16,7 @@
 #include "gpt/core/hash.h"
 #include "gpt/core/printable.h"
 
-namespace gpt {
+namespace gpt::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -115,4 +115,4 @@ BaseModel find_base(const BaseModel& base, const std::string& checkpoint) {
                           printable_line(checkpoint), printable_line(base.hash), name));
 }
 
-}  // namespace gpt
+}  // namespace gpt::checkpoint

@@ -27,7 +27,7 @@
 #include "parts.h"
 #include "stored_tensors.h"
 
-namespace gpt {
+namespace gpt::checkpoint {
 namespace {
 
 using namespace checkpoint;
@@ -36,7 +36,7 @@ using namespace checkpoint;
   throw Error(ExitCode::checkpoint, fmt::format("{} cannot be used: {}: {}", path, record, in_one_line(why)));
 }
 
-void place_tensors(Checkpoint& checkpoint, const NamedTensors& tensors) {
+void place_tensors(Checkpoint& checkpoint, const parameters::NamedTensors& tensors) {
   for (const auto& [name, tensor] : tensors) {
     if (!place_tensor(checkpoint, name, tensor))
       throw Error(ExitCode::checkpoint, fmt::format("unknown tensor '{}'", name));
@@ -45,14 +45,14 @@ void place_tensors(Checkpoint& checkpoint, const NamedTensors& tensors) {
 
 }  // namespace
 
-void checkpoint::require_finite(const std::string& path, const std::string& name, const at::Tensor& tensor) {
+void require_finite(const std::string& path, const std::string& name, const at::Tensor& tensor) {
   if (tensor.numel() == 0) return;
   const auto [low, high] = at::aminmax(tensor.detach());  // both NaN if any value is
   if (std::isfinite(low.item<double>()) && std::isfinite(high.item<double>())) return;
   throw Error(ExitCode::numerics, fmt::format("{} is not written: '{}' holds values that are not finite", path, name));
 }
 
-std::vector<TextRecord> checkpoint::texts_of(const Checkpoint& checkpoint) {
+std::vector<TextRecord> texts_of(const Checkpoint& checkpoint) {
   const Json description = {{"values", values_of(checkpoint)},
                             {"tensors", descriptions_of(tensors_of(checkpoint))},
                             {"tokenizer", hash128(checkpoint.tokenizer)}};
@@ -78,7 +78,7 @@ void save_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
 namespace {
 
 // The configuration, before the tensors that it tells of.
-void read_config(const std::string& path, const ContainerReader& file, Config& into) {
+void read_config(const std::string& path, const container::ContainerReader& file, Config& into) {
   try {
     const config::Origins written = config::read_yaml(file.text("config.yaml"), "config.yaml", into);
     // Programs that did not know the keys had autocast and gradients of float32 only, and learned lines that separate documents as text.
@@ -101,16 +101,18 @@ void add_base(const std::string& path, Checkpoint& checkpoint, WeightForm form) 
   require_usable(checkpoint.config, checkpoint.tokenizer, std::nullopt, std::nullopt);
   checkpoint.base = find_base(*checkpoint.base, path);
   std::map<std::string, at::Tensor> own(checkpoint.model.begin(), checkpoint.model.end());
-  std::vector<ParameterRow> missing = parameter_table(checkpoint.config.model, checkpoint.config.training.tuning);
-  const std::vector<ParameterRow> rows = missing;
-  std::erase_if(missing, [&own](const ParameterRow& row) { return own.contains(row.name); });
-  RowPacker packer(form == WeightForm::of_run ? missing : std::vector<ParameterRow>());
+  std::vector<layout::ParameterRow> missing =
+      layout::parameter_table(checkpoint.config.model, checkpoint.config.training.tuning);
+  const std::vector<layout::ParameterRow> rows = missing;
+  std::erase_if(missing, [&own](const layout::ParameterRow& row) { return own.contains(row.name); });
+  parameters::RowPacker packer(form == WeightForm::of_run ? missing : std::vector<layout::ParameterRow>());
   const std::string& base_path = checkpoint.base->path;
-  const NamedTensors read = is_foreign_base(base_path) ? read_foreign_base(base_path, checkpoint.config.model, packer)
-                                                       : load_checkpoint(base_path, packer).model;
+  const parameters::NamedTensors read = is_foreign_base(base_path)
+                                            ? read_foreign_base(base_path, checkpoint.config.model, packer)
+                                            : load_checkpoint(base_path, packer).model;
   const std::map<std::string, at::Tensor> of_base(read.begin(), read.end());
   checkpoint.model.clear();
-  for (const ParameterRow& row : rows) {
+  for (const layout::ParameterRow& row : rows) {
     if (auto found = own.extract(row.name)) {
       checkpoint.model.emplace_back(row.name, found.mapped());
     } else if (const auto base = of_base.find(row.name); base != of_base.end()) {
@@ -123,8 +125,8 @@ void add_base(const std::string& path, Checkpoint& checkpoint, WeightForm form) 
 }
 
 Checkpoint read_wanted(const std::string& path, Parts parts, const StateNeeds* needs,
-                       WeightForm form = WeightForm::in_full, RowPacker* packer = nullptr) {
-  const ContainerReader file(path);
+                       WeightForm form = WeightForm::in_full, parameters::RowPacker* packer = nullptr) {
+  const container::ContainerReader file(path);
   if (parts == Parts::all && (!needs || needs->verifies_all)) file.verify();
   if (file.has(kQuantizedRecord)) {
     throw Error(ExitCode::checkpoint,
@@ -194,15 +196,15 @@ Checkpoint load_adapters_alone(const std::string& path) {
     refuse("it holds a whole model; a run with training.lora_rank that began with init_from has adapters alone");
   try {
     require_usable(checkpoint.config, checkpoint.tokenizer, std::nullopt, checkpoint.text_format);
-    const std::vector<ParameterRow> rows =
-        adapter_rows(parameter_table(checkpoint.config.model, checkpoint.config.training.tuning));
+    const std::vector<layout::ParameterRow> rows =
+        layout::adapter_rows(layout::parameter_table(checkpoint.config.model, checkpoint.config.training.tuning));
     for (const auto& [name, tensor] : checkpoint.model)
-      if (std::ranges::find(rows, name, &ParameterRow::name) == rows.end())
+      if (std::ranges::find(rows, name, &layout::ParameterRow::name) == rows.end())
         throw Error(ExitCode::checkpoint,
                     fmt::format("its run has changed '{}' itself, by training.lora_also_train or another vocabulary; "
                                 "gpt-export merges such a run into a model of its own",
                                 name));
-    (void)tensors_of_rows(rows, checkpoint.model, "model");
+    (void)parameters::tensors_of_rows(rows, checkpoint.model, "model");
   } catch (const Error& fault) { refuse(fault.what()); }
   return checkpoint;
 }
@@ -211,12 +213,12 @@ Checkpoint load_checkpoint(const std::string& path, const StateNeeds& needs) {
   return checked(path, Parts::all, read_wanted(path, Parts::all, needs.ranges ? &needs : nullptr, WeightForm::of_run));
 }
 
-Checkpoint checkpoint::load_in_full(const std::string& path) {
+Checkpoint load_in_full(const std::string& path) {
   return checked(path, Parts::all, read_wanted(path, Parts::all, nullptr));
 }
 
 // A base may name one itself, but not without end, as only a forged one could.
-Checkpoint load_checkpoint(const std::string& path, RowPacker& packer) {
+Checkpoint load_checkpoint(const std::string& path, parameters::RowPacker& packer) {
   constexpr int kMostInARow = 8;
   thread_local int in_a_row = 0;
   const struct Counted {
@@ -235,21 +237,21 @@ Checkpoint load_checkpoint(const std::string& path, RowPacker& packer) {
 }
 
 uint64_t checkpoint_bytes(const ModelConfig& model, const TrainingConfig& training) {
-  const std::vector<ParameterRow> rows = parameter_table(model, training.tuning);
+  const std::vector<layout::ParameterRow> rows = layout::parameter_table(model, training.tuning);
   // Adapters name the weights that they go with, and the others are as good as all that there is.
   const bool names_base = training.tuning.lora.is_on() && !training.init_from.empty();
-  int64_t bytes = (names_base ? trained_count(rows) : parameter_count(rows)) *
-                  static_cast<int64_t>(c10::elementSize(kept_weight_type(training.precision)));
-  const StateBytes state = state_bytes(rows, flat_layout(rows), training.optimizer);
+  int64_t bytes = (names_base ? layout::trained_count(rows) : layout::parameter_count(rows)) *
+                  static_cast<int64_t>(c10::elementSize(device::kept_weight_type(training.precision)));
+  const optim::StateBytes state = optim::state_bytes(rows, layout::flat_layout(rows), training.optimizer);
   bytes += state.device + state.host;
   return static_cast<uint64_t>(bytes);
 }
 
 PythonView python_view_of(const std::string& path, const Checkpoint& checkpoint) {
-  const ContainerReader file(path);
+  const container::ContainerReader file(path);
   const std::string_view pickle = file.text("data.pkl");
   if (pickle == python_view(checkpoint)) return PythonView::ours;
-  return is_plain_pickle(pickle) ? PythonView::plain : PythonView::foreign;
+  return container::is_plain_pickle(pickle) ? PythonView::plain : PythonView::foreign;
 }
 
-}  // namespace gpt
+}  // namespace gpt::checkpoint

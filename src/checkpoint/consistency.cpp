@@ -46,19 +46,19 @@ void require_values(const at::Tensor& tensor, bool may_be_negative, std::string_
 
 // A tensor for each row, of its shape and of this type.
 struct TypedRows {
-  std::vector<ParameterRow> rows;
+  std::vector<layout::ParameterRow> rows;
   std::vector<at::ScalarType> types;
 };
 
-std::vector<ParameterRow> rows_of_run(const Config& config) {
+std::vector<layout::ParameterRow> rows_of_run(const Config& config) {
   try {
-    return parameter_table(config.model, config.training.tuning);
+    return layout::parameter_table(config.model, config.training.tuning);
   } catch (const Error& error) { refuse("config.yaml: {}", error.what()); }
 }
 
 // What is not trained may have the 16 bits that the run computed with.
-TypedRows weights_of(const std::vector<ParameterRow>& rows, const Checkpoint& checkpoint) {
-  TypedRows result{rows, std::vector(rows.size(), kept_weight_type(checkpoint.config.training.precision))};
+TypedRows weights_of(const std::vector<layout::ParameterRow>& rows, const Checkpoint& checkpoint) {
+  TypedRows result{rows, std::vector(rows.size(), device::kept_weight_type(checkpoint.config.training.precision))};
   for (size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].is_trained) continue;
     for (const auto& [name, tensor] : checkpoint.model) {
@@ -72,11 +72,12 @@ TypedRows weights_of(const std::vector<ParameterRow>& rows, const Checkpoint& ch
 }
 
 // The parameters that have this slot, with the shapes of its tensors.
-TypedRows rows_of_slot(std::string_view name, const std::vector<ParameterRow>& rows, const OptimizerConfig& config) {
+TypedRows rows_of_slot(std::string_view name, const std::vector<layout::ParameterRow>& rows,
+                       const OptimizerConfig& config) {
   TypedRows result;
-  for (const ParameterRow& row : rows) {
+  for (const layout::ParameterRow& row : rows) {
     if (!row.is_trained) continue;
-    for (const OptimizerSlot& slot : optimizer_slots(state_form(row, config))) {
+    for (const optim::OptimizerSlot& slot : optim::optimizer_slots(optim::state_form(row, config))) {
       if (slot.name != name) continue;
       result.rows.push_back(row);
       result.rows.back().shape = slot.shape(row);
@@ -86,9 +87,9 @@ TypedRows rows_of_slot(std::string_view name, const std::vector<ParameterRow>& r
   return result;
 }
 
-void require_tensors(const TypedRows& wanted, const NamedTensors& tensors, std::string_view group,
+void require_tensors(const TypedRows& wanted, const parameters::NamedTensors& tensors, std::string_view group,
                      bool may_be_negative = true) {
-  const std::vector<at::Tensor> found = tensors_of_rows(wanted.rows, tensors, group);
+  const std::vector<at::Tensor> found = parameters::tensors_of_rows(wanted.rows, tensors, group);
   for (size_t i = 0; i < found.size(); ++i) {
     const std::string& name = wanted.rows[i].name;
     if (found[i].scalar_type() != wanted.types[i]) {
@@ -133,14 +134,14 @@ void require_random_states(const std::map<std::string, at::Tensor>& states) {
   } catch (const c10::Error&) { refuse("rng/cpu is not the state of a generator"); }
 }
 
-void require_text_format(const std::optional<TextFormat>& format, int64_t rows) {
+void require_text_format(const std::optional<tokenizer::TextFormat>& format, int64_t rows) {
   if (!format) return;
   for (const int32_t id : format->ids())
     if (id < 0 || id >= rows) refuse("the format of texts names token {} of {}", id, rows);
 }
 
 void require_tokenizer(const std::string& tokenizer, const std::optional<int64_t>& sample_start,
-                       const std::optional<TextFormat>& text_format, const Config& config) {
+                       const std::optional<tokenizer::TextFormat>& text_format, const Config& config) {
   const int64_t rows = *config.model.vocab_size;
   require_text_format(text_format, rows);
   if (sample_start && (*sample_start < 0 || *sample_start >= rows))
@@ -150,7 +151,7 @@ void require_tokenizer(const std::string& tokenizer, const std::optional<int64_t
     return;  // a run on token ids alone has none
   }
   try {
-    const int64_t size = tokenizer_from_json(tokenizer, "tokenizer.json")->vocab_size();
+    const int64_t size = tokenizer::tokenizer_from_json(tokenizer, "tokenizer.json")->vocab_size();
     if (size > rows) refuse("tokenizer.json has {} tokens, and the model of config.yaml {}", size, rows);
   } catch (const Error& error) { refuse("{}", error.what()); }
 }
@@ -166,10 +167,10 @@ void require_consistent_model(const Checkpoint& checkpoint) {
 
 void require_consistent(const Checkpoint& checkpoint) {
   require_consistent_model(checkpoint);
-  const std::vector<ParameterRow> parameters = rows_of_run(checkpoint.config);
-  for (const std::string_view slot : kOptimizerSlots) {
+  const std::vector<layout::ParameterRow> parameters = rows_of_run(checkpoint.config);
+  for (const std::string_view slot : optim::kOptimizerSlots) {
     require_tensors(rows_of_slot(slot, parameters, checkpoint.config.training.optimizer),
-                    checkpoint.optimizer.slot(slot), slot, may_be_negative(slot));
+                    checkpoint.optimizer.slot(slot), slot, optim::may_be_negative(slot));
   }
   require_scalar(checkpoint.optimizer.step_count, at::kFloat, "optimizer/step");
   if (checkpoint.scaler_scale.defined() || checkpoint.scaler_growth_tracker.defined()) {
@@ -181,7 +182,7 @@ void require_consistent(const Checkpoint& checkpoint) {
 }
 
 void require_usable(const Config& config, const std::string& tokenizer, const std::optional<int64_t>& sample_start,
-                    const std::optional<TextFormat>& text_format) {
+                    const std::optional<tokenizer::TextFormat>& text_format) {
   require_valid(config);
   (void)rows_of_run(config);
   require_tokenizer(tokenizer, sample_start, text_format, config);

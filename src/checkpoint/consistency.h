@@ -19,6 +19,6 @@ void require_consistent_model(const Checkpoint& checkpoint);
 
 // The same without the weights: configuration and tokenizer, where samples start, and the tokens that the format of texts names.
 void require_usable(const Config& config, const std::string& tokenizer, const std::optional<int64_t>& sample_start,
-                    const std::optional<TextFormat>& text_format);
+                    const std::optional<tokenizer::TextFormat>& text_format);
 
 }  // namespace gpt::checkpoint

@@ -29,7 +29,7 @@
 #include "gpt/layout/cut.h"
 #include "parts.h"
 
-namespace gpt {
+namespace gpt::checkpoint {
 namespace {
 
 using namespace checkpoint;
@@ -116,7 +116,7 @@ struct Held {
   int64_t rank() const { return part->rank; }
   int64_t bytes() const { return (end - begin) * size; }
   // In the order of the tensor.
-  std::vector<FlatSpan> stretches() const { return stretches_in_whole(part->cut.get(), {begin, end}); }
+  std::vector<layout::FlatSpan> stretches() const { return layout::stretches_in_whole(part->cut.get(), {begin, end}); }
 };
 
 // The records of a file, of which the first process has the texts.
@@ -131,21 +131,21 @@ struct Records {
     }
   }
 
-  bool is_text(const RecordPiece& piece) const { return piece.record < kTextRecords.size(); }
-  std::vector<Held> held(const RecordPiece& piece) const;
+  bool is_text(const container::RecordPiece& piece) const { return piece.record < kTextRecords.size(); }
+  std::vector<Held> held(const container::RecordPiece& piece) const;
 
-  std::vector<RecordPlan> plan;
+  std::vector<container::RecordPlan> plan;
   std::vector<std::vector<TensorPart>> parts;  // of each tensor; one that is whole is the first process's
   std::vector<uint64_t> sizes;                 // of its elements
 };
 
-std::vector<Held> Records::held(const RecordPiece& piece) const {
+std::vector<Held> Records::held(const container::RecordPiece& piece) const {
   const size_t tensor = piece.record - kTextRecords.size();
   const auto size = static_cast<int64_t>(sizes[tensor]), begin = static_cast<int64_t>(piece.begin) / size,
              end = static_cast<int64_t>(piece.end) / size;
   std::vector<Held> held;
   for (const TensorPart& part : parts[tensor]) {
-    const auto before = [&part](int64_t place) { return values_before(part.cut.get(), place); };
+    const auto before = [&part](int64_t place) { return layout::values_before(part.cut.get(), place); };
     const Held own{&part, std::max(part.begin, before(begin)), std::min(part.end, before(end)), size};
     if (own.begin < own.end) held.push_back(own);
   }
@@ -160,32 +160,34 @@ class DividedFile {
       : records_(records),
         texts_(texts),
         ranks_(ranks),
-        pieces_(container_pieces(records.plan)),
+        pieces_(container::container_pieces(records.plan)),
         travelling_(static_cast<size_t>(ranks.size())) {
     deal_out(writers);
   }
 
-  void write_own(ContainerWriter& file) const;  // what this process has whole
+  void write_own(container::ContainerWriter& file) const;  // what this process has whole
   // The others: each round one for each process. `file`: null where it cannot be written here, though the others need what this one has.
   int64_t rounds() const;
-  void write_travelling(int64_t round, ContainerWriter* file, Agreement& agreement) const;
+  void write_travelling(int64_t round, container::ContainerWriter* file, Agreement& agreement) const;
   // All call it: what the first process must know of what the others have written.
-  void exchange_sums(ContainerWriter* file, Agreement& agreement) const;
+  void exchange_sums(container::ContainerWriter* file, Agreement& agreement) const;
 
  private:
   void deal_out(Writers writers);
   static at::Tensor own_bytes(const Held& held);  // (n) uint8
-  static void put(const Held& held, const at::Tensor& values, const RecordPiece& piece, const at::Tensor& bytes);
-  at::Tensor own_piece(const RecordPiece& piece) const;
+  static void put(const Held& held, const at::Tensor& values, const container::RecordPiece& piece,
+                  const at::Tensor& bytes);
+  at::Tensor own_piece(const container::RecordPiece& piece) const;
   std::optional<size_t> travelling(int64_t writer, int64_t round) const;
   int64_t bytes_of(int64_t rank, std::optional<size_t> piece) const;  // that a process has of it
   at::Tensor collected(int64_t round, const std::vector<int64_t>& to) const;
-  void write_received(size_t piece, const at::Tensor& received, std::vector<int64_t> next, ContainerWriter& file) const;
+  void write_received(size_t piece, const at::Tensor& received, std::vector<int64_t> next,
+                      container::ContainerWriter& file) const;
 
   const Records& records_;
   const std::vector<TextRecord>& texts_;
   Communicator& ranks_;
-  std::vector<RecordPiece> pieces_;
+  std::vector<container::RecordPiece> pieces_;
   std::vector<size_t> own_;                      // pieces that this process has whole, and writes
   std::vector<std::vector<size_t>> travelling_;  // for each process those that it writes and does not have whole
 };
@@ -216,7 +218,8 @@ at::Tensor DividedFile::own_bytes(const Held& held) {
 }
 
 // Its values, as bytes, to their places among those of the piece.
-void DividedFile::put(const Held& held, const at::Tensor& values, const RecordPiece& piece, const at::Tensor& bytes) {
+void DividedFile::put(const Held& held, const at::Tensor& values, const container::RecordPiece& piece,
+                      const at::Tensor& bytes) {
   const auto* from = values.const_data_ptr<uint8_t>();
   for (const auto& [begin, end] : held.stretches()) {
     const int64_t count = (end - begin) * held.size;
@@ -227,7 +230,7 @@ void DividedFile::put(const Held& held, const at::Tensor& values, const RecordPi
 }
 
 // This process has all of it.
-at::Tensor DividedFile::own_piece(const RecordPiece& piece) const {
+at::Tensor DividedFile::own_piece(const container::RecordPiece& piece) const {
   const std::vector<Held> all = records_.held(piece);
   if (all.size() == 1) return own_bytes(all[0]);
   const at::Tensor bytes = at::empty({static_cast<int64_t>(piece.end - piece.begin)}, at::kByte);
@@ -235,11 +238,11 @@ at::Tensor DividedFile::own_piece(const RecordPiece& piece) const {
   return bytes;
 }
 
-void DividedFile::write_own(ContainerWriter& file) const {
+void DividedFile::write_own(container::ContainerWriter& file) const {
   at::parallel_for(0, std::ssize(own_), /*grain_size=*/1, [&](int64_t first, int64_t last) {
     const at::NoGradGuard no_gradients;
     for (auto i = static_cast<size_t>(first); i < static_cast<size_t>(last); ++i) {
-      const RecordPiece& piece = pieces_[own_[i]];
+      const container::RecordPiece& piece = pieces_[own_[i]];
       if (records_.is_text(piece)) {
         file.write(own_[i],
                    std::as_bytes(std::span(texts_[piece.record].text).subspan(piece.begin, piece.end - piece.begin)));
@@ -286,7 +289,7 @@ at::Tensor DividedFile::collected(int64_t round, const std::vector<int64_t>& to)
 
 // What has come of each process lies in the order of what it has, from `next` on.
 void DividedFile::write_received(size_t piece, const at::Tensor& received, std::vector<int64_t> next,
-                                 ContainerWriter& file) const {
+                                 container::ContainerWriter& file) const {
   const at::Tensor bytes = at::empty_like(received);
   for (const Held& held : records_.held(pieces_[piece])) {
     int64_t& place = next[static_cast<size_t>(held.rank())];
@@ -295,7 +298,7 @@ void DividedFile::write_received(size_t piece, const at::Tensor& received, std::
   file.write(piece, bytes_in(bytes));
 }
 
-void DividedFile::write_travelling(int64_t round, ContainerWriter* file, Agreement& agreement) const {
+void DividedFile::write_travelling(int64_t round, container::ContainerWriter* file, Agreement& agreement) const {
   const at::NoGradGuard no_gradients;
   const std::optional<size_t> own = travelling(ranks_.rank(), round);
   std::vector<int64_t> to, from, begins;
@@ -310,10 +313,10 @@ void DividedFile::write_travelling(int64_t round, ContainerWriter* file, Agreeme
   if (own && file) agreement.attempt([&] { write_received(*own, received, begins, *file); });
 }
 
-void DividedFile::exchange_sums(ContainerWriter* file, Agreement& agreement) const {
-  constexpr auto kNumbers = static_cast<int64_t>(sizeof(PieceSums) / sizeof(int32_t));
+void DividedFile::exchange_sums(container::ContainerWriter* file, Agreement& agreement) const {
+  constexpr auto kNumbers = static_cast<int64_t>(sizeof(container::PieceSums) / sizeof(int32_t));
   const at::Tensor numbers = at::zeros({std::ssize(pieces_) * kNumbers}, at::kInt);
-  auto* const sums = reinterpret_cast<PieceSums*>(numbers.mutable_data_ptr());
+  auto* const sums = reinterpret_cast<container::PieceSums*>(numbers.mutable_data_ptr());
   std::vector<size_t> written = own_;
   const auto& of_others = travelling_[static_cast<size_t>(ranks_.rank())];
   written.insert(written.end(), of_others.begin(), of_others.end());
@@ -357,7 +360,7 @@ std::string name_of_file(const std::string& path) { return std::filesystem::path
 // An equal stretch of the weights, which follow one another, for each process.
 class EvenCut {
  public:
-  EvenCut(const NamedTensors& weights, int64_t processes) : processes_(processes) {
+  EvenCut(const parameters::NamedTensors& weights, int64_t processes) : processes_(processes) {
     for (const auto& [name, tensor] : weights) bytes_ += tensor.is_meta() ? 0 : static_cast<int64_t>(tensor.nbytes());
   }
 
@@ -423,14 +426,14 @@ Checkpoint share_of(Checkpoint state, const Communicator& ranks, Writers writers
 void save_checkpoint(const std::string& path, const Checkpoint& share, Communicator& ranks, Writers writers) {
   Agreement agreement(ranks);
   std::vector<TextRecord> texts;
-  std::unique_ptr<ContainerWriter> file;
+  std::unique_ptr<container::ContainerWriter> file;
   Begun begun{};
   agreement.attempt([&] {
     require_finite_share(path, share);
     if (!ranks.is_first()) return;
     texts = texts_of(share);
     for (size_t i = 0; i < texts.size(); ++i) begun.text_bytes[i] = texts[i].text.size();
-    file = std::make_unique<ContainerWriter>(path, Records(begun.text_bytes, share).plan);
+    file = std::make_unique<container::ContainerWriter>(path, Records(begun.text_bytes, share).plan);
     begun.name = in_array<1024>(name_of_file(file->unfinished_path()));
   });
   begun = from_first(begun, ranks);
@@ -440,7 +443,7 @@ void save_checkpoint(const std::string& path, const Checkpoint& share, Communica
   const DividedFile divided(records, texts, ranks, writers);
   agreement.attempt([&] {
     if (!file && writers == Writers::all)
-      file = std::make_unique<ContainerWriter>(path, records.plan, beside(path, begun.name.data()));
+      file = std::make_unique<container::ContainerWriter>(path, records.plan, beside(path, begun.name.data()));
     if (file) divided.write_own(*file);
   });
   for (int64_t round = 0; round < divided.rounds(); ++round) divided.write_travelling(round, file.get(), agreement);
@@ -455,7 +458,7 @@ void save_checkpoint(const std::string& path, const Checkpoint& share, Communica
 }
 
 double memory_of_divided_save(double state_bytes) {
-  return 2 * std::min(state_bytes, static_cast<double>(kLongestPiece));
+  return 2 * std::min(state_bytes, static_cast<double>(container::kLongestPiece));
 }
 
-}  // namespace gpt
+}  // namespace gpt::checkpoint

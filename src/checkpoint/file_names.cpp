@@ -11,7 +11,7 @@
 
 #include "gpt/core/file.h"
 
-namespace gpt {
+namespace gpt::checkpoint {
 namespace {
 
 constexpr std::string_view kNumbered = "ckpt_step_", kForRollback = "ckpt_rollback_", kStable = "ckpt_stable_",
@@ -83,4 +83,4 @@ std::string absolute_checkpoint(const std::string& path) {
 
 bool names_checkpoint(const std::string& resume_from) { return resume_from != "auto" && resume_from != "none"; }
 
-}  // namespace gpt
+}  // namespace gpt::checkpoint

@@ -5,14 +5,14 @@
 #include "gpt/config/run_files.h"
 #include "gpt/core/error.h"
 
-namespace gpt {
+namespace gpt::checkpoint {
 
-RunHistory history_beside(const std::string& checkpoint, int64_t last_step) {
-  RunHistory history;
+report::RunHistory history_beside(const std::string& checkpoint, int64_t last_step) {
+  report::RunHistory history;
   try {
-    read_metrics((std::filesystem::path(checkpoint).parent_path() / kMetricsFile).string(), last_step, history);
+    report::read_metrics((std::filesystem::path(checkpoint).parent_path() / kMetricsFile).string(), last_step, history);
   } catch (const Error&) { return {}; }
   return history;
 }
 
-}  // namespace gpt
+}  // namespace gpt::checkpoint

@@ -37,9 +37,9 @@ void visit_tensors(AnyCheckpoint& checkpoint, Visitor&& visit) {
 }
 
 struct CollectTensors {
-  NamedTensors& all;
+  parameters::NamedTensors& all;
 
-  void operator()(std::string_view /*name*/, const OptimizerState& optimizer) const {
+  void operator()(std::string_view /*name*/, const optim::OptimizerState& optimizer) const {
     for (const auto& [slot, tensors] : optimizer.slots) (*this)(slot, tensors);
   }
   void operator()(std::string_view name, const at::Tensor& tensor) const {
@@ -61,8 +61,8 @@ struct PlaceTensor {
     place = tensor;
     is_placed = true;
   }
-  void operator()(std::string_view /*name*/, OptimizerState& optimizer) const {
-    for (const std::string_view slot : kOptimizerSlots)
+  void operator()(std::string_view /*name*/, optim::OptimizerState& optimizer) const {
+    for (const std::string_view slot : optim::kOptimizerSlots)
       if (is_in(slot)) (*this)(slot, optimizer.slot(slot));
   }
   template <typename Group>
@@ -87,8 +87,8 @@ const TensorType& type_of(const at::Tensor& tensor) {
   return *found;
 }
 
-NamedTensors tensors_of(const Checkpoint& checkpoint) {
-  NamedTensors all;
+parameters::NamedTensors tensors_of(const Checkpoint& checkpoint) {
+  parameters::NamedTensors all;
   visit_tensors(checkpoint, CollectTensors{all});
   std::erase_if(all, [&](const auto& tensor) {
     constexpr std::string_view kModel = "model/";

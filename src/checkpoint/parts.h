@@ -25,7 +25,7 @@ std::span<const TensorType> tensor_types();
 const TensorType& type_of(const at::Tensor& tensor);
 
 // Every tensor under the name of its record. place_tensor() is the inverse; false if the name is unknown.
-NamedTensors tensors_of(const Checkpoint& checkpoint);
+parameters::NamedTensors tensors_of(const Checkpoint& checkpoint);
 bool place_tensor(Checkpoint& checkpoint, const std::string& name, const at::Tensor& tensor);
 
 // The records that are texts, in this order before those of the tensors.

@@ -15,7 +15,7 @@
 namespace gpt::checkpoint {
 namespace {
 
-void pickle_value(PickleWriter& pickle, const Json& value) {
+void pickle_value(container::PickleWriter& pickle, const Json& value) {
   if (value.is_object()) {
     pickle.begin_dict();
     for (const auto& [key, item] : value.items()) {
@@ -70,18 +70,19 @@ Json config_of(Config config) {
   return sections;
 }
 
-void pickle_tensor(PickleWriter& pickle, const std::string& name, const std::string& record, const at::Tensor& tensor) {
+void pickle_tensor(container::PickleWriter& pickle, const std::string& name, const std::string& record,
+                   const at::Tensor& tensor) {
   pickle.text(name);
   pickle.tensor(type_of(tensor).storage, record, tensor.sizes().vec());
 }
 
-void pickle_model(PickleWriter& pickle, const Checkpoint& checkpoint) {
+void pickle_model(container::PickleWriter& pickle, const Checkpoint& checkpoint) {
   pickle.begin_dict();
   for (const auto& [name, tensor] : checkpoint.model)
     if (!checkpoint.from_base.contains(name)) pickle_tensor(pickle, name, "model/" + name, tensor);
   // A tied head is the embedding under a second name, as in the state dict of any PyTorch model that ties them.
   if (!checkpoint.config.model.vocab_size) return pickle.end_dict();  // no model: there is no table of its parameters
-  for (const ParameterRow& row : parameter_table(checkpoint.config.model)) {
+  for (const layout::ParameterRow& row : layout::parameter_table(checkpoint.config.model)) {
     if (row.tied_name.empty()) continue;
     for (const auto& [name, tensor] : checkpoint.model) {
       if (name == row.name && !checkpoint.from_base.contains(name))
@@ -92,7 +93,8 @@ void pickle_model(PickleWriter& pickle, const Checkpoint& checkpoint) {
 }
 
 // {"state": {name: {"exp_avg", "exp_avg_sq", ...}}, "step": n}, with the slots that the parameter has
-void pickle_optimizer(PickleWriter& pickle, const NamedTensors& parameters, const OptimizerState& optimizer) {
+void pickle_optimizer(container::PickleWriter& pickle, const parameters::NamedTensors& parameters,
+                      const optim::OptimizerState& optimizer) {
   pickle.begin_dict();
   pickle.text("state");
   pickle.begin_dict();
@@ -100,7 +102,7 @@ void pickle_optimizer(PickleWriter& pickle, const NamedTensors& parameters, cons
   std::vector<size_t> next(optimizer.slots.size());
   for (const auto& [name, value] : parameters) {
     const auto has_next = [&](size_t i) {
-      const NamedTensors& tensors = optimizer.slots[i].second;
+      const parameters::NamedTensors& tensors = optimizer.slots[i].second;
       return next[i] < tensors.size() && tensors[next[i]].first == name;
     };
     bool has_any = false;
@@ -128,7 +130,7 @@ void pickle_optimizer(PickleWriter& pickle, const NamedTensors& parameters, cons
 }  // namespace
 
 std::string python_view(const Checkpoint& checkpoint) {
-  PickleWriter pickle;
+  container::PickleWriter pickle;
   pickle.begin_dict();
   pickle.text("model");
   pickle_model(pickle, checkpoint);

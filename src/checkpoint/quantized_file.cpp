@@ -23,7 +23,7 @@
 #include "parts.h"
 #include "stored_tensors.h"
 
-namespace gpt {
+namespace gpt::checkpoint {
 namespace {
 
 using namespace checkpoint;
@@ -33,8 +33,8 @@ constexpr const char *kCodes = ".codes", *kScales = ".scales", *kOffsets = ".off
 
 [[noreturn]] void refuse(const std::string& why) { throw Error(ExitCode::checkpoint, why); }
 
-NamedTensors named(const QuantizedTensors& tensors) {
-  NamedTensors all = tensors.others;
+parameters::NamedTensors named(const model::QuantizedTensors& tensors) {
+  parameters::NamedTensors all = tensors.others;
   for (const auto& [name, weight] : tensors.matrices) {
     all.emplace_back(name + kCodes, weight.codes);
     all.emplace_back(name + kScales, weight.scales);
@@ -46,7 +46,7 @@ NamedTensors named(const QuantizedTensors& tensors) {
 // The tensors of a file, each of which is to be taken once.
 class StoredTensors {
  public:
-  explicit StoredTensors(NamedTensors tensors) : tensors_(tensors.begin(), tensors.end()) {}
+  explicit StoredTensors(parameters::NamedTensors tensors) : tensors_(tensors.begin(), tensors.end()) {}
 
   // Finite, and not less than `least`.
   at::Tensor take(const std::string& name, at::ScalarType type, const std::vector<int64_t>& shape, double least) {
@@ -72,11 +72,12 @@ class StoredTensors {
   std::map<std::string, at::Tensor> tensors_;
 };
 
-QuantizedWeight take_weight(StoredTensors& stored, const ParameterRow& row, QuantizedType type) {
+parameters::QuantizedWeight take_weight(StoredTensors& stored, const layout::ParameterRow& row,
+                                        parameters::QuantizedType type) {
   constexpr double kLeast = std::numeric_limits<double>::lowest(), kLeastCode = -127;
-  QuantizedWeight weight{type, row.shape[0], row.shape[1], {}, {}, {}};
+  parameters::QuantizedWeight weight{type, row.shape[0], row.shape[1], {}, {}, {}};
   const std::vector<int64_t> of_groups{weight.rows, weight.groups()};
-  if (type == QuantizedType::int8) {
+  if (type == parameters::QuantizedType::int8) {
     weight.codes = stored.take(row.name + kCodes, at::kChar, row.shape, kLeastCode);
     weight.scales = stored.take(row.name + kScales, at::kFloat, of_groups, 0);
   } else {
@@ -87,12 +88,13 @@ QuantizedWeight take_weight(StoredTensors& stored, const ParameterRow& row, Quan
   return weight;
 }
 
-QuantizedTensors take_tensors(NamedTensors tensors, const ModelConfig& config, QuantizedType type) {
+model::QuantizedTensors take_tensors(parameters::NamedTensors tensors, const ModelConfig& config,
+                                     parameters::QuantizedType type) {
   constexpr double kLeast = std::numeric_limits<double>::lowest();
   StoredTensors stored(std::move(tensors));
-  QuantizedTensors result{.type = type, .matrices = {}, .others = {}};
-  for (const ParameterRow& row : parameter_table(config)) {
-    if (const auto of_row = quantized_type(row, type)) {
+  model::QuantizedTensors result{.type = type, .matrices = {}, .others = {}};
+  for (const layout::ParameterRow& row : layout::parameter_table(config)) {
+    if (const auto of_row = model::quantized_type(row, type)) {
       result.matrices.emplace_back(row.name, take_weight(stored, row, *of_row));
     } else {
       result.others.emplace_back(row.name, stored.take(row.name, at::kFloat, row.shape, kLeast));
@@ -102,13 +104,13 @@ QuantizedTensors take_tensors(NamedTensors tensors, const ModelConfig& config, Q
   return result;
 }
 
-QuantizedType type_named(const std::string& name) {
-  for (const QuantizedType type : {QuantizedType::int8, QuantizedType::int4})
+parameters::QuantizedType type_named(const std::string& name) {
+  for (const parameters::QuantizedType type : {parameters::QuantizedType::int8, parameters::QuantizedType::int4})
     if (name == name_of(type)) return type;
   refuse(fmt::format("weights of type '{}' are not known", name));
 }
 
-QuantizedFile read_parts(const ContainerReader& file) {
+QuantizedFile read_parts(const container::ContainerReader& file) {
   QuantizedFile model;
   const Json description = read_description(file.text(kQuantizedRecord));
   if (const int64_t form = count_of(description.at("form")); form != kForm)
@@ -119,9 +121,9 @@ QuantizedFile read_parts(const ContainerReader& file) {
     refuse("tokenizer.json is not the tokenizer of this model");
   model.step = count_of(description.at("step"));
   if (description.contains("sample_start")) model.sample_start = count_of(description.at("sample_start"));
-  if (description.contains("text_format")) model.text_format = description["text_format"].get<TextFormat>();
+  if (description.contains("text_format")) model.text_format = description["text_format"].get<tokenizer::TextFormat>();
   require_usable(model.config, model.tokenizer, model.sample_start, model.text_format);
-  const QuantizedType type = type_named(description.at("type").get_ref<const std::string&>());
+  const parameters::QuantizedType type = type_named(description.at("type").get_ref<const std::string&>());
   model.tensors = take_tensors(read_tensors(description.at("tensors"), file), model.config.model, type);
   return model;
 }
@@ -139,9 +141,9 @@ bool is_quantized(const std::string& path) {
 }
 
 void write_quantized(const std::string& path, const QuantizedFile& model) {
-  const NamedTensors tensors = named(model.tensors);
+  const parameters::NamedTensors tensors = named(model.tensors);
   Json description = {
-      {"form", kForm},      {"type", name_of(model.tensors.type)},   {"group", QuantizedWeight::kGroup},
+      {"form", kForm},      {"type", name_of(model.tensors.type)},   {"group", parameters::QuantizedWeight::kGroup},
       {"step", model.step}, {"tokenizer", hash128(model.tokenizer)}, {"tensors", descriptions_of(tensors)}};
   if (model.sample_start) description["sample_start"] = *model.sample_start;
   if (model.text_format) description["text_format"] = *model.text_format;
@@ -153,7 +155,7 @@ void write_quantized(const std::string& path, const QuantizedFile& model) {
 }
 
 QuantizedFile read_quantized(const std::string& path) {
-  const ContainerReader file(path);
+  const container::ContainerReader file(path);
   std::string why;
   try {
     return read_parts(file);
@@ -163,4 +165,4 @@ QuantizedFile read_quantized(const std::string& path) {
   throw Error(ExitCode::checkpoint, fmt::format("{} cannot be used: {}", path, in_one_line(why)));
 }
 
-}  // namespace gpt
+}  // namespace gpt::checkpoint

@@ -8,7 +8,7 @@
 
 #include "parts.h"
 
-namespace gpt {
+namespace gpt::checkpoint {
 namespace {
 
 constexpr uint64_t kAlignment = 64;  // of each tensor, in bytes
@@ -42,7 +42,7 @@ Checkpoint Snapshot::take(Checkpoint state) {
     memory_.reset(static_cast<std::byte*>(memory), [needed](std::byte* mapped) { munmap(mapped, needed); });
     bytes_ = needed;
   }
-  const NamedTensors tensors = checkpoint::tensors_of(state);
+  const parameters::NamedTensors tensors = checkpoint::tensors_of(state);
   state.model.clear(), state.optimizer.slots.clear(), state.rng.clear();
   std::byte* next = memory_.get();
   const auto copied = [&next](const at::Tensor& tensor) {
@@ -57,4 +57,4 @@ Checkpoint Snapshot::take(Checkpoint state) {
   return state;
 }
 
-}  // namespace gpt
+}  // namespace gpt::checkpoint

@@ -71,14 +71,14 @@ at::Tensor unwritten_zeros(const Form& form) {
 
 // Which element stands for a value first. Below one element for each value, it may stand for a block or for a row: the earlier of the two.
 double first_element(int64_t value, double of_value) {
-  const int64_t block = value / kParameterAlignment;
+  const int64_t block = value / layout::kParameterAlignment;
   const double of_row = static_cast<double>(value) * of_value;
   return of_value < 1 ? std::min(static_cast<double>(block), of_row) : of_row;
 }
 
 // What stands for these of a parameter's `count` values: each value may have an element, or each block or row of them.
-at::Tensor read_part(const Json& description, const ContainerReader& file, const std::string& record,
-                     const std::vector<FlatSpan>& ranges, int64_t count) {
+at::Tensor read_part(const Json& description, const container::ContainerReader& file, const std::string& record,
+                     const std::vector<layout::FlatSpan>& ranges, int64_t count) {
   const Form form = form_of(description, file.size(record));
   const at::Tensor tensor = unwritten_zeros(form);
   const auto elements = static_cast<double>(tensor.numel()), of_value = elements / static_cast<double>(count);
@@ -103,7 +103,7 @@ at::Tensor host_bytes(const at::Tensor& tensor, uint64_t begin, uint64_t end) {
 
 }  // namespace
 
-Json descriptions_of(const NamedTensors& tensors) {
+Json descriptions_of(const parameters::NamedTensors& tensors) {
   Json descriptions = Json::array();
   for (const auto& [name, tensor] : tensors) {
     descriptions.push_back({{"name", name}, {"dtype", type_of(tensor).name}, {"shape", tensor.sizes().vec()}});
@@ -111,12 +111,13 @@ Json descriptions_of(const NamedTensors& tensors) {
   return descriptions;
 }
 
-void write_records(const std::string& path, const std::vector<TextRecord>& texts, const NamedTensors& tensors) {
-  std::vector<RecordPlan> plan;
+void write_records(const std::string& path, const std::vector<TextRecord>& texts,
+                   const parameters::NamedTensors& tensors) {
+  std::vector<container::RecordPlan> plan;
   for (const auto& [name, text] : texts) plan.push_back({name, text.size()});
   for (const auto& [name, tensor] : tensors) plan.push_back({record_of(name), tensor.nbytes()});
-  ContainerWriter file(path, plan);
-  const std::vector<RecordPiece>& pieces = file.pieces();
+  container::ContainerWriter file(path, plan);
+  const std::vector<container::RecordPiece>& pieces = file.pieces();
   at::parallel_for(0, static_cast<int64_t>(pieces.size()), /*grain_size=*/1, [&](int64_t first, int64_t last) {
     const at::NoGradGuard no_gradients;
     for (auto i = static_cast<size_t>(first); i < static_cast<size_t>(last); ++i) {
@@ -142,10 +143,10 @@ Json read_description(std::string_view text) {
   });
 }
 
-NamedTensors read_tensors(const Json& descriptions, const ContainerReader& file, std::string_view prefix,
-                          RowPacker* packer) {
+parameters::NamedTensors read_tensors(const Json& descriptions, const container::ContainerReader& file,
+                                      std::string_view prefix, parameters::RowPacker* packer) {
   std::set<std::string> seen;
-  NamedTensors tensors;
+  parameters::NamedTensors tensors;
   for (const Json& description : descriptions.get_ref<const Json::array_t&>()) {
     const std::string& name = description.at("name").get_ref<const std::string&>();
     if (!seen.insert(name).second) throw Error(ExitCode::checkpoint, fmt::format("tensor '{}' is listed twice", name));
@@ -156,28 +157,30 @@ NamedTensors read_tensors(const Json& descriptions, const ContainerReader& file,
   return tensors;
 }
 
-NamedTensors read_needed_tensors(const Json& descriptions, const ContainerReader& file, const ModelConfig& model,
-                                 const ValueRanges& needed_state, const ValueRanges* needed_weights) {
+parameters::NamedTensors read_needed_tensors(const Json& descriptions, const container::ContainerReader& file,
+                                             const ModelConfig& model, const ValueRanges& needed_state,
+                                             const ValueRanges* needed_weights) {
   std::map<std::string, int64_t, std::less<>> counts;
-  for (const ParameterRow& row : parameter_table(model)) counts[row.name] = row.count();
+  for (const layout::ParameterRow& row : layout::parameter_table(model)) counts[row.name] = row.count();
   std::set<std::string> seen;
-  NamedTensors tensors;
+  parameters::NamedTensors tensors;
   for (const Json& description : descriptions.get_ref<const Json::array_t&>()) {
     const std::string& name = description.at("name").get_ref<const std::string&>();
     if (!seen.insert(name).second) throw Error(ExitCode::checkpoint, fmt::format("tensor '{}' is listed twice", name));
     const std::string_view slot = std::string_view(name).substr(0, name.find('/')),
                            parameter = std::string_view(name).substr(std::min(name.size(), slot.size() + 1));
     const auto count = counts.find(parameter);
-    const bool is_state = std::find(kOptimizerSlots.begin(), kOptimizerSlots.end(), slot) != kOptimizerSlots.end();
+    const bool is_state =
+        std::find(optim::kOptimizerSlots.begin(), optim::kOptimizerSlots.end(), slot) != optim::kOptimizerSlots.end();
     const ValueRanges* const needed = is_state ? &needed_state : slot == "model" ? needed_weights : nullptr;
     if (!needed || count == counts.end()) {
       tensors.emplace_back(name, read_tensor(description, file.record(record_of(name))));
       continue;
     }
     const auto ranges = needed->find(parameter);
-    tensors.emplace_back(name,
-                         read_part(description, file, record_of(name),
-                                   ranges == needed->end() ? std::vector<FlatSpan>() : ranges->second, count->second));
+    tensors.emplace_back(name, read_part(description, file, record_of(name),
+                                         ranges == needed->end() ? std::vector<layout::FlatSpan>() : ranges->second,
+                                         count->second));
   }
   return tensors;
 }

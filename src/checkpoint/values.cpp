@@ -246,7 +246,7 @@ std::string describe_values() {
 
 }  // namespace gpt::checkpoint
 
-namespace gpt {
+namespace gpt::checkpoint {
 
 void to_json(nlohmann::ordered_json& json, const Decision& decision) {
   json = {{"step", decision.step}, {"what", decision.what}, {"value", decision.value}};
@@ -257,4 +257,4 @@ void from_json(const nlohmann::ordered_json& json, Decision& decision) {
               json.at("value").get<double>()};
 }
 
-}  // namespace gpt
+}  // namespace gpt::checkpoint

@@ -17,7 +17,7 @@
 #include "gpt/core/hash.h"
 #include "manifest.h"
 
-namespace gpt {
+namespace gpt::container {
 
 using namespace container;
 
@@ -345,4 +345,4 @@ std::vector<std::string> ContainerReader::names() const {
   return names;
 }
 
-}  // namespace gpt
+}  // namespace gpt::container

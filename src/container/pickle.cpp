@@ -11,7 +11,7 @@
 #include "gpt/core/error.h"
 #include "gpt/core/utf8.h"
 
-namespace gpt {
+namespace gpt::container {
 namespace {
 
 // Opcodes, by their names in Python's pickletools.
@@ -179,4 +179,4 @@ bool is_plain_pickle(std::string_view pickle) {
 
 std::string PickleWriter::finish() { return std::move(out_) + kStop; }
 
-}  // namespace gpt
+}  // namespace gpt::container

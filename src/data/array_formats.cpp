@@ -11,7 +11,7 @@
 #include "gpt/core/error.h"
 #include "stored_ids.h"
 
-namespace gpt {
+namespace gpt::data {
 namespace {
 
 using namespace std::string_view_literals;
@@ -134,4 +134,4 @@ std::unique_ptr<Tokens> open_array(const std::string& path, const File& file) {
        "(np.concatenate([...]).astype('<u2').tofile('train.bin')), or prepare the text with gpt-prepare");
 }
 
-}  // namespace gpt
+}  // namespace gpt::data

@@ -14,7 +14,7 @@
 #include "gpt/tokenizer/make_tokenizer.h"
 #include "stored_ids.h"
 
-namespace gpt {
+namespace gpt::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -50,13 +50,13 @@ void require_all_of_prepare(const Bin& bin) {
     fail(bin.metadata_path, "incomplete: it has to name the tokenizer, the hashes and the counts of both parts");
   }
   const std::string tokenizer = tokenizer_path(bin);
-  if (hash128(read_file(tokenizer, ExitCode::data, kTokenizerSize)) != metadata.tokenizer_hash) {
+  if (hash128(read_file(tokenizer, ExitCode::data, tokenizer::kTokenizerSize)) != metadata.tokenizer_hash) {
     fail(tokenizer, fmt::format("its content is not what {} was written for (their hashes differ)", bin.metadata_path));
   }
 }
 
 // The tokenizer of `spec`, or, where it is empty, that of the metadata.
-std::shared_ptr<const Tokenizer> make_tokenizer_of(const Bin& bin, std::string spec) {
+std::shared_ptr<const tokenizer::Tokenizer> make_tokenizer_of(const Bin& bin, std::string spec) {
   if (spec.starts_with("bpe:")) {
     throw Error(ExitCode::config,
                 fmt::format("data.tokenizer: {} is learned from text, but {} holds token ids; name the file of "
@@ -75,7 +75,7 @@ std::shared_ptr<const Tokenizer> make_tokenizer_of(const Bin& bin, std::string s
     fail(bin.metadata_path, "it has the hash of a tokenizer, but does not name its file; name it in data.tokenizer");
   }
   if (spec.empty()) return nullptr;
-  std::shared_ptr<const Tokenizer> tokenizer = make_tokenizer(spec, {});
+  std::shared_ptr<const tokenizer::Tokenizer> tokenizer = tokenizer::make_tokenizer(spec, {});
   if (!bin.metadata.tokenizer_hash.empty() && hash128(tokenizer->to_json()) != bin.metadata.tokenizer_hash) {
     fail(spec, fmt::format("not the tokenizer that {} was made with (their hashes differ)", bin.path));
   }
@@ -187,4 +187,4 @@ Bin open_bin(const BinOptions& options) {
   return bin;
 }
 
-}  // namespace gpt
+}  // namespace gpt::data

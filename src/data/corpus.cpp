@@ -6,7 +6,7 @@
 
 #include "gpt/core/error.h"
 
-namespace gpt {
+namespace gpt::data {
 
 namespace {
 
@@ -55,4 +55,4 @@ int64_t vocabulary_for(const Corpus& corpus, std::optional<int64_t> configured) 
                           *configured, corpus.source, corpus.vocab_size, corpus.vocab_size));
 }
 
-}  // namespace gpt
+}  // namespace gpt::data

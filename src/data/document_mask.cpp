@@ -9,7 +9,7 @@
 #include "gpt/core/format.h"
 #include "gpt/core/printable.h"
 
-namespace gpt {
+namespace gpt::data {
 namespace {
 
 // How many documents begin behind others in so many tokens: all, unless a source is so large that only its beginning is looked at.
@@ -32,7 +32,7 @@ Borders borders_in(const Corpus& corpus, int32_t separator) {
 }
 
 std::string separator_text(const Corpus& corpus, int32_t separator) {
-  for (const SpecialToken& token : corpus.tokenizer->special_tokens())
+  for (const tokenizer::SpecialToken& token : corpus.tokenizer->special_tokens())
     if (token.id == separator) return printable_line(token.text);
   return fmt::format("token {}", separator);
 }
@@ -67,4 +67,4 @@ MaskedDocuments find_documents(const Corpus& corpus, int32_t separator) {
   return documents;
 }
 
-}  // namespace gpt
+}  // namespace gpt::data

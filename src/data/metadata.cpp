@@ -13,7 +13,7 @@
 #include "gpt/core/hash.h"
 #include "gpt/data/token_file.h"
 
-namespace gpt {
+namespace gpt::data {
 namespace {
 
 using nlohmann::json;
@@ -280,4 +280,4 @@ std::string to_json(const Metadata& metadata) {
   return text();
 }
 
-}  // namespace gpt
+}  // namespace gpt::data

@@ -8,7 +8,7 @@
 
 #include "gpt/core/processors.h"
 
-namespace gpt {
+namespace gpt::data {
 namespace {
 
 constexpr int64_t kWindow = 64, kWindows = 1024;
@@ -147,4 +147,4 @@ Overlap find_overlap(const Tokens& train, const Tokens& validation, const std::f
   return wanted.result();
 }
 
-}  // namespace gpt
+}  // namespace gpt::data

@@ -12,7 +12,7 @@
 #include "gpt/core/seeds.h"
 #include "gpt/data/permutation.h"
 
-namespace gpt {
+namespace gpt::data {
 namespace {
 
 bool has_mark(const Tokens& tokens, int64_t i, uint8_t mark) { return (tokens.mark(i) & mark) != 0; }
@@ -162,4 +162,4 @@ void write_rows(const Tokens& tokens, const std::vector<SegmentRow>& rows, int64
   }
 }
 
-}  // namespace gpt
+}  // namespace gpt::data

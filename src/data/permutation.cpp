@@ -2,7 +2,7 @@
 
 #include "gpt/core/seeds.h"
 
-namespace gpt {
+namespace gpt::data {
 namespace {
 
 constexpr uint64_t kGolden = 0x9E3779B97F4A7C15u;  // 2^64 / golden ratio: SplitMix64's increment
@@ -31,4 +31,4 @@ uint64_t Permutation::operator()(uint64_t index) const {
   return index;
 }
 
-}  // namespace gpt
+}  // namespace gpt::data

@@ -13,7 +13,7 @@
 #include "gpt/core/lock.h"
 #include "gpt/data/metadata.h"
 
-namespace gpt {
+namespace gpt::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -94,4 +94,4 @@ void remove_replacement(const std::string& folder) {
   for (const char* name : {kUnfinished, kFinished}) fs::remove_all(folder + name, ignored);
 }
 
-}  // namespace gpt
+}  // namespace gpt::data

@@ -12,7 +12,7 @@
 #include "gpt/core/seeds.h"
 #include "gpt/data/permutation.h"
 
-namespace gpt {
+namespace gpt::data {
 
 class SampleOrder {
  public:
@@ -68,4 +68,4 @@ class SampleOrder {
   std::shared_ptr<FirstEpoch> first_epoch_;
 };
 
-}  // namespace gpt
+}  // namespace gpt::data

@@ -10,7 +10,7 @@
 #include "sample_order.h"
 #include "sample_scores.h"
 
-namespace gpt {
+namespace gpt::data {
 namespace {
 
 constexpr int64_t kEndless = std::numeric_limits<int64_t>::max();
@@ -217,4 +217,4 @@ std::vector<Windows> SampleSchedule::windows(const DataPosition& at) const {
   return result;
 }
 
-}  // namespace gpt
+}  // namespace gpt::data

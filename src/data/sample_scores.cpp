@@ -8,7 +8,7 @@
 
 #include "gpt/core/error.h"
 
-namespace gpt {
+namespace gpt::data {
 namespace {
 
 // One stream for all samples: setting one up costs more than compressing a short sample.
@@ -79,4 +79,4 @@ std::vector<int64_t> easiest_first(const Tokens& tokens, const SampleOrder& orde
   return samples;
 }
 
-}  // namespace gpt
+}  // namespace gpt::data

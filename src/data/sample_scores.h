@@ -9,7 +9,7 @@
 #include "gpt/data/token_file.h"
 #include "sample_order.h"
 
-namespace gpt {
+namespace gpt::data {
 
 // The samples of epoch 0, lowest score first; equal scores keep the order of the text. The score is, for
 //   shorter_first  the length in tokens of the document that the sample begins in
@@ -21,4 +21,4 @@ std::vector<int64_t> easiest_first(const Tokens& tokens, const SampleOrder& orde
 // Throws gpt::Error(config) for shorter_first without an end-of-text to tell documents by.
 void require_documents(DataOrder by, std::optional<int32_t> end_of_text);
 
-}  // namespace gpt
+}  // namespace gpt::data

@@ -4,7 +4,7 @@
 
 #include "gpt/core/error.h"
 
-namespace gpt {
+namespace gpt::data {
 namespace {
 
 // The beginning of a source is as good as all of it, which may be larger than memory.
@@ -21,7 +21,7 @@ bool occurs_often(const std::vector<Tokens>& sources, int32_t id) {
   return false;
 }
 
-std::optional<int32_t> line_break(const Tokenizer& tokenizer) {
+std::optional<int32_t> line_break(const tokenizer::Tokenizer& tokenizer) {
   try {
     const std::vector<int32_t> ids = tokenizer.encode("\n");
     return ids.size() == 1 ? std::optional(ids[0]) : std::nullopt;
@@ -30,7 +30,7 @@ std::optional<int32_t> line_break(const Tokenizer& tokenizer) {
   }
 }
 
-std::optional<int32_t> most_frequent(const Tokenizer& tokenizer, const std::vector<Tokens>& sources) {
+std::optional<int32_t> most_frequent(const tokenizer::Tokenizer& tokenizer, const std::vector<Tokens>& sources) {
   if (sources.empty() || sources[0].size() == 0) return std::nullopt;
   const Tokens& tokens = sources[0];
   std::vector<int64_t> counts(static_cast<size_t>(tokenizer.vocab_size()));
@@ -42,14 +42,14 @@ std::optional<int32_t> most_frequent(const Tokenizer& tokenizer, const std::vect
 
 }  // namespace
 
-std::optional<int32_t> sample_start(const Tokenizer& tokenizer, const std::vector<Tokens>& sources) {
+std::optional<int32_t> sample_start(const tokenizer::Tokenizer& tokenizer, const std::vector<Tokens>& sources) {
   for (const std::optional<int32_t>& id : {tokenizer.end_of_text(), line_break(tokenizer)}) {
     if (id && occurs_often(sources, *id)) return id;
   }
   return most_frequent(tokenizer, sources);
 }
 
-Opening opening(const Tokenizer& tokenizer, const Tokens& tokens) {
+Opening opening(const tokenizer::Tokenizer& tokenizer, const Tokens& tokens) {
   Opening opening;
   std::vector<int32_t> ids;
   bool is_open = true;
@@ -62,4 +62,4 @@ Opening opening(const Tokenizer& tokenizer, const Tokens& tokens) {
   return opening;
 }
 
-}  // namespace gpt
+}  // namespace gpt::data

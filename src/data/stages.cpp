@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace gpt {
+namespace gpt::data {
 
 std::vector<std::pair<std::string, double>> mix_of(const Stage& stage) {
   if (stage.mix.empty()) return {{kMainSource, 1.0}};
@@ -42,4 +42,4 @@ std::vector<StageBatches> stage_batches(const DataConfig& data, const TrainingCo
   return result;
 }
 
-}  // namespace gpt
+}  // namespace gpt::data

@@ -9,7 +9,7 @@
 
 #include "gpt/core/error.h"
 
-namespace gpt {
+namespace gpt::data {
 namespace {
 
 template <class Stored, class Id>
@@ -56,4 +56,4 @@ int evident_width(std::span<const std::byte> bytes) {
   return 0;
 }
 
-}  // namespace gpt
+}  // namespace gpt::data

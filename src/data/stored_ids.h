@@ -10,7 +10,7 @@
 #include "gpt/core/file.h"
 #include "gpt/data/token_file.h"
 
-namespace gpt {
+namespace gpt::data {
 
 using File = std::shared_ptr<const MappedFile>;
 
@@ -27,4 +27,4 @@ int evident_width(std::span<const std::byte> bytes);
 // a header that contradicts the file, and for other things than ids.
 std::unique_ptr<Tokens> open_array(const std::string& path, const File& file);
 
-}  // namespace gpt
+}  // namespace gpt::data

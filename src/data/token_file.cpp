@@ -7,7 +7,7 @@
 
 #include "gpt/core/error.h"
 
-namespace gpt {
+namespace gpt::data {
 namespace {
 
 template <class Id>
@@ -69,4 +69,4 @@ int64_t first_id_outside(const Tokens& tokens, int64_t vocab_size) {
                              : first_outside(static_cast<const uint32_t*>(tokens.data()), tokens.size(), vocab_size);
 }
 
-}  // namespace gpt
+}  // namespace gpt::data

@@ -15,7 +15,7 @@
 #include "gpt/data/token_file.h"
 #include "stored_ids.h"
 
-namespace gpt {
+namespace gpt::data {
 namespace {
 
 File map(const std::string& path) { return std::make_shared<const MappedFile>(path, ExitCode::data); }
@@ -236,4 +236,4 @@ TokenFile open_token_file(const std::string& path, std::optional<int> width_byte
   return file;
 }
 
-}  // namespace gpt
+}  // namespace gpt::data

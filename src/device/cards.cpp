@@ -13,7 +13,7 @@
 #include "gpt/config/suggest.h"
 #include "gpt/core/error.h"
 
-namespace gpt {
+namespace gpt::device {
 namespace {
 
 // From the data sheets of the data-centre and workstation cards and the Turing, GA102, Ada and Blackwell architecture papers
@@ -190,4 +190,4 @@ std::optional<double> DeviceInfo::peak_flops(Dtype dtype) const {
   return card ? card->peak_flops(dtype) : std::nullopt;
 }
 
-}  // namespace gpt
+}  // namespace gpt::device

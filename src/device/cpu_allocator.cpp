@@ -16,7 +16,7 @@
 
 #include "gpt/device/host.h"
 
-namespace gpt {
+namespace gpt::device {
 namespace {
 
 constexpr size_t kAlignment = 64;           // a cache line, and what LibTorch's kernels expect
@@ -211,4 +211,4 @@ int64_t growable_by_tensors() {
   return host::growable_memory_bytes() - kReserve;
 }
 
-}  // namespace gpt
+}  // namespace gpt::device

@@ -10,7 +10,7 @@
 #include <immintrin.h>
 #endif
 
-namespace gpt {
+namespace gpt::device {
 namespace {
 
 #if defined(__x86_64__)
@@ -91,4 +91,4 @@ CpuBfloat16 cpu_bfloat16() {
   return known;
 }
 
-}  // namespace gpt
+}  // namespace gpt::device

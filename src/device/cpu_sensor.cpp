@@ -10,7 +10,7 @@
 #include "gpt/core/processors.h"
 #include "gpt/device/host.h"
 
-namespace gpt {
+namespace gpt::device {
 namespace {
 
 // Those lines of /proc/stat; the others are long.
@@ -89,9 +89,9 @@ CpuSensor::Mark CpuSensor::mark() const {
 
 void CpuSensor::begin() { before_ = mark(); }
 
-DeviceUse CpuSensor::read() {
+report::DeviceUse CpuSensor::read() {
   const Mark now = mark(), before = std::exchange(before_, now);
-  DeviceUse use;
+  report::DeviceUse use;
   use.cores = static_cast<double>(machine_.usable), use.threads = static_cast<double>(machine_.threads);
   const double seconds = now.seconds - before.seconds;
   if (seconds > 0) {
@@ -112,4 +112,4 @@ DeviceUse CpuSensor::read() {
   return use;
 }
 
-}  // namespace gpt
+}  // namespace gpt::device

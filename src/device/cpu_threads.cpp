@@ -15,7 +15,7 @@
 #include "gpt/core/processors.h"
 #include "gpt/core/surroundings.h"
 
-namespace gpt {
+namespace gpt::device {
 namespace {
 
 // LibTorch's choice knows no quota.
@@ -89,4 +89,4 @@ void use_one_cpu_thread() {
   omp_set_num_threads(1);
 }
 
-}  // namespace gpt
+}  // namespace gpt::device

@@ -31,7 +31,7 @@
 #include <shared_mutex>
 #endif
 
-namespace gpt {
+namespace gpt::device {
 namespace {
 
 // Either a device count above zero, or why there is none.
@@ -262,4 +262,4 @@ void synchronize(at::Device device) {
   TORCH_CHECK(device.is_cpu(), "synchronize: no support for ", device.str(), " in this build");
 }
 
-}  // namespace gpt
+}  // namespace gpt::device

@@ -12,7 +12,7 @@
 #include <cuda_runtime_api.h>
 #endif
 
-namespace gpt {
+namespace gpt::device {
 namespace {
 
 #ifdef GPT_CUDA
@@ -39,4 +39,4 @@ FoundSensor find_sensor(at::Device device) {
   return {std::make_unique<CpuSensor>(std::move(machine), CpuSensor::of_this_machine())};
 }
 
-}  // namespace gpt
+}  // namespace gpt::device

@@ -16,7 +16,7 @@
 #include <string>
 #endif
 
-namespace gpt {
+namespace gpt::device {
 
 #ifdef GPT_CUDA
 namespace {
@@ -150,4 +150,4 @@ bool is_recording() { return false; }
 void use_recordable_stream(c10::Device) {}
 #endif
 
-}  // namespace gpt
+}  // namespace gpt::device

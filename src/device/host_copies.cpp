@@ -12,7 +12,7 @@
 
 #include "gpt/device/memory.h"
 
-namespace gpt {
+namespace gpt::device {
 namespace {
 
 // There is but one memory, so that nothing is gained: for tests.
@@ -77,4 +77,4 @@ std::shared_ptr<HostCopies> host_copies(at::Device device) {
   return std::make_shared<PlainCopies>();
 }
 
-}  // namespace gpt
+}  // namespace gpt::device

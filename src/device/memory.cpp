@@ -22,7 +22,7 @@
 #include <cuda_runtime_api.h>
 #endif
 
-namespace gpt {
+namespace gpt::device {
 namespace {
 
 bool segments_can_grow = true;
@@ -91,4 +91,4 @@ void release_unused_memory(at::Device device) {
   malloc_trim(0);  // gives back the memory of small tensors, and of all where LibTorch keeps its own allocator
 }
 
-}  // namespace gpt
+}  // namespace gpt::device

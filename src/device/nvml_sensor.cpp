@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace gpt {
+namespace gpt::device {
 namespace {
 
 // ---- NVML's ABI: names, numbers and layouts as its documentation gives them ----
@@ -141,14 +141,14 @@ class NvmlSensor : public DeviceSensor {
   explicit NvmlSensor(std::unique_ptr<NvmlLibrary> library) : library_(std::move(library)) {}
   std::string find(const GpuAddress& gpu);  // empty, or why it is not found
   void begin() override { (void)read(); }
-  DeviceUse read() override;
+  report::DeviceUse read() override;
 
  private:
-  DeviceUse::Value utilization();
-  DeviceUse::Value power(double seconds);
-  void read_slowdowns(DeviceUse& use, double seconds);
+  report::DeviceUse::Value utilization();
+  report::DeviceUse::Value power(double seconds);
+  void read_slowdowns(report::DeviceUse& use, double seconds);
   // A counter's growth since the last reading, in `unit`s for each second; nothing at the first one.
-  DeviceUse::Value rate(std::optional<Large> now, std::optional<Large>& before, double unit, double seconds);
+  report::DeviceUse::Value rate(std::optional<Large> now, std::optional<Large>& before, double unit, double seconds);
 
   std::unique_ptr<NvmlLibrary> library_;
   const NvmlFunctions& nvml_ = library_->functions();
@@ -168,13 +168,13 @@ std::string NvmlSensor::find(const GpuAddress& gpu) {
              : fmt::format("it does not know the GPU at {}: {}", gpu.pci, library_->error_text(status));
 }
 
-DeviceUse NvmlSensor::read() {
+report::DeviceUse NvmlSensor::read() {
   const auto now = std::chrono::steady_clock::now();
   const double seconds = std::chrono::duration<double>(now - std::exchange(read_, now)).count();
-  DeviceUse use;
+  report::DeviceUse use;
   use.utilization = utilization();
   use.power_w = power(seconds);
-  const auto set = [](DeviceUse::Value& value, std::optional<Count> number, double unit) {
+  const auto set = [](report::DeviceUse::Value& value, std::optional<Count> number, double unit) {
     if (number) value = *number * unit;
   };
   set(use.power_limit_w, asked<Count>(nvml_.power_limit, device_), 1e-3);
@@ -190,7 +190,7 @@ DeviceUse NvmlSensor::read() {
 }
 
 // The driver keeps the samples of some seconds. Where there are none, as in an interval that is shorter than a sample, it gives the latest.
-DeviceUse::Value NvmlSensor::utilization() {
+report::DeviceUse::Value NvmlSensor::utilization() {
   Count count = 0;
   int type = 0;
   double sum = 0, taken = 0;
@@ -211,27 +211,28 @@ DeviceUse::Value NvmlSensor::utilization() {
   }
   if (taken > 0) return sum / taken / 100;
   const auto latest = asked<NvmlUtilization>(nvml_.utilization, device_);
-  return latest ? DeviceUse::Value(latest->gpu / 100.0) : std::nullopt;
+  return latest ? report::DeviceUse::Value(latest->gpu / 100.0) : std::nullopt;
 }
 
-DeviceUse::Value NvmlSensor::rate(std::optional<Large> now, std::optional<Large>& before, double unit, double seconds) {
+report::DeviceUse::Value NvmlSensor::rate(std::optional<Large> now, std::optional<Large>& before, double unit,
+                                          double seconds) {
   const auto last = std::exchange(before, now);
   if (!now || !last || *now < *last || seconds <= 0) return std::nullopt;
   return static_cast<double>(*now - *last) * unit / seconds;
 }
 
-DeviceUse::Value NvmlSensor::power(double seconds) {
+report::DeviceUse::Value NvmlSensor::power(double seconds) {
   if (const auto mean = rate(asked<Large>(nvml_.energy, device_), energy_, 1e-3, seconds)) return mean;
   const auto latest = asked<Count>(nvml_.power, device_);
-  return latest ? DeviceUse::Value(*latest * 1e-3) : std::nullopt;
+  return latest ? report::DeviceUse::Value(*latest * 1e-3) : std::nullopt;
 }
 
 // The driver counts the time of two of them. Whether one of the others holds is known for the moment alone.
-void NvmlSensor::read_slowdowns(DeviceUse& use, double seconds) {
+void NvmlSensor::read_slowdowns(report::DeviceUse& use, double seconds) {
   const auto counted = [&](int policy, std::optional<Large>& before) {
     const auto violation = asked<NvmlViolation>(nvml_.violation, device_, policy);
     const auto share = rate(violation ? std::optional(violation->violation_ns) : std::nullopt, before, 1e-9, seconds);
-    return share ? DeviceUse::Value(std::min(1.0, *share)) : std::nullopt;
+    return share ? report::DeviceUse::Value(std::min(1.0, *share)) : std::nullopt;
   };
   use.slowed_by_power = counted(kPowerPolicy, power_violation_);
   use.slowed_by_heat = counted(kThermalPolicy, thermal_violation_);
@@ -254,4 +255,4 @@ FoundSensor find_nvml_sensor(const GpuAddress& gpu, const std::string& path) {
   return {std::move(sensor)};
 }
 
-}  // namespace gpt
+}  // namespace gpt::device

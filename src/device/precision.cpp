@@ -11,7 +11,7 @@
 #include "gpt/core/error.h"
 #include "gpt/device/memory.h"
 
-namespace gpt {
+namespace gpt::device {
 namespace {
 
 std::string_view name_of(Dtype dtype) {
@@ -191,4 +191,4 @@ Autocast::~Autocast() {
   } catch (const std::exception& e) { TORCH_WARN("autocast was not restored: ", e.what()); }
 }
 
-}  // namespace gpt
+}  // namespace gpt::device

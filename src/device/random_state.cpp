@@ -5,7 +5,7 @@
 
 #include <mutex>
 
-namespace gpt {
+namespace gpt::device {
 
 at::Tensor random_state(at::Device device) {
   at::Generator generator = at::globalContext().defaultGenerator(device);
@@ -25,4 +25,4 @@ void seed_random_state(at::Device device, uint64_t seed) {
   generator.set_current_seed(seed);
 }
 
-}  // namespace gpt
+}  // namespace gpt::device

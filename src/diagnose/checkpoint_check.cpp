@@ -10,7 +10,7 @@
 #include "gpt/core/format.h"
 #include "gpt/run/folder.h"
 
-namespace gpt {
+namespace gpt::diagnose {
 namespace {
 
 namespace fs = std::filesystem;
@@ -20,7 +20,7 @@ bool is_folder(const std::string& path) {
   return fs::is_directory(path, ignored);
 }
 
-plan::Check readable(const std::string& file, const Checkpoint& checkpoint) {
+plan::Check readable(const std::string& file, const checkpoint::Checkpoint& checkpoint) {
   int64_t parameters = 0;
   for (const auto& [name, tensor] : checkpoint.model) parameters += tensor.numel();
   const std::string loss = std::isfinite(checkpoint.best_val_loss)
@@ -29,12 +29,12 @@ plan::Check readable(const std::string& file, const Checkpoint& checkpoint) {
   const std::string detail =
       fmt::format("{}: step {}, {} parameters, {}; every hash matches, and its parts fit together", file,
                   with_commas(checkpoint.step), format_count(static_cast<double>(parameters)), loss);
-  switch (python_view_of(file, checkpoint)) {
-    case PythonView::ours: return plan::passed("checkpoint", detail);
-    case PythonView::plain:
+  switch (checkpoint::python_view_of(file, checkpoint)) {
+    case checkpoint::PythonView::ours: return plan::passed("checkpoint", detail);
+    case checkpoint::PythonView::plain:
       return plan::passed("checkpoint",
                           detail + "; Python loads plain values and tensors, as another version wrote them");
-    case PythonView::foreign: break;
+    case checkpoint::PythonView::foreign: break;
   }
   return plan::warned("checkpoint", detail + ", but what Python would load from it is not what this program writes",
                       "load it in Python only with weights_only=True, and only if you trust its source");
@@ -42,10 +42,10 @@ plan::Check readable(const std::string& file, const Checkpoint& checkpoint) {
 
 }  // namespace
 
-std::optional<Checkpoint> read_and_check(const std::string& path, plan::Check& check) {
+std::optional<checkpoint::Checkpoint> read_and_check(const std::string& path, plan::Check& check) {
   try {
-    const std::string file = checkpoint_file(path);
-    Checkpoint checkpoint = load_checkpoint(file);
+    const std::string file = checkpoint::checkpoint_file(path);
+    checkpoint::Checkpoint checkpoint = checkpoint::load_checkpoint(file);
     check = readable(file, checkpoint);
     return checkpoint;
   } catch (const Error& e) {
@@ -65,4 +65,4 @@ plan::Check check_checkpoint(const std::string& path) {
   return check;
 }
 
-}  // namespace gpt
+}  // namespace gpt::diagnose

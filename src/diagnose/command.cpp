@@ -23,7 +23,7 @@
 #include "gpt/plan/resolve.h"
 #include "gpt/prepare/text_cache.h"
 
-namespace gpt {
+namespace gpt::diagnose {
 namespace {
 
 void append(plan::Checks& checks, plan::Checks more) {
@@ -73,8 +73,8 @@ int diagnose(int argc, char** argv) {
   require_consistent(asked, command, !runs.empty() ? "--run" : cache ? "--cache" : clear_cache ? "--clear-cache" : "");
   if (clear_cache && json)
     throw Error(ExitCode::config, "--clear-cache removes texts and has nothing to say in JSON: leave out --json");
-  if (clear_cache) log::info(clear_text_cache(command.config.data));
-  if (cache) output::write(describe_text_cache(command.config.data, json));
+  if (clear_cache) log::info(prepare::clear_text_cache(command.config.data));
+  if (cache) output::write(prepare::describe_text_cache(command.config.data, json));
   if (!runs.empty()) {
     const std::vector<board::RunSummary> summaries = read_runs(runs);
     output::write(json ? runs_json(summaries)
@@ -82,8 +82,8 @@ int diagnose(int argc, char** argv) {
   }
   if (cache || clear_cache || !runs.empty()) return 0;
   process::watch_signals();
-  use_cpu_threads(command.config.threads, plan::count_processes(command.config));
-  use_cpu_allocator();
+  device::use_cpu_threads(command.config.threads, plan::count_processes(command.config));
+  device::use_cpu_allocator();
 
   const bool configured = !command.config_path.empty() || !command.origins.empty();
   plan::Checks checks;
@@ -98,4 +98,4 @@ int diagnose(int argc, char** argv) {
   return static_cast<int>(plan::any_failed(checks) ? ExitCode::failed_check : ExitCode::ok);
 }
 
-}  // namespace gpt
+}  // namespace gpt::diagnose

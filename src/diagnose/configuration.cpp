@@ -48,12 +48,12 @@
 #include "gpt/train/announce.h"
 #include "gpt/train/task_evaluations.h"
 
-namespace gpt {
+namespace gpt::diagnose {
 namespace {
 
 // What of the settings contradicts the device or each other there, as gpt-train would refuse it; nothing where nothing does.
-std::optional<plan::Check> find_contradiction(const Config& config, const DeviceInfo& device) {
-  config::Facts facts = facts_of(device, resolve_precision(config.training.precision, device));
+std::optional<plan::Check> find_contradiction(const Config& config, const device::DeviceInfo& device) {
+  config::Facts facts = facts_of(device, device::resolve_precision(config.training.precision, device));
   facts.processes = config.distributed.processes;
   facts.data_processes = config.distributed.data_processes();
   const auto refusal = config::find_refusal(config, facts);
@@ -133,7 +133,7 @@ class Examination {
     if (!asked_.checkpoint.empty()) {
       if (const auto checkpoint = add_checkpoint(asked_.checkpoint)) named_step_ = checkpoint->step;
     }
-    if (names_checkpoint(from)) {
+    if (checkpoint::names_checkpoint(from)) {
       auto checkpoint = add_checkpoint(from);
       if (!start_ && checkpoint) start_ = run::StartingPoint{std::move(*checkpoint), from};
     }
@@ -152,7 +152,7 @@ class Examination {
     try {
       initial_ = run::read_initial_weights(config_, command_.origins);
       initial_->model.clear();  // its tensors are large
-      const auto parameters = static_cast<double>(parameter_count(config_.model));
+      const auto parameters = static_cast<double>(layout::parameter_count(config_.model));
       add(plan::passed("checkpoint", fmt::format("{}: {} parameters to begin with", path, format_count(parameters))));
     } catch (const Error& error) {
       if (error.code() != ExitCode::checkpoint) throw;
@@ -183,10 +183,10 @@ class Examination {
     config_ = command_.config;
   }
 
-  Corpus load_data() {
+  data::Corpus load_data() {
     if (start_) {
       try {
-        Corpus corpus = run::load_run_corpus(config_, start_);
+        data::Corpus corpus = run::load_run_corpus(config_, start_);
         Config compared = config_;
         if (!compared.model.vocab_size) compared.model.vocab_size = corpus.vocab_size;
         changes_ = run::require_same_configuration(*start_, compared);
@@ -199,7 +199,7 @@ class Examination {
     return initial_ ? run::load_corpus_for(*initial_, config_) : run::load_run_corpus(config_, std::nullopt);
   }
 
-  std::optional<Checkpoint> add_checkpoint(const std::string& path) {
+  std::optional<checkpoint::Checkpoint> add_checkpoint(const std::string& path) {
     plan::Check check;
     auto checkpoint = read_and_check(path, check);
     add(std::move(check));
@@ -210,7 +210,7 @@ class Examination {
   std::string attention(at::ScalarType type) const {
     const ExecutionConfig& execution = config_.training.execution;
     return card_ ? plan::expected_attention(config_.model, execution, place_->device, type)
-                 : attention_path(config_.model, execution, place_->device.device, type, /*training=*/true);
+                 : model::attention_path(config_.model, execution, place_->device.device, type, /*training=*/true);
   }
 
   // As gpt-train chooses it, and divides the update among its processes. Where device or vocabulary are not known, nothing but the tokens of
@@ -233,7 +233,7 @@ class Examination {
   }
 
   plan::Means means() const {
-    const Precision precision = resolve_precision(config_.training.precision, place_->device);
+    const device::Precision precision = device::resolve_precision(config_.training.precision, place_->device);
     return {.device = place_->device,
             .precision = precision,
             .attention = attention(precision.compute_type()),
@@ -300,7 +300,7 @@ class Examination {
 
   void examine_data() {
     run::require_run_data(config_, origin_);
-    const Corpus& corpus = corpus_.emplace(load_data());
+    const data::Corpus& corpus = corpus_.emplace(load_data());
     if (!config_.model.vocab_size) config_.model.vocab_size = corpus.vocab_size;
     add(plan::check_tokens(corpus, *config_.model.vocab_size));
     if (*config_.model.vocab_size < corpus.vocab_size) return;
@@ -311,13 +311,13 @@ class Examination {
       add(plan::check_sample_prompt(config_.training.cadence, corpus));
     if (!config_.training.cadence.eval_tasks.empty()) {
       attempt("tasks", "see gpt-eval --help for what a task's file holds",
-              [&] { add(plan::passed("tasks", TaskEvaluations(config_, corpus).describe())); });
+              [&] { add(plan::passed("tasks", train::TaskEvaluations(config_, corpus).describe())); });
     }
     if (place_)
       place_->memory.data = plan::resident_bytes(config_.data, corpus, place_->device.device, place_->memory.available);
     choose_batch();
-    const DataLoader loader(corpus.sources, config_.data, run::schedule_options(config_, corpus),
-                            place_ && !card_ ? place_->device.device : at::Device(at::kCPU));
+    const batches::DataLoader loader(corpus.sources, config_.data, run::schedule_options(config_, corpus),
+                                     place_ && !card_ ? place_->device.device : at::Device(at::kCPU));
     plan::DatasetFacts facts = plan::describe_data(corpus, loader);
     if (card_) facts.resident = place_ && place_->memory.data > 0;
     update_->divided = plan::with_real_batch(config_.training, facts);
@@ -328,7 +328,8 @@ class Examination {
     add(plan::check_batch(config_.training, facts));
     facts_ = std::move(facts);
     if (is_length_known()) check_plan();
-    for (const std::string& stage : describe_stages(config_.data, config_, corpus)) add(plan::passed("stage", stage));
+    for (const std::string& stage : train::describe_stages(config_.data, config_, corpus))
+      add(plan::passed("stage", stage));
     if (!card_)
       add(plan::check_workers(config_.data, facts_->resident, place_ && place_->device.device.is_cuda(), cores_));
     begin_where_it_stopped();
@@ -343,7 +344,7 @@ class Examination {
       return;
     }
     const bool cuda = place_->device.device.is_cuda();
-    const Precision precision = resolve_precision(config_.training.precision, place_->device);
+    const device::Precision precision = device::resolve_precision(config_.training.precision, place_->device);
     add(plan::check_vocabulary(model, cuda));
     const std::string kernel = attention(precision.compute_type());
     const plan::ActivationForm form =
@@ -355,7 +356,7 @@ class Examination {
     if (plan_) examine_speed(form, precision, kernel);
   }
 
-  void examine_memory(const plan::ActivationForm& form, const Precision& precision, const std::string& kernel) {
+  void examine_memory(const plan::ActivationForm& form, const device::Precision& precision, const std::string& kernel) {
     const ModelConfig& model = config_.model;
     place_->memory.exchange = plan::exchange_bytes(real(), precision.end_to_end, processes_);
     plan::Check memory = plan::check_memory(model, update_->divided, form, place_->memory);
@@ -376,7 +377,7 @@ class Examination {
     add(std::move(memory));
   }
 
-  void examine_speed(const plan::ActivationForm& form, const Precision& precision, const std::string& kernel) {
+  void examine_speed(const plan::ActivationForm& form, const device::Precision& precision, const std::string& kernel) {
     const Config config = real();
     UpdateFacts facts{config, update_->undivided, place_->device, precision, form, kernel, place_->memory};
     if (card_) {
@@ -448,7 +449,8 @@ class Examination {
   const config::CommandLine& command_;
   const std::string origin_;
   const PlanOptions& asked_;
-  const Card* card_ = asked_.gpu.empty() ? nullptr : &require_card("--gpu", asked_.gpu);  // one that is not here
+  const device::Card* card_ =
+      asked_.gpu.empty() ? nullptr : &device::require_card("--gpu", asked_.gpu);  // one that is not here
   const int64_t cores_ = usable_cores(), processes_ = plan::count_processes(config_);
   plan::Checks checks_;
   std::optional<Place> place_;                  // set when the run could use it
@@ -459,7 +461,7 @@ class Examination {
   std::optional<int64_t> named_step_;   // the step of --checkpoint
   bool is_timed_ = false;               // it was tried
   std::optional<plan::StepTime> step_;  // nothing where it is not known
-  std::optional<Corpus> corpus_;
+  std::optional<data::Corpus> corpus_;
   int64_t batches_per_epoch_ = 0;
   std::optional<plan::DatasetFacts> facts_;
   std::optional<run::Plan> plan_;
@@ -474,4 +476,4 @@ plan::Checks check_configuration(const config::CommandLine& command, const PlanO
   return Examination(command, asked).run();
 }
 
-}  // namespace gpt
+}  // namespace gpt::diagnose

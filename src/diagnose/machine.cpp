@@ -22,7 +22,7 @@
 #include <cuda_runtime_api.h>
 #endif
 
-namespace gpt {
+namespace gpt::diagnose {
 namespace {
 
 using Capabilities = std::unordered_map<std::string, c10::IValue>;
@@ -60,19 +60,19 @@ std::string cores_in_words() {
 }
 
 plan::Checks check_cpu() {
-  const DeviceInfo cpu = describe_device(at::kCPU);
+  const device::DeviceInfo cpu = device::describe_device(at::kCPU);
   const Capabilities capabilities = at::cpu::get_cpu_capabilities();
   const Probe attention = probe_cpu_attention(at::kFloat);
   return {
       plan::passed("CPU", fmt::format("{}, {}, {} in use", cpu.name, cores_in_words(),
                                       plural(at::get_num_threads(), "thread"))),
-      check_instructions(has(capabilities, "avx2"), has(capabilities, "avx512_f"), cpu_bfloat16(),
+      check_instructions(has(capabilities, "avx2"), has(capabilities, "avx512_f"), device::cpu_bfloat16(),
                          has(capabilities, "amx_tile")),
       attention.works
           ? plan::passed("CPU attention", fmt::format("ran forward and backward ({})", at::get_cpu_capability()))
           : plan::failed("CPU attention", attention.reason,
                          "set the environment variable ATEN_CPU_CAPABILITY=default, and report this"),
-      check_free_memory("memory", free_bytes(at::kCPU), cpu.memory_bytes),
+      check_free_memory("memory", device::free_bytes(at::kCPU), cpu.memory_bytes),
   };
 }
 
@@ -83,11 +83,11 @@ plan::Check judge(const std::string& name, bool in_hardware, const Probe& probe,
 
 plan::Checks check_gpu(at::Device device) {
   const std::string gpu = fmt::format("GPU {}", device.index());
-  const DeviceInfo info = describe_device(device);
+  const device::DeviceInfo info = device::describe_device(device);
   const at::ScalarType type = info.bfloat16 ? at::kBFloat16 : at::kHalf;
   plan::Checks checks{plan::passed(gpu, fmt::format("{}, {:.1f} GB, compute capability {}.{}", info.name,
                                                     info.memory_bytes / 1e9, info.compute_major, info.compute_minor)),
-                      check_free_memory(gpu + " memory", free_bytes(device), info.memory_bytes),
+                      check_free_memory(gpu + " memory", device::free_bytes(device), info.memory_bytes),
                       judge(gpu + " TF32", info.tf32, info.tf32 ? probe_tf32(device) : Probe{},
                             "float32 matrix products run in full precision"),
                       judge(gpu + " bfloat16", info.bfloat16,
@@ -117,7 +117,7 @@ std::string cuda_versions(const std::string& driver) {
   int driver_cuda = 0, runtime = 0;
   if (cudaDriverGetVersion(&driver_cuda) != cudaSuccess || cudaRuntimeGetVersion(&runtime) != cudaSuccess) return "";
   return fmt::format("NVIDIA driver {} (up to CUDA {}), runtime CUDA {}, cuDNN {}", driver, cuda_text(driver_cuda),
-                     cuda_text(runtime), cudnn_version());
+                     cuda_text(runtime), device::cudnn_version());
 }
 #else
 constexpr bool kCudaBuilt = false;
@@ -154,15 +154,15 @@ plan::Check check_cuda(const CudaState& state) {
       "check that nvidia-smi works, that CUDA_VISIBLE_DEVICES is not empty, and that a container runs with --gpus all");
 }
 
-plan::Check check_instructions(bool avx2, bool avx512, CpuBfloat16 bfloat16, bool amx) {
+plan::Check check_instructions(bool avx2, bool avx512, device::CpuBfloat16 bfloat16, bool amx) {
   std::string found;
   const auto add = [&](bool there, const char* name) {
     if (there) found += fmt::format("{}{}", found.empty() ? "" : " ", name);
   };
   add(avx2, "avx2");
   add(avx512, "avx512");
-  add(bfloat16 == CpuBfloat16::fast, "bfloat16");
-  add(bfloat16 == CpuBfloat16::slow, "bfloat16 (no faster than float32)");
+  add(bfloat16 == device::CpuBfloat16::fast, "bfloat16");
+  add(bfloat16 == device::CpuBfloat16::slow, "bfloat16 (no faster than float32)");
   add(amx, "amx");
   if (!avx2) {
     return plan::warned("CPU instructions", "no avx2: LibTorch's fast kernels are not used",
@@ -182,7 +182,7 @@ plan::Check check_free_memory(const std::string& name, int64_t free_bytes, int64
 plan::Checks check_machine() {
   plan::Checks checks{check_libtorch()};
   for (auto& check : check_cpu()) checks.push_back(std::move(check));
-  const DeviceChoice choice = select_device("auto");
+  const device::DeviceChoice choice = device::select_device("auto");
   const std::string driver = host::nvidia_driver_version();
   checks.push_back(check_cuda({kCudaBuilt, host::has_nvidia_gpu(), driver,
                                cuda_versions(driver.empty() ? "of unknown version" : driver), choice.reason}));
@@ -195,4 +195,4 @@ plan::Checks check_machine() {
   return checks;
 }
 
-}  // namespace gpt
+}  // namespace gpt::diagnose

@@ -9,7 +9,7 @@
 #include "gpt/core/error.h"
 #include "gpt/device/cards.h"
 
-namespace gpt {
+namespace gpt::diagnose {
 namespace {
 
 [[noreturn]] void refuse(const std::string& why) { throw Error(ExitCode::config, "gpt-diagnose: " + why); }
@@ -106,7 +106,7 @@ void require_consistent(const PlanOptions& plan, const config::CommandLine& comm
       refuse(fmt::format("{} is about a run: name one with --config, --data or other keys", flag));
   }
   if (!plan.gpu.empty()) {
-    (void)require_card("--gpu", plan.gpu);
+    (void)device::require_card("--gpu", plan.gpu);
     if (command.config.distributed.processes == 0)
       refuse("--gpu asks about a machine whose GPUs cannot be counted here: give distributed.processes a number");
     if (command.has_flag("device"))
@@ -125,4 +125,4 @@ void require_consistent(const PlanOptions& plan, const config::CommandLine& comm
   require_time(plan);
 }
 
-}  // namespace gpt
+}  // namespace gpt::diagnose

@@ -23,7 +23,7 @@
 #include "gpt/report/loss_curve.h"
 #include "gpt/run/folder.h"
 
-namespace gpt {
+namespace gpt::diagnose {
 
 using board::RunGroup;
 using board::RunSummary;
@@ -55,25 +55,25 @@ std::vector<std::string> runs_in(const std::string& folder) {
 
 std::string state_of(const std::string& folder) {
   if (is_locked(folder)) return "trains";
-  const auto reported = reported_state(folder + "/" + kReportFile);
+  const auto reported = report::reported_state(folder + "/" + kReportFile);
   if (!reported) return "-";
   return reported->has_ended ? "done" : reported->is_open() ? "cut off" : "stopped";
 }
 
-std::optional<double> tokens_per_second(const RunHistory& history) {
+std::optional<double> tokens_per_second(const report::RunHistory& history) {
   return history.seconds > 0 ? std::optional(history.tokens / history.seconds) : std::nullopt;
 }
 
 template <class Points>
-std::vector<LossCurve> curves_of(const std::vector<RunSummary>& runs, const Points& points) {
-  std::vector<LossCurve> curves;
+std::vector<report::LossCurve> curves_of(const std::vector<RunSummary>& runs, const Points& points) {
+  std::vector<report::LossCurve> curves;
   for (const RunSummary& run : runs) curves.push_back({printable_line(run.folder), points(run.history)});
   return curves;
 }
 
-using Draw = std::function<std::string(std::vector<LossCurve> curves, const char* quantity)>;
+using Draw = std::function<std::string(std::vector<report::LossCurve> curves, const char* quantity)>;
 
-std::string drawing_of_one(const RunHistory& history, const Draw& draw) {
+std::string drawing_of_one(const report::RunHistory& history, const Draw& draw) {
   return draw({{"training", history.loss.means()}, {"validation", history.validation_loss.points()}}, "loss");
 }
 
@@ -86,15 +86,16 @@ std::string drawing_of_several(const RunGroup& group, const Draw& draw) {
   const auto all = [&](const auto& have) {
     return std::all_of(runs.begin(), runs.end(), [&](const RunSummary& run) { return have(run.history); });
   };
-  if (!group.have_same_tokens && all([](const RunHistory& h) { return !h.bits_per_byte.empty(); })) {
+  if (!group.have_same_tokens && all([](const report::RunHistory& h) { return !h.bits_per_byte.empty(); })) {
     return fmt::format("validation bits per byte by step{}, because the tokens of the runs differ\n", which) +
-           draw(curves_of(runs, [](const RunHistory& h) { return h.bits_per_byte.points(); }), "bits");
+           draw(curves_of(runs, [](const report::RunHistory& h) { return h.bits_per_byte.points(); }), "bits");
   }
-  const bool validated = all([](const RunHistory& h) { return h.best_evaluation.has_value(); });
-  const std::string curves =
-      draw(curves_of(runs,
-                     [&](const RunHistory& h) { return validated ? h.validation_loss.points() : h.loss.means(); }),
-           "loss");
+  const bool validated = all([](const report::RunHistory& h) { return h.best_evaluation.has_value(); });
+  const std::string curves = draw(curves_of(runs,
+                                            [&](const report::RunHistory& h) {
+                                              return validated ? h.validation_loss.points() : h.loss.means();
+                                            }),
+                                  "loss");
   if (curves.empty()) return "";
   return fmt::format("{} loss by step{}{}\n{}", validated ? "validation" : "training", which,
                      group.have_same_tokens
@@ -124,7 +125,7 @@ constexpr const char* kColumns[] = {"run",      "state", "parameters", "steps", 
 constexpr const char* kFirstToGo[] = {"tokens", "time", "parameters", "bits/byte", "tokens/s", "state", "val loss"};
 
 std::vector<std::string> row_of(const RunSummary& run) {
-  const RunHistory& h = run.history;
+  const report::RunHistory& h = run.history;
   const auto shown = [](const std::optional<double>& value) {
     return value && std::isfinite(*value) ? fmt::format("{:.4f}", *value) : "-";
   };
@@ -177,7 +178,7 @@ std::vector<RunSummary> read_runs(const std::vector<std::string>& folders) {
     for (const std::string& folder : runs_in(named)) {
       RunSummary& run = runs.emplace_back(RunSummary{folder, {}, config::left_configuration(folder), state_of(folder)});
       while (run.folder.size() > 1 && run.folder.back() == '/') run.folder.pop_back();
-      read_metrics(folder + "/" + kMetricsFile, std::numeric_limits<int64_t>::max(), run.history);
+      report::read_metrics(folder + "/" + kMetricsFile, std::numeric_limits<int64_t>::max(), run.history);
     }
   }
   return runs;
@@ -197,8 +198,8 @@ std::string draw_runs(const std::vector<RunSummary>& runs, int columns, bool uni
   TextTable table = table_of(std::move(rows));
   if (columns > 0) drop_columns(table, columns);
   const int width = columns > 0 ? columns : kCurveColumns;
-  const Draw draw = [&](std::vector<LossCurve> curves, const char* quantity) {
-    return draw_loss_curve(std::move(curves), width, kRows, unicode, quantity);
+  const Draw draw = [&](std::vector<report::LossCurve> curves, const char* quantity) {
+    return report::draw_loss_curve(std::move(curves), width, kRows, unicode, quantity);
   };
   return drawings(groups, width, draw) + table.text() + settings_text(ordered);
 }
@@ -218,7 +219,7 @@ std::string runs_json(const std::vector<RunSummary>& given) {
   const std::vector<std::vector<std::string>> differing = differing_settings(runs);
   for (size_t i = 0; i < runs.size(); ++i) {
     const RunSummary& run = runs[i];
-    const RunHistory& h = run.history;
+    const report::RunHistory& h = run.history;
     ordered_json settings = ordered_json::object();
     for (const auto& row : differing) settings[row[0]] = row[1 + i];
     const auto& [step, last, best] = std::tie(h.last_step, h.last_evaluation, h.best_evaluation);
@@ -242,4 +243,4 @@ std::string runs_json(const std::vector<RunSummary>& given) {
          "\n";
 }
 
-}  // namespace gpt
+}  // namespace gpt::diagnose

@@ -7,7 +7,7 @@
 #include "gpt/core/format.h"
 #include "gpt/plan/model_checks.h"
 
-namespace gpt {
+namespace gpt::diagnose {
 namespace {
 
 // Shares of the speed of large products that steps reach: below the first a step is slow, above the second fast.
@@ -18,7 +18,7 @@ struct Cause {
 };
 
 // The first that applies, the surest and most harmful first.
-Cause likely_cause(const UpdateConfig& config, const DeviceInfo& device, const Precision& precision,
+Cause likely_cause(const UpdateConfig& config, const device::DeviceInfo& device, const device::Precision& precision,
                    const SpeedFacts& facts) {
   const bool cuda = device.device.is_cuda();
   const ModelConfig& model = config.model;
@@ -32,7 +32,7 @@ Cause likely_cause(const UpdateConfig& config, const DeviceInfo& device, const P
   if (!cuda && facts.is_told_threads && facts.threads < facts.cores)
     return {fmt::format("{} of {} work on it", facts.threads, plural(facts.cores, "core")), "set threads: 0"};
   if (!cuda && precision.compute_type() != at::kFloat && !device.bfloat16)
-    return {bfloat16_obstacle(device), "set training.dtype: auto"};
+    return {device::bfloat16_obstacle(device), "set training.dtype: auto"};
   if (facts.attention.starts_with("math"))
     return {fmt::format("attention is unfused ({})", facts.attention), "set training.attention: auto"};
   if (!execution.use_compile) return {"use_compile is off", "set training.use_compile: true"};
@@ -51,8 +51,8 @@ Cause likely_cause(const UpdateConfig& config, const DeviceInfo& device, const P
 
 }  // namespace
 
-plan::Check check_speed(const UpdateConfig& config, const DeviceInfo& device, const Precision& precision,
-                        const SpeedFacts& facts) {
+plan::Check check_speed(const UpdateConfig& config, const device::DeviceInfo& device,
+                        const device::Precision& precision, const SpeedFacts& facts) {
   const double flops = plan::flops_per_step(config.model, config.training).all() / facts.step_seconds;
   const double share = flops / facts.product_speed;
   std::string detail =
@@ -73,4 +73,4 @@ plan::Check check_speed(const UpdateConfig& config, const DeviceInfo& device, co
   return check;
 }
 
-}  // namespace gpt
+}  // namespace gpt::diagnose

@@ -19,7 +19,7 @@
 #include "gpt/plan/step_schedule.h"
 #include "gpt/plan/trial.h"
 
-namespace gpt {
+namespace gpt::diagnose {
 namespace {
 
 std::optional<plan::Trial> try_update(const UpdateFacts& facts, const Config& config) {
@@ -122,9 +122,9 @@ void compare_with_one(const UpdateFacts& facts, plan::ProcessesPlan& several, pl
                                        : plan::join_cards(facts.device, several.processes);
   Config undivided = facts.config;
   undivided.training = facts.undivided;
-  use_cpu_threads(undivided.threads);
+  device::use_cpu_threads(undivided.threads);
   const auto one = try_update(facts, undivided);
-  use_cpu_threads(undivided.threads, several.processes);
+  device::use_cpu_threads(undivided.threads, several.processes);
   const double together = plan::seconds_together(1, several.processes, several.threads, facts.cores),
                sequences = static_cast<double>(several.most_micro_batches() * facts.config.training.batch_size),
                of_sequence = together * (step.seconds - step.update) / sequences, of_update = together * step.update;
@@ -140,7 +140,7 @@ void compare_with_one(const UpdateFacts& facts, plan::ProcessesPlan& several, pl
                 network, several, step);
 }
 
-UpdateTime estimate_update(const UpdateFacts& facts, const Card& card, plan::ProcessesPlan& several) {
+UpdateTime estimate_update(const UpdateFacts& facts, const device::Card& card, plan::ProcessesPlan& several) {
   const ModelConfig& model = facts.config.model;
   const Dtype dtype = facts.precision.dtype;
   UpdateConfig part = facts.config;
@@ -161,4 +161,4 @@ UpdateTime estimate_update(const UpdateFacts& facts, const Card& card, plan::Pro
   return {step};
 }
 
-}  // namespace gpt
+}  // namespace gpt::diagnose

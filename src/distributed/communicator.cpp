@@ -77,7 +77,7 @@ bool Communicator::first_says(bool own) {
 }
 
 Part part_of(int64_t count, int64_t rank, int64_t size) {
-  const int64_t unit = count % kParameterAlignment == 0 ? kParameterAlignment : 1, units = count / unit;
+  const int64_t unit = count % layout::kParameterAlignment == 0 ? layout::kParameterAlignment : 1, units = count / unit;
   const int64_t length = (units + size - 1) / size * unit;
   return {std::min(count, rank * length), std::min(count, (rank + 1) * length)};
 }

@@ -160,7 +160,7 @@ std::optional<Sums::Task> Sums::next_task() {
 }
 
 void Sums::work() {
-  use_one_cpu_thread();
+  device::use_one_cpu_thread();
   std::optional<c10::StreamGuard> on_own_stream;
   if (stream_) on_own_stream.emplace(*stream_);
   while (const std::optional<Task> task = next_task()) {

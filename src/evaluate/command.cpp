@@ -86,14 +86,14 @@ class Progress {
 
 class Evaluations {
  public:
-  Evaluations(const EvalOptions& options, LoadedModel& loaded)
+  Evaluations(const EvalOptions& options, generate::LoadedModel& loaded)
       : options_(options),
         loaded_(loaded),
         windows_(windows_of(options, loaded.model->config().block_size)),
         encoding_(*loaded.tokenizer, windows_.window, loaded.text_format.prefix),
         scorer_(*loaded.model, loaded.compute_type, options.batch_size),
         facts_{options.model.checkpoint, options.json || !options.output.empty() ? hash_of(*loaded.model) : "",
-               std::string(weight_name(loaded)), loaded.device_name, loaded.model->parameters().count()} {
+               std::string(generate::weight_name(loaded)), loaded.device_name, loaded.model->parameters().count()} {
     if (!options.output.empty()) {
       results_ =
           std::make_unique<ResultsFile>(options.output,
@@ -177,7 +177,7 @@ class Evaluations {
   }
 
   const EvalOptions& options_;
-  const LoadedModel& loaded_;
+  const generate::LoadedModel& loaded_;
   const Windows windows_;
   const Encoding encoding_;
   const Scorer scorer_;
@@ -203,9 +203,9 @@ void note_training_text(const EvalOptions& options) {
 
 int evaluate_inputs(const EvalOptions& options) {
   note_training_text(options);
-  LoadedModel loaded = load_model(options.model);
-  use_cpu_threads(options.model.threads);
-  announce_device(loaded, plural(at::get_num_threads(), "thread"));
+  generate::LoadedModel loaded = generate::load_model(options.model);
+  device::use_cpu_threads(options.model.threads);
+  generate::announce_device(loaded, plural(at::get_num_threads(), "thread"));
   return Evaluations(options, loaded).run();
 }
 

@@ -19,15 +19,15 @@ namespace {
 
 // Conversations in the order of their file, each as far as it fits the window.
 struct Conversations {
-  Corpus corpus;
-  std::vector<Segment> segments;
+  data::Corpus corpus;
+  std::vector<data::Segment> segments;
 
-  Conversations(const DataConfig& config, const LoadedModel& loaded, int64_t window)
-      : corpus(load_corpus(config, window, loaded.tokenizer->to_json(), loaded.tokenizer->vocab_size(),
-                           loaded.text_format)) {
-    const PackedRows rows(corpus.train, window, /*packs=*/false, /*seed=*/0);
+  Conversations(const DataConfig& config, const generate::LoadedModel& loaded, int64_t window)
+      : corpus(prepare::load_corpus(config, window, loaded.tokenizer->to_json(), loaded.tokenizer->vocab_size(),
+                                    loaded.text_format)) {
+    const data::PackedRows rows(corpus.train, window, /*packs=*/false, /*seed=*/0);
     for (int64_t row = 0; row < rows.size(); ++row) segments.push_back(rows.row(row)[0]);
-    std::ranges::sort(segments, {}, &Segment::start);
+    std::ranges::sort(segments, {}, &data::Segment::start);
     if (rows.left_out() > 0) {
       log::warn(fmt::format("{}: {} left out: nothing that counts is within the window of {}", corpus.source,
                             rows.left_out() == 1 ? "1 conversation is"
@@ -39,7 +39,7 @@ struct Conversations {
 
 class ConversationSource final : public ExampleSource {
  public:
-  ConversationSource(std::vector<Conversations> inputs, const Tokenizer& tokenizer)
+  ConversationSource(std::vector<Conversations> inputs, const tokenizer::Tokenizer& tokenizer)
       : inputs_(std::move(inputs)), text_bytes_(tokenizer.text_bytes()) {
     for (const Conversations& input : inputs_) count_ += std::ssize(input.segments);
   }
@@ -53,7 +53,7 @@ class ConversationSource final : public ExampleSource {
   }
 
  private:
-  Example example_of(const Tokens& tokens, const Segment& segment) {
+  Example example_of(const data::Tokens& tokens, const data::Segment& segment) {
     Request request{.ids = {}, .scored = segment.learned};
     Example example{.requests = {}, .document = given_++};
     const int64_t end = segment.start + segment.length + 1;
@@ -64,7 +64,7 @@ class ConversationSource final : public ExampleSource {
       }
       request.ids.push_back(tokens[i]);
     }
-    request.is_cut = end < tokens.size() && (tokens.mark(end) & TokenMark::kBegins) == 0;
+    request.is_cut = end < tokens.size() && (tokens.mark(end) & data::TokenMark::kBegins) == 0;
     example.requests.push_back(std::move(request));
     return example;
   }
@@ -82,7 +82,7 @@ bool hold_conversations(const std::vector<std::string>& inputs, const std::strin
   config.text_field = text_field;
   std::optional<std::pair<std::string, bool>> first;
   for (const std::string& input : inputs) {
-    const bool are = holds_conversations(input, config);
+    const bool are = prepare::holds_conversations(input, config);
     if (!first) first = {input, are};
     if (first->second == are) continue;
     const auto& [chats, texts] = are ? std::pair(input, first->first) : std::pair(first->first, input);
@@ -92,7 +92,8 @@ bool hold_conversations(const std::vector<std::string>& inputs, const std::strin
   return first && first->second;
 }
 
-std::unique_ptr<ExampleSource> open_conversations(const std::vector<std::string>& inputs, const LoadedModel& loaded,
+std::unique_ptr<ExampleSource> open_conversations(const std::vector<std::string>& inputs,
+                                                  const generate::LoadedModel& loaded,
                                                   const ConversationOptions& options) {
   if (!chat::can_chat(loaded.text_format, *loaded.tokenizer)) {
     throw Error(ExitCode::config,

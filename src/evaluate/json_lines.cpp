@@ -18,7 +18,7 @@ constexpr int kDeepest = 16;  // a value that is shown in a message is written b
 
 std::string text_of(const std::string& path) {
   std::string text = read_file(path, ExitCode::data, kTaskFile);
-  if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
+  if (text.starts_with(prepare::kByteOrderMark)) text.erase(0, prepare::kByteOrderMark.size());
   return text;
 }
 

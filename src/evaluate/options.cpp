@@ -77,7 +77,7 @@ std::vector<config::Section> eval_sections(EvalOptions& o, std::vector<std::stri
          .help = "sequences at once; 0 = as many as have 4,096 tokens on a CPU, or 32,768 on a GPU",
          .min = 0,
          .max = 1 << 20}}},
-      {"Model", rows_with_adapter(o.model, "CPU threads; 0 = all cores")},
+      {"Model", generate::rows_with_adapter(o.model, "CPU threads; 0 = all cores")},
       {"Output",
        {{.name = "output",
          .target = &o.output,
@@ -109,7 +109,7 @@ std::optional<EvalOptions> parse_eval_options(int argc, const char* const* argv)
   options.tasks = parse_tasks(tasks);
   if (options.data.empty() && options.tasks.empty())
     throw Error(ExitCode::config, "name what to evaluate on: --data TEXT or --tasks NAME:FILE; see gpt-eval --help");
-  options.model.checkpoint = find_model(options.model.checkpoint);
+  options.model.checkpoint = generate::find_model(options.model.checkpoint);
   return options;
 }
 

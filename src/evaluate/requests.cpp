@@ -30,13 +30,13 @@ Request joined(std::vector<int32_t> ids, size_t scored, int64_t window) {
 
 }  // namespace
 
-Encoding::Encoding(const Tokenizer& tokenizer, int64_t window, std::vector<int32_t> before_texts)
+Encoding::Encoding(const tokenizer::Tokenizer& tokenizer, int64_t window, std::vector<int32_t> before_texts)
     : tokenizer(tokenizer), window(window), prefix(tokenizer.begin_of_text()), before_texts(std::move(before_texts)) {
   if (!prefix) prefix = tokenizer.end_of_text();
 }
 
 std::vector<int32_t> Encoding::text(std::string_view text) const {
-  return with_prefix(before_texts, tokenizer.encode_with_specials(text));
+  return generate::with_prefix(before_texts, tokenizer.encode_with_specials(text));
 }
 
 Request encode_pair(const Encoding& encoding, std::string_view context, std::string_view continuation) {

@@ -63,7 +63,7 @@ Outcome outcome_in(const json& line) {
 
 }  // namespace
 
-std::string hash_of(const GPT& model) {
+std::string hash_of(const model::GPT& model) {
   Hash128 hash;
   Config config;
   config.model = model.config();

@@ -60,7 +60,7 @@ Padded padded(std::span<const Request* const> batch) {
 
 }  // namespace
 
-Scorer::Scorer(GPT& model, at::ScalarType compute_type, int64_t batch_size)
+Scorer::Scorer(model::GPT& model, at::ScalarType compute_type, int64_t batch_size)
     : model_(model),
       compute_type_(compute_type),
       most_requests_(batch_size > 0 ? batch_size : std::numeric_limits<int64_t>::max()),
@@ -102,12 +102,13 @@ size_t Scorer::batch_at(std::span<const Request* const> sorted) const {
 
 std::vector<Score> Scorer::score_batch(std::span<const Request* const> batch) const {
   const c10::InferenceMode inference;
-  const EvaluationMode evaluation(model_);
-  const Autocast autocast(model_.device(), compute_type_);
+  const model::EvaluationMode evaluation(model_);
+  const device::Autocast autocast(model_.device(), compute_type_);
   const ops::OnlySdpBackends backends(ops::without_cudnn());
   const Padded input = padded(batch);
   const at::Device device = model_.device();
-  const TokenScores of_tokens = model_.score(input.ids.to(device), input.places.to(device), input.targets.to(device));
+  const model::TokenScores of_tokens =
+      model_.score(input.ids.to(device), input.places.to(device), input.targets.to(device));
   const at::Tensor values = of_tokens.log_probabilities.cpu(), greedy = of_tokens.is_greedy.cpu();  // sync: the results
   const auto* value = values.const_data_ptr<float>();
   const auto* is_greedy = greedy.const_data_ptr<bool>();

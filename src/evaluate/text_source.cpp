@@ -17,7 +17,7 @@ namespace gpt::evaluate {
 namespace {
 
 // Where the tokenizer's ids do not depend on what follows, but not inside a character.
-size_t cut_between_characters(const Tokenizer& tokenizer, std::string_view text) {
+size_t cut_between_characters(const tokenizer::Tokenizer& tokenizer, std::string_view text) {
   size_t cut = tokenizer.last_cut(text);
   while (cut > 0 && !utf8::begins_character(text[cut])) --cut;
   return cut;
@@ -58,7 +58,7 @@ class TextSource final : public ExampleSource {
 
   bool read_piece() {
     share_before_ = documents_.share();
-    const std::optional<Documents::Piece> piece = documents_.next();
+    const std::optional<prepare::Documents::Piece> piece = documents_.next();
     if (!piece) {
       if (document_ < 0) fail(fmt::format("{}", fmt::join(inputs_, " ")), "there is no text in it");
       return false;
@@ -93,12 +93,12 @@ class TextSource final : public ExampleSource {
   std::vector<int32_t> encode(std::string_view text) const {
     try {
       return encoding_.tokenizer.encode(text);
-    } catch (const TextError& error) { fail(documents_.place(error.offset()), error.why_and_remedy()); }
+    } catch (const tokenizer::TextError& error) { fail(documents_.place(error.offset()), error.why_and_remedy()); }
   }
 
   const std::vector<std::string> inputs_;
   const Encoding encoding_;
-  Documents documents_;
+  prepare::Documents documents_;
   RollingWindows windows_;
   int64_t document_ = -1;
   int64_t bytes_ = 0;         // of the document, those of a token that is not predicted left out

@@ -32,14 +32,14 @@ using nlohmann::ordered_json;
 
 constexpr const char *kWeights = "adapter_model.safetensors", *kSettings = "adapter_config.json";
 
-std::string base_of(const Checkpoint& checkpoint) {
+std::string base_of(const checkpoint::Checkpoint& checkpoint) {
   const std::string& path = checkpoint.config.training.init_from;
   return is_hugging_face(path) ? path : "";
 }
 
 // The fields of peft 0.21 that a reader needs, and those that say that all else is off. What a module has that others have not stands under
 // its own name.
-ordered_json adapter_json(const Checkpoint& checkpoint, const std::vector<ForeignAdapter>& adapters,
+ordered_json adapter_json(const checkpoint::Checkpoint& checkpoint, const std::vector<ForeignAdapter>& adapters,
                           const std::map<std::string, at::Tensor>& whole) {
   const LoraConfig& lora = checkpoint.config.training.tuning.lora;
   const double alpha = lora.scale() * static_cast<double>(lora.rank);
@@ -86,7 +86,7 @@ std::map<std::string, at::Tensor> adapter_tensors(const std::vector<ForeignAdapt
 }
 
 // The tokens of a model whose rows the run has added are in no adapter.
-void require_vocabulary_of_base(const Checkpoint& checkpoint, const std::string& path) {
+void require_vocabulary_of_base(const checkpoint::Checkpoint& checkpoint, const std::string& path) {
   const std::string base = base_of(checkpoint);
   std::error_code ignored;
   if (base.empty() || !std::filesystem::exists(base, ignored)) return;
@@ -101,9 +101,9 @@ void require_vocabulary_of_base(const Checkpoint& checkpoint, const std::string&
 
 }  // namespace
 
-Checkpoint load_adapters(const ExportOptions& options) {
+checkpoint::Checkpoint load_adapters(const ExportOptions& options) {
   const std::string& path = options.checkpoint;
-  Checkpoint checkpoint = load_weights(options, Parts::model_and_adapters);
+  checkpoint::Checkpoint checkpoint = load_weights(options, checkpoint::Parts::model_and_adapters);
   if (!checkpoint.config.training.tuning.lora.is_on())
     throw Error(ExitCode::checkpoint,
                 fmt::format("{} has no adapters, because its run trained the weights themselves (training.lora_rank is "
@@ -115,7 +115,7 @@ Checkpoint load_adapters(const ExportOptions& options) {
 
 void export_peft(const ExportOptions& options) {
   require_free_folder(options.output);
-  const Checkpoint checkpoint = load_adapters(options);
+  const checkpoint::Checkpoint checkpoint = load_adapters(options);
   const Family& family = family_of(checkpoint.config.model, options.checkpoint, "peft");
   const std::vector<ForeignAdapter> adapters = foreign_adapters(checkpoint, family);
   const auto whole = modules_trained_whole(checkpoint, family);

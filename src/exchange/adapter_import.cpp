@@ -114,8 +114,8 @@ class FolderReader {
     require_plain_lora(named_);
   }
 
-  std::vector<WeightAdapter> added(const std::map<std::string, Factors>& all) const {
-    std::vector<WeightAdapter> adapters;
+  std::vector<checkpoint::WeightAdapter> added(const std::map<std::string, Factors>& all) const {
+    std::vector<checkpoint::WeightAdapter> adapters;
     for (const auto& [module, factors] : all) adapters.push_back(added_to(module, factors));
     return adapters;
   }
@@ -169,7 +169,7 @@ class FolderReader {
     if (head == all.end() || !head->second.equal(embedding)) refuse_parted(name);
   }
 
-  WeightAdapter added_to(const std::string& module, const Factors& factors) const {
+  checkpoint::WeightAdapter added_to(const std::string& module, const Factors& factors) const {
     const Counterpart* const part = part_named(parts_, module + ".weight");
     if (!part || part->shape.size() != 2)
       refuse(module, fmt::format("is no product of {}'s form, as this program has it", family_.name));
@@ -236,7 +236,7 @@ FolderAdapter adapter_of(const std::string& folder, const std::map<std::string, 
   return {reader.added(contents.factors), reader.whole(contents.whole)};
 }
 
-void apply_adapter(const FolderAdapter& adapter, NamedTensors& weights) {
+void apply_adapter(const FolderAdapter& adapter, parameters::NamedTensors& weights) {
   const auto rows_of = [&weights](const std::string& parameter, int64_t begin, int64_t count) {
     const auto own = std::ranges::find(weights, parameter, &std::pair<std::string, at::Tensor>::first);
     return own->second.narrow(0, begin, count);

@@ -62,7 +62,7 @@ const Family& family_named(const json& model_type, const ConfigSettings& setting
 }  // namespace
 
 ordered_json config_json(const ModelConfig& model, const Family& family, std::string_view dtype,
-                         const TextFormat& format) {
+                         const tokenizer::TextFormat& format) {
   ordered_json file = family.config_json(model);
   file["vocab_size"] = *model.vocab_size;
   file["tie_word_embeddings"] = model.tie_weights;

@@ -68,7 +68,8 @@ std::string as_text(const ordered_json& json) { return json.dump(2) + "\n"; }
 
 using TextFiles = std::vector<std::pair<std::string, std::string>>;  // name and text
 
-TextFiles tokenizer_files(const Checkpoint& checkpoint, const Tokenizer& tokenizer, const TextFormat& format) {
+TextFiles tokenizer_files(const checkpoint::Checkpoint& checkpoint, const tokenizer::Tokenizer& tokenizer,
+                          const tokenizer::TextFormat& format) {
   const int64_t block_size = checkpoint.config.model.block_size;
   return {{kTokenizer, hugging_face_json(tokenizer)},
           {kTokenizerConfig, as_text(tokenizer_config_json(tokenizer, format, block_size))}};
@@ -76,13 +77,14 @@ TextFiles tokenizer_files(const Checkpoint& checkpoint, const Tokenizer& tokeniz
 
 // The card comes first: it says that the folder is an export, even if only it were there. Without config.json, which comes last, the folder
 // is no model.
-TextFiles text_files(const Checkpoint& checkpoint, const ExportOptions& options, const Family& family) {
+TextFiles text_files(const checkpoint::Checkpoint& checkpoint, const ExportOptions& options, const Family& family) {
   const std::string& path = options.checkpoint;
   const std::string dtype(name_of(options.dtype));
   const std::string weights = options.averages ? dtype + ", averages (training.ema_decay)" : dtype;
-  const auto tokenizer = checkpoint.tokenizer.empty() ? nullptr : tokenizer_from_json(checkpoint.tokenizer, path);
-  const TextFormat format =
-      tokenizer ? text_format_of(checkpoint.text_format, *tokenizer) : checkpoint.text_format.value_or(TextFormat());
+  const auto tokenizer =
+      checkpoint.tokenizer.empty() ? nullptr : tokenizer::tokenizer_from_json(checkpoint.tokenizer, path);
+  const tokenizer::TextFormat format = tokenizer ? tokenizer::text_format_of(checkpoint.text_format, *tokenizer)
+                                                 : checkpoint.text_format.value_or(tokenizer::TextFormat());
   TextFiles files = {{kModelCard, model_card(checkpoint, path, tokenizer.get(), family, weights)},
                      {"generation_config.json", as_text(generation_config_json(format))}};
   if (tokenizer)
@@ -132,8 +134,9 @@ at::ScalarType weight_type(ExportDtype dtype) {
   return dtype == ExportDtype::float16 ? at::kHalf : at::kFloat;
 }
 
-Checkpoint load_weights(const ExportOptions& options, Parts parts) {
-  return options.averages ? load_averages(options.checkpoint, parts) : load_checkpoint(options.checkpoint, parts);
+checkpoint::Checkpoint load_weights(const ExportOptions& options, checkpoint::Parts parts) {
+  return options.averages ? checkpoint::load_averages(options.checkpoint, parts)
+                          : checkpoint::load_checkpoint(options.checkpoint, parts);
 }
 
 void require_free_folder(const std::string& folder) {
@@ -150,8 +153,8 @@ void require_free_folder(const std::string& folder) {
                           folder));
 }
 
-void write_hugging_face(const ExportOptions& options, const Checkpoint& own) {
-  const Checkpoint checkpoint = with_scales_moved(own);
+void write_hugging_face(const ExportOptions& options, const checkpoint::Checkpoint& own) {
+  const checkpoint::Checkpoint checkpoint = with_scales_moved(own);
   const std::string& folder = options.output;
   require_free_folder(folder);
   const ModelConfig& model = checkpoint.config.model;
@@ -175,10 +178,10 @@ void write_hugging_face(const ExportOptions& options, const Checkpoint& own) {
   files.back()->commit();
 
   log::success(fmt::format("{}: {} parameters in {}, in the form of {}", folder,
-                           format_count(static_cast<double>(parameter_count(model))), dtype, family.name));
+                           format_count(static_cast<double>(layout::parameter_count(model))), dtype, family.name));
   say_who_differs(model, family);
   const auto tokenizer =
-      checkpoint.tokenizer.empty() ? nullptr : tokenizer_from_json(checkpoint.tokenizer, options.checkpoint);
+      checkpoint.tokenizer.empty() ? nullptr : tokenizer::tokenizer_from_json(checkpoint.tokenizer, options.checkpoint);
   if (tokenizer && !is_known_to_auto_tokenizer(*tokenizer, family))
     log::warn(
         fmt::format("AutoTokenizer of transformers splits text as {0} does for a model of {0}'s form, whatever the "

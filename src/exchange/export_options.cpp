@@ -136,7 +136,7 @@ std::optional<ExportOptions> parse_export_options(int argc, const char* const* a
     throw Error(ExitCode::config,
                 "name the folder to write: --output FOLDER, or with --format gguf or quantized the file");
   require_fitting(options);
-  options.checkpoint = checkpoint_file(options.checkpoint);
+  options.checkpoint = checkpoint::checkpoint_file(options.checkpoint);
   return options;
 }
 

@@ -20,14 +20,14 @@ void set_plain_norms(ModelConfig& model) {
   model.norm_unit_offset = model.scaled_embedding = false;
 }
 
-const TensorNames& names_of(const ParameterRow& row, std::span<const RoleNames> family) {
+const TensorNames& names_of(const layout::ParameterRow& row, std::span<const RoleNames> family) {
   const auto found =
       std::find_if(family.begin(), family.end(), [&](const RoleNames& of) { return of.role == row.role; });
   if (found == family.end()) throw std::logic_error("the family has no " + row.name);
   return found->names;
 }
 
-Counterpart counterpart(const ParameterRow& row, const TensorNames& names, int64_t begin, int64_t size) {
+Counterpart counterpart(const layout::ParameterRow& row, const TensorNames& names, int64_t begin, int64_t size) {
   const auto named = [&](const char* pattern) {
     return fmt::format(fmt::runtime(pattern), row.layer) + (row.is_bias ? ".bias" : ".weight");
   };
@@ -36,8 +36,9 @@ Counterpart counterpart(const ParameterRow& row, const TensorNames& names, int64
   return part;
 }
 
-Counterpart counterpart(const ParameterRow& row, const TensorNames& names, const ModelConfig& model) {
-  const bool has_vocabulary = row.role == ParameterRole::token_embedding || row.role == ParameterRole::head;
+Counterpart counterpart(const layout::ParameterRow& row, const TensorNames& names, const ModelConfig& model) {
+  const bool has_vocabulary =
+      row.role == layout::ParameterRole::token_embedding || row.role == layout::ParameterRole::head;
   return counterpart(row, names, 0, has_vocabulary ? *model.vocab_size : row.shape[0]);
 }
 

@@ -17,11 +17,11 @@ namespace gpt::exchange {
 namespace {
 
 // Nothing where none of them is within the matrix.
-std::optional<ForeignAdapter> joined(const Counterpart& part, const std::vector<ProductAdapter>& adapters,
+std::optional<ForeignAdapter> joined(const Counterpart& part, const std::vector<checkpoint::ProductAdapter>& adapters,
                                      double scale) {
-  std::vector<ProductAdapter> within;
+  std::vector<checkpoint::ProductAdapter> within;
   int64_t rank = 0;
-  for (const ProductAdapter& one : adapters) {
+  for (const checkpoint::ProductAdapter& one : adapters) {
     if (one.outputs.begin < part.begin || one.outputs.begin >= part.begin + part.size) continue;
     within.push_back(one);
     rank += one.a.size(0);
@@ -42,26 +42,29 @@ std::optional<ForeignAdapter> joined(const Counterpart& part, const std::vector<
 
 std::string module_of(const std::string& tensor) { return tensor.substr(0, tensor.rfind('.')); }
 
-std::vector<ForeignAdapter> foreign_adapters(const Checkpoint& checkpoint, const Family& family) {
+std::vector<ForeignAdapter> foreign_adapters(const checkpoint::Checkpoint& checkpoint, const Family& family) {
   const ModelConfig& model = checkpoint.config.model;
   const std::map<std::string, at::Tensor> values(checkpoint.model.begin(), checkpoint.model.end());
-  const std::vector<ParameterRow> rows = adapter_rows(parameter_table(model, checkpoint.config.training.tuning));
+  const std::vector<layout::ParameterRow> rows =
+      layout::adapter_rows(layout::parameter_table(model, checkpoint.config.training.tuning));
   std::vector<ForeignAdapter> found;
   for (const Counterpart& part : family.counterparts(model)) {
     const std::string weight = part.row.substr(0, part.row.rfind('.'));
-    const auto row = std::ranges::find(rows, weight + ".lora_A", &ParameterRow::name);
+    const auto row = std::ranges::find(rows, weight + ".lora_A", &layout::ParameterRow::name);
     if (row == rows.end() || part.shape.size() < 2) continue;
-    const auto adapters = product_adapters(*row->adapter, values.at(row->name), values.at(weight + ".lora_B"));
+    const auto adapters =
+        checkpoint::product_adapters(*row->adapter, values.at(row->name), values.at(weight + ".lora_B"));
     if (auto one = joined(part, adapters, row->adapter->scale)) found.push_back(std::move(*one));
   }
   return found;
 }
 
-std::map<std::string, at::Tensor> modules_trained_whole(const Checkpoint& checkpoint, const Family& family) {
+std::map<std::string, at::Tensor> modules_trained_whole(const checkpoint::Checkpoint& checkpoint,
+                                                        const Family& family) {
   const ModelConfig& model = checkpoint.config.model;
   std::set<std::string> trained, modules;
-  for (const ParameterRow& row : parameter_table(model, checkpoint.config.training.tuning))
-    if (is_trained_whole(row)) trained.insert(row.name);
+  for (const layout::ParameterRow& row : layout::parameter_table(model, checkpoint.config.training.tuning))
+    if (layout::is_trained_whole(row)) trained.insert(row.name);
   std::map<std::string, at::Tensor> found = to_hugging_face(model, family, checkpoint.model);
   for (const Counterpart& part : counterparts(model, family)) {
     if (!trained.contains(part.row)) continue;

@@ -24,10 +24,10 @@ struct ForeignAdapter {
 
 // In the order of the model's parameters. Where several adapters of ours lie within one matrix of theirs, as those of queries, keys and
 // values in GPT-2's, its rank is the sum of theirs, with zeros where they do not meet.
-std::vector<ForeignAdapter> foreign_adapters(const Checkpoint& checkpoint, const Family& family);
+std::vector<ForeignAdapter> foreign_adapters(const checkpoint::Checkpoint& checkpoint, const Family& family);
 
 // Their modules of which the run has trained a parameter itself, each with all of its tensors, by name: what peft calls modules_to_save. A
 // table that is also the head is both of them there.
-std::map<std::string, at::Tensor> modules_trained_whole(const Checkpoint& checkpoint, const Family& family);
+std::map<std::string, at::Tensor> modules_trained_whole(const checkpoint::Checkpoint& checkpoint, const Family& family);
 
 }  // namespace gpt::exchange

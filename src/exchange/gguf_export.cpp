@@ -74,8 +74,9 @@ std::string require_free_file(const std::string& path) {
   return folder.empty() ? "." : folder;
 }
 
-std::unique_ptr<Tokenizer> require_tokenizer(const Checkpoint& checkpoint, const std::string& path) {
-  if (!checkpoint.tokenizer.empty()) return tokenizer_from_json(checkpoint.tokenizer, path);
+std::unique_ptr<tokenizer::Tokenizer> require_tokenizer(const checkpoint::Checkpoint& checkpoint,
+                                                        const std::string& path) {
+  if (!checkpoint.tokenizer.empty()) return tokenizer::tokenizer_from_json(checkpoint.tokenizer, path);
   throw Error(
       ExitCode::checkpoint,
       fmt::format("{}: llama.cpp needs a tokenizer, and the checkpoint has none, because its run was given token ids; "
@@ -83,8 +84,8 @@ std::unique_ptr<Tokenizer> require_tokenizer(const Checkpoint& checkpoint, const
                   path));
 }
 
-GgufMetadata metadata_of(const Checkpoint& checkpoint, const Architecture& architecture, const GgufFileType& type,
-                         const GgufTokenizer& tokenizer) {
+GgufMetadata metadata_of(const checkpoint::Checkpoint& checkpoint, const Architecture& architecture,
+                         const GgufFileType& type, const GgufTokenizer& tokenizer) {
   constexpr uint32_t kQuantizationVersion = 2;  // ggml's
   GgufMetadata metadata = beginning_of_ours(architecture);
   metadata.add("general.type", "model");
@@ -125,8 +126,8 @@ bool write_values(GgufWriter& file, const at::Tensor& values, GgufType type) {
 }
 
 // One matrix of an adapter after the other: A and B, whose rows are in the order of llama.cpp's.
-std::vector<std::pair<GgufTensor, at::Tensor>> stored_adapters(const Checkpoint& checkpoint, const Family& family,
-                                                               GgufType type) {
+std::vector<std::pair<GgufTensor, at::Tensor>> stored_adapters(const checkpoint::Checkpoint& checkpoint,
+                                                               const Family& family, GgufType type) {
   std::vector<std::pair<GgufTensor, at::Tensor>> tensors;
   const LoraConfig& lora = checkpoint.config.training.tuning.lora;
   const double alpha = lora.scale() * static_cast<double>(lora.rank);
@@ -150,14 +151,15 @@ void write_or_refuse(GgufWriter& file, const GgufTensor& stored, const at::Tenso
 
 }  // namespace
 
-void write_gguf(const ExportOptions& options, const Checkpoint& own) {
-  const Checkpoint checkpoint = with_scales_moved(own);
+void write_gguf(const ExportOptions& options, const checkpoint::Checkpoint& own) {
+  const checkpoint::Checkpoint checkpoint = with_scales_moved(own);
   const std::string folder = require_free_file(options.output);
   const ModelConfig& model = checkpoint.config.model;
   const LlamaCppForm form = llama_cpp_form(model, options.checkpoint);
   const auto own_tokenizer = require_tokenizer(checkpoint, options.checkpoint);
-  const GgufTokenizer tokenizer = gguf_tokenizer(*own_tokenizer, text_format_of(checkpoint.text_format, *own_tokenizer),
-                                                 *model.vocab_size, options.checkpoint);
+  const GgufTokenizer tokenizer =
+      gguf_tokenizer(*own_tokenizer, tokenizer::text_format_of(checkpoint.text_format, *own_tokenizer),
+                     *model.vocab_size, options.checkpoint);
   const GgufFileType type = file_type_of(options.dtype);
   const std::vector<LlamaCppTensor> tensors = llama_cpp_tensors(model, form, type.type, tokenizer.adds_end);
   std::vector<GgufTensor> stored;
@@ -170,7 +172,7 @@ void write_gguf(const ExportOptions& options, const Checkpoint& own) {
     write_or_refuse(file, tensor.stored, llama_cpp_values(tensor, checkpoint.model), options);
   file.commit();
   log::success(fmt::format("{}: {} parameters in {}, for llama.cpp in the form of {}", options.output,
-                           format_count(static_cast<double>(parameter_count(model))), name_of(options.dtype),
+                           format_count(static_cast<double>(layout::parameter_count(model))), name_of(options.dtype),
                            form.family.name));
 }
 
@@ -181,7 +183,7 @@ void export_gguf(const ExportOptions& options) {
 
 void export_gguf_adapter(const ExportOptions& options) {
   const std::string folder = require_free_file(options.output);
-  const Checkpoint checkpoint = load_adapters(options);
+  const checkpoint::Checkpoint checkpoint = load_adapters(options);
   const LlamaCppForm form = llama_cpp_form(checkpoint.config.model, options.checkpoint);
   const LoraConfig& lora = checkpoint.config.training.tuning.lora;
   if (!lora.also_train.empty())

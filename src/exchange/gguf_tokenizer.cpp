@@ -31,29 +31,29 @@ constexpr const char* kAddedEnd = "<|endoftext|>";
 constexpr const char* kNoMerge = "<|endoftext|> <|endoftext|>";
 
 // Whether the merges make each token of its own bytes, so that it does not matter whether a piece that is a token is merged at all.
-bool merges_make_every_token(const BpeTokenizer& tokenizer) {
-  BpeModel model = tokenizer.model();
+bool merges_make_every_token(const tokenizer::BpeTokenizer& tokenizer) {
+  tokenizer::BpeModel model = tokenizer.model();
   model.ignore_merges = !model.ignore_merges;
-  const BpeTokenizer other(std::move(model));
+  const tokenizer::BpeTokenizer other(std::move(model));
   const auto& tokens = tokenizer.model().tokens;
   return std::all_of(tokens.begin(), tokens.end(),
                      [&](const std::string& bytes) { return tokenizer.encode(bytes) == other.encode(bytes); });
 }
 
 // The pre-tokenizer of llama.cpp's that splits as this; empty: there is none.
-std::string_view name_of(SplitPattern split) {
+std::string_view name_of(tokenizer::SplitPattern split) {
   switch (split) {
-    case SplitPattern::gpt2: return "gpt-2";
-    case SplitPattern::llama3: return "llama-bpe";
-    case SplitPattern::qwen2: return "qwen2";
-    case SplitPattern::cl100k:
-    case SplitPattern::o200k: break;
+    case tokenizer::SplitPattern::gpt2: return "gpt-2";
+    case tokenizer::SplitPattern::llama3: return "llama-bpe";
+    case tokenizer::SplitPattern::qwen2: return "qwen2";
+    case tokenizer::SplitPattern::cl100k:
+    case tokenizer::SplitPattern::o200k: break;
   }
   return "";
 }
 
 // The one that does with merges what this tokenizer does, too.
-std::string split_name(const BpeTokenizer& tokenizer, const std::string& origin) {
+std::string split_name(const tokenizer::BpeTokenizer& tokenizer, const std::string& origin) {
   const bool ignores_merges = tokenizer.model().ignore_merges;
   const auto require_merges = [&](const char* whose) {
     if (ignores_merges && !merges_make_every_token(tokenizer))
@@ -63,24 +63,25 @@ std::string split_name(const BpeTokenizer& tokenizer, const std::string& origin)
                       whose));
   };
   switch (tokenizer.model().split) {
-    case SplitPattern::gpt2: require_merges("GPT-2"); break;
-    case SplitPattern::llama3:
+    case tokenizer::SplitPattern::gpt2: require_merges("GPT-2"); break;
+    case tokenizer::SplitPattern::llama3:
       if (!ignores_merges) return "smaug-bpe";
       break;
-    case SplitPattern::qwen2: require_merges("Qwen 2"); break;
-    case SplitPattern::cl100k:
-    case SplitPattern::o200k: break;
+    case tokenizer::SplitPattern::qwen2: require_merges("Qwen 2"); break;
+    case tokenizer::SplitPattern::cl100k:
+    case tokenizer::SplitPattern::o200k: break;
   }
   if (const std::string_view name = name_of(tokenizer.model().split); !name.empty()) return std::string(name);
   refuse_tokenizer(origin, fmt::format("it splits text as {} does, and llama.cpp only as GPT-2, Llama 3 and Qwen 2 do",
-                                       tokenizer.model().split == SplitPattern::o200k ? "o200k_base" : "cl100k_base"));
+                                       tokenizer.model().split == tokenizer::SplitPattern::o200k ? "o200k_base"
+                                                                                                 : "cl100k_base"));
 }
 
-GgufTokenizer byte_level(const BpeModel& model, std::string split) {
+GgufTokenizer byte_level(const tokenizer::BpeModel& model, std::string split) {
   GgufTokenizer result{.model = "gpt2", .split = std::move(split)};
   for (const std::string& bytes : model.tokens) result.tokens.push_back(byte_alphabet::spell(bytes));
   result.types.assign(result.tokens.size(), kNormal);
-  for (const SpecialToken& token : model.special_tokens) {
+  for (const tokenizer::SpecialToken& token : model.special_tokens) {
     result.tokens[token.id] = token.text;
     result.types[token.id] = kControl;
   }
@@ -113,7 +114,7 @@ std::string split_name(json& file) {
   static const json kDigits = {{{"type", "Digits"}, {"individual_digits", true}},
                                {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}},
                     kQwen2 = {{{"type", "Split"},
-                               {"pattern", {{"Regex", regular_expression(SplitPattern::qwen2)}}},
+                               {"pattern", {{"Regex", tokenizer::regular_expression(tokenizer::SplitPattern::qwen2)}}},
                                {"behavior", "Isolated"},
                                {"invert", false}},
                               {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}}},
@@ -145,7 +146,7 @@ GgufTokenizer from_file(const json& file, std::string split, int64_t size, const
   return result;
 }
 
-GgufTokenizer characters(const Tokenizer& tokenizer, const std::string& origin) {
+GgufTokenizer characters(const tokenizer::Tokenizer& tokenizer, const std::string& origin) {
   GgufTokenizer result{.model = "llama"};
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
     std::string text = tokenizer.decode({&id, 1});
@@ -155,19 +156,19 @@ GgufTokenizer characters(const Tokenizer& tokenizer, const std::string& origin) 
     result.tokens.push_back(text == " " ? std::string(kSpaceMark) : std::move(text));
   }
   result.types.assign(result.tokens.size(), kNormal);
-  for (const SpecialToken& token : tokenizer.special_tokens()) result.types[token.id] = kControl;
+  for (const tokenizer::SpecialToken& token : tokenizer.special_tokens()) result.types[token.id] = kControl;
   return result;
 }
 
 // The tokenizer without its post-processor, which puts tokens before and behind a text and changes none of the text itself.
-std::unique_ptr<Tokenizer> without_post_processor(json file, const std::string& origin) {
+std::unique_ptr<tokenizer::Tokenizer> without_post_processor(json file, const std::string& origin) {
   file.erase("post_processor");
-  return tokenizer_from_json(file.dump(), origin);
+  return tokenizer::tokenizer_from_json(file.dump(), origin);
 }
 
-GgufTokenizer own_tokens(const Tokenizer& tokenizer, const std::string& origin) {
+GgufTokenizer own_tokens(const tokenizer::Tokenizer& tokenizer, const std::string& origin) {
   if (tokenizer.name() == "char") return characters(tokenizer, origin);
-  if (const auto* bpe = dynamic_cast<const BpeTokenizer*>(&tokenizer))
+  if (const auto* bpe = dynamic_cast<const tokenizer::BpeTokenizer*>(&tokenizer))
     return byte_level(bpe->model(), split_name(*bpe, origin));
   if (tokenizer.name() == "byte") return byte_level(byte_vocabulary(tokenizer), "gpt-2");
   // Any other was read from a tokenizer.json, which it keeps.
@@ -189,7 +190,7 @@ GgufTokenizer own_tokens(const Tokenizer& tokenizer, const std::string& origin) 
             .adds_space = pieces.adds_space};
   }
   const auto bare = without_post_processor(std::move(file), origin);
-  if (const auto* bpe = dynamic_cast<const BpeTokenizer*>(bare.get()))
+  if (const auto* bpe = dynamic_cast<const tokenizer::BpeTokenizer*>(bare.get()))
     return byte_level(bpe->model(), split_name(*bpe, origin));
   refuse_tokenizer(origin,
                    "it is neither a byte-level BPE with a split that is known there nor of SentencePiece's kind");
@@ -211,8 +212,8 @@ void fill_unused(GgufTokenizer& tokenizer, int64_t vocab_size) {
 
 }  // namespace
 
-GgufTokenizer gguf_tokenizer(const Tokenizer& tokenizer, const TextFormat& format, int64_t vocab_size,
-                             const std::string& origin) {
+GgufTokenizer gguf_tokenizer(const tokenizer::Tokenizer& tokenizer, const tokenizer::TextFormat& format,
+                             int64_t vocab_size, const std::string& origin) {
   GgufTokenizer result = own_tokens(tokenizer, origin);
   if (std::ssize(result.tokens) > vocab_size)
     refuse_tokenizer(origin, fmt::format("it has {} tokens, and the model {}", result.tokens.size(), vocab_size));
@@ -233,8 +234,9 @@ GgufTokenizer gguf_tokenizer(const Tokenizer& tokenizer, const TextFormat& forma
   return result;
 }
 
-bool splits_as(const Tokenizer& tokenizer, std::string_view split) {
-  if (const auto* bpe = dynamic_cast<const BpeTokenizer*>(&tokenizer)) return name_of(bpe->model().split) == split;
+bool splits_as(const tokenizer::Tokenizer& tokenizer, std::string_view split) {
+  if (const auto* bpe = dynamic_cast<const tokenizer::BpeTokenizer*>(&tokenizer))
+    return name_of(bpe->model().split) == split;
   json file = json::parse(tokenizer.to_json(), nullptr, /*allow_exceptions=*/false);
   return split_name(file) == split;
 }
@@ -242,7 +244,7 @@ bool splits_as(const Tokenizer& tokenizer, std::string_view split) {
 namespace {
 
 // llama.cpp has three names for tokens that end a text: of a text, of a turn and of a message.
-void add_ends(GgufMetadata& metadata, const TextFormat& format) {
+void add_ends(GgufMetadata& metadata, const tokenizer::TextFormat& format) {
   std::vector<int32_t> ends = {*format.end()};
   std::copy_if(format.ends.begin(), format.ends.end(), std::back_inserter(ends),
                [&](int32_t id) { return id != ends[0]; });
@@ -255,7 +257,7 @@ void add_ends(GgufMetadata& metadata, const TextFormat& format) {
 
 void add_tokenizer(GgufMetadata& metadata, const GgufTokenizer& tokenizer) {
   const bool is_bpe = !tokenizer.split.empty();
-  const TextFormat& format = tokenizer.format;
+  const tokenizer::TextFormat& format = tokenizer.format;
   const auto add_id = [&](const char* key, const std::optional<int32_t>& id) {
     if (id) metadata.add(key, static_cast<uint32_t>(*id));
   };

@@ -27,7 +27,7 @@ std::string folder_of(const std::string& path) {
   return parent.empty() ? "." : parent;
 }
 
-std::unique_ptr<Tokenizer> read_foreign_tokenizer(const std::string& file, const ModelConfig& model) {
+std::unique_ptr<tokenizer::Tokenizer> read_foreign_tokenizer(const std::string& file, const ModelConfig& model) {
   try {
     auto tokenizer = read_tokenizer_file(file);
     if (tokenizer->vocab_size() <= *model.vocab_size) return tokenizer;
@@ -42,7 +42,7 @@ bool is_hugging_face(const std::string& path) {
   std::error_code ignored;
   if (path.ends_with(".safetensors") || holds_adapter(path)) return true;
   return std::filesystem::is_regular_file(path + "/config.json", ignored) &&
-         newest_first(path, names_in(path, ignored)).empty();
+         checkpoint::newest_first(path, names_in(path, ignored)).empty();
 }
 
 ForeignModel read_foreign_model(const std::string& path) {
@@ -59,7 +59,7 @@ ForeignModel read_foreign_model(const std::string& path) {
     model.notes.push_back(fmt::format(
         "{} is a {} model, which also sees images: only its text model is read ({}), and an export is that text model",
         of_model, form.text_part_of, form.family->name));
-  std::unique_ptr<Tokenizer> tokenizer;
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer;
   if (!file.empty()) tokenizer = read_foreign_tokenizer(file, form.model);
   if (file.ends_with("/tokenizer.json"))
     if (std::string note = class_that_splits_otherwise(folder); !note.empty()) model.notes.push_back(std::move(note));

@@ -52,7 +52,7 @@ std::vector<LlamaCppTensor> llama_cpp_tensors(const ModelConfig& model, const Ll
   return tensors;
 }
 
-at::Tensor llama_cpp_values(const LlamaCppTensor& tensor, const NamedTensors& weights) {
+at::Tensor llama_cpp_values(const LlamaCppTensor& tensor, const parameters::NamedTensors& weights) {
   if (tensor.fixed.defined()) return tensor.fixed;
   const Counterpart& part = tensor.part;
   if (part.is_zero) return at::zeros(tensor.stored.shape);

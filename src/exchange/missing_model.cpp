@@ -50,7 +50,7 @@ bool is_unfinished_export(const std::string& folder) {
   if (fs::exists(folder + "/config.json", ignored) || !fs::is_regular_file(card, ignored)) return false;
   if (fs::file_size(card, ignored) > kCardSize.bytes || !is_model_card(read_file(card, ExitCode::config, kCardSize)))
     return false;
-  return newest_first(folder, names_in(folder, ignored)).empty();
+  return checkpoint::newest_first(folder, names_in(folder, ignored)).empty();
 }
 
 std::string why_missing(const std::string& path) {

@@ -57,14 +57,14 @@ std::string data_of(const DataConfig& data) {
   return path.empty() ? "not known" : cell(last_name(path));
 }
 
-std::string loss_row(const char* what, const EvaluationRecord& evaluation) {
+std::string loss_row(const char* what, const report::EvaluationRecord& evaluation) {
   std::string text = fmt::format("| {} | {:.4f}", what, evaluation.loss);
   if (evaluation.bits_per_byte) text += fmt::format(" ({:.4f} bits per byte)", *evaluation.bits_per_byte);
   return text + fmt::format(", after {} |\n", plural(evaluation.step, "step"));
 }
 
-std::string losses_of(const Checkpoint& checkpoint, const std::string& path) {
-  const RunHistory history = history_beside(path, checkpoint.step);
+std::string losses_of(const checkpoint::Checkpoint& checkpoint, const std::string& path) {
+  const report::RunHistory history = checkpoint::history_beside(path, checkpoint.step);
   std::string rows;
   if (history.last_step)
     rows += fmt::format("| training loss | {:.4f}, of step {} |\n", history.last_step->loss,
@@ -104,18 +104,18 @@ std::string command_of(Config config) {
 
 std::string form_of(const ModelConfig& m, const Family& family) {
   return fmt::format("{}, {}, {}, width {}, in the form of {}",
-                     format_count(static_cast<double>(parameter_count(m))) + " parameters", plural(m.n_layer, "layer"),
-                     plural(m.heads(), "head"), m.n_embd, family.name);
+                     format_count(static_cast<double>(layout::parameter_count(m))) + " parameters",
+                     plural(m.n_layer, "layer"), plural(m.heads(), "head"), m.n_embd, family.name);
 }
 
-std::string tokenizer_row(const Tokenizer* tokenizer) {
+std::string tokenizer_row(const tokenizer::Tokenizer* tokenizer) {
   if (!tokenizer) return "| tokenizer | none: the run was given token ids |\n";
   const bool is_char = tokenizer->name() == "char";
   return fmt::format("| tokenizer | {}, {}{} |\n", tokenizer->name(), plural(tokenizer->vocab_size(), "token"),
                      is_char ? "; it refuses characters that it does not know" : "");
 }
 
-std::string training_rows(const Checkpoint& checkpoint, const std::string& path) {
+std::string training_rows(const checkpoint::Checkpoint& checkpoint, const std::string& path) {
   const Config& config = checkpoint.config;
   std::string rows = fmt::format("| data | {} |\n", data_of(config.data));
   if (!config.training.init_from.empty())
@@ -137,12 +137,12 @@ std::string last_name(const std::string& path) {
   return (cut.has_filename() ? cut : cut.parent_path()).filename().string();
 }
 
-bool is_known_to_auto_tokenizer(const Tokenizer& tokenizer, const Family& family) {
+bool is_known_to_auto_tokenizer(const tokenizer::Tokenizer& tokenizer, const Family& family) {
   return family.auto_split.empty() || splits_as(tokenizer, family.auto_split);
 }
 
-std::string model_card(const Checkpoint& checkpoint, const std::string& path, const Tokenizer* tokenizer,
-                       const Family& family, std::string_view dtype) {
+std::string model_card(const checkpoint::Checkpoint& checkpoint, const std::string& path,
+                       const tokenizer::Tokenizer* tokenizer, const Family& family, std::string_view dtype) {
   const Config& config = checkpoint.config;
   std::string card(kBeginning);
   card += "\nA language model that was trained with gpt-train.\n\n| | |\n| --- | --- |\n";
@@ -157,7 +157,7 @@ std::string model_card(const Checkpoint& checkpoint, const std::string& path, co
   return card + settings_of(config);
 }
 
-std::string adapter_card(const Checkpoint& checkpoint, const std::string& path, const Family& family) {
+std::string adapter_card(const checkpoint::Checkpoint& checkpoint, const std::string& path, const Family& family) {
   const Config& config = checkpoint.config;
   const LoraConfig& lora = config.training.tuning.lora;
   std::string card(kBeginning);

@@ -7,6 +7,6 @@
 namespace gpt::exchange {
 
 // The same model in the form that with_scales_moved() of gpt/exchange/hugging_face.h has for it, with weights for that.
-Checkpoint with_scales_moved(Checkpoint checkpoint);
+checkpoint::Checkpoint with_scales_moved(checkpoint::Checkpoint checkpoint);
 
 }  // namespace gpt::exchange

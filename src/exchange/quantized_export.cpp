@@ -24,7 +24,7 @@ void prepare_place(const std::string& path) {
                 fmt::format("--output {}: it is a folder, and a quantized model is one file; name it, "
                             "such as {}",
                             path, (std::filesystem::path(path) / "model.pt").string()));
-  if (std::filesystem::exists(path, ignored) && !is_quantized(path))
+  if (std::filesystem::exists(path, ignored) && !checkpoint::is_quantized(path))
     throw Error(ExitCode::config,
                 fmt::format("--output {}: the file is something else than a quantized model; name a new one", path));
   const std::string folder = std::filesystem::path(path).parent_path().string();
@@ -35,19 +35,21 @@ void prepare_place(const std::string& path) {
 }  // namespace
 
 void export_quantized(const ExportOptions& options) {
-  const QuantizedType type = options.dtype == ExportDtype::int4 ? QuantizedType::int4 : QuantizedType::int8;
+  const parameters::QuantizedType type =
+      options.dtype == ExportDtype::int4 ? parameters::QuantizedType::int4 : parameters::QuantizedType::int8;
   prepare_place(options.output);
-  Checkpoint checkpoint = load_weights(options);
-  QuantizedFile model{.config = checkpoint.config,
-                      .tensors = quantize(checkpoint.config.model, std::exchange(checkpoint.model, {}), type),
-                      .tokenizer = checkpoint.tokenizer,
-                      .step = checkpoint.step,
-                      .sample_start = checkpoint.sample_start,
-                      .text_format = checkpoint.text_format};
-  write_quantized(options.output, model);
+  checkpoint::Checkpoint checkpoint = load_weights(options);
+  checkpoint::QuantizedFile model{.config = checkpoint.config,
+                                  .tensors = model::quantize(checkpoint.config.model,
+                                                             std::exchange(checkpoint.model, {}), type),
+                                  .tokenizer = checkpoint.tokenizer,
+                                  .step = checkpoint.step,
+                                  .sample_start = checkpoint.sample_start,
+                                  .text_format = checkpoint.text_format};
+  checkpoint::write_quantized(options.output, model);
   log::success(fmt::format("{}: {} parameters in {}, {} of weights", options.output,
-                           format_count(static_cast<double>(parameter_count(model.config.model))), name_of(type),
-                           format_bytes(static_cast<double>(model.tensors.bytes()))));
+                           format_count(static_cast<double>(layout::parameter_count(model.config.model))),
+                           name_of(type), format_bytes(static_cast<double>(model.tensors.bytes()))));
 }
 
 }  // namespace gpt::exchange

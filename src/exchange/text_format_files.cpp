@@ -66,8 +66,8 @@ std::vector<int32_t> tokens_of(const SettingsFile& file, const char* key, int64_
   return tokens;
 }
 
-std::optional<int32_t> token_with_text(const Tokenizer& tokenizer, const std::string& text) {
-  for (const SpecialToken& special : tokenizer.special_tokens())
+std::optional<int32_t> token_with_text(const tokenizer::Tokenizer& tokenizer, const std::string& text) {
+  for (const tokenizer::SpecialToken& special : tokenizer.special_tokens())
     if (special.text == text) return special.id;
   try {
     const std::vector<int32_t> ids = tokenizer.encode_with_specials(text);
@@ -78,7 +78,7 @@ std::optional<int32_t> token_with_text(const Tokenizer& tokenizer, const std::st
 }
 
 // "eos_token": a text, or an object with its content.
-std::optional<int32_t> named_token(const SettingsFile& file, const char* key, const Tokenizer& tokenizer) {
+std::optional<int32_t> named_token(const SettingsFile& file, const char* key, const tokenizer::Tokenizer& tokenizer) {
   if (!file.has(key)) return std::nullopt;
   const json &value = file.object[key], text = value.is_object() ? value.value("content", json()) : value;
   if (!text.is_string()) file.refuse(key, "the text of a token");
@@ -103,7 +103,8 @@ std::string chat_template_of(const std::string& folder, const SettingsFile& sett
   settings.refuse(kKey, kNeeded);
 }
 
-void add_named_tokens(TextFormat& format, const SettingsFile& settings, const Tokenizer& tokenizer) {
+void add_named_tokens(tokenizer::TextFormat& format, const SettingsFile& settings,
+                      const tokenizer::Tokenizer& tokenizer) {
   const auto fill = [&](std::optional<int32_t>& place, const char* key) {
     if (!place) place = named_token(settings, key, tokenizer);
   };
@@ -132,8 +133,8 @@ std::vector<std::string> prefix_of_step(const json& step) {
 
 // What a call of transformers' tokenizer puts before a text: what tokenizer.json says, or with tokenizer.model alone the first token, unless
 // the settings say otherwise.
-std::vector<int32_t> prefix_of(const std::string& folder, const SettingsFile& settings, const Tokenizer& tokenizer,
-                               std::optional<int32_t> begin) {
+std::vector<int32_t> prefix_of(const std::string& folder, const SettingsFile& settings,
+                               const tokenizer::Tokenizer& tokenizer, std::optional<int32_t> begin) {
   const std::string path = folder + "/tokenizer.json";
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) {
@@ -144,7 +145,7 @@ std::vector<int32_t> prefix_of(const std::string& folder, const SettingsFile& se
   const auto without_model = [](int depth, json::parse_event_t event, json& parsed) {
     return depth != 1 || event != json::parse_event_t::key || parsed == "post_processor";
   };
-  const json file = json::parse(read_file(path, ExitCode::checkpoint, kTokenizerSize), without_model,
+  const json file = json::parse(read_file(path, ExitCode::checkpoint, tokenizer::kTokenizerSize), without_model,
                                 /*allow_exceptions=*/false);
   const json processor = file.is_object() ? file.value("post_processor", json()) : json();
   const json steps =
@@ -164,8 +165,9 @@ bool is_plain_byte_level(const json& pre_tokenizer) {
 
 }  // namespace
 
-std::optional<TextFormat> read_text_format(const std::string& folder, const Tokenizer* tokenizer, int64_t vocab_size) {
-  TextFormat format;
+std::optional<tokenizer::TextFormat> read_text_format(const std::string& folder, const tokenizer::Tokenizer* tokenizer,
+                                                      int64_t vocab_size) {
+  tokenizer::TextFormat format;
   const auto first = [](const std::vector<int32_t>& tokens) {
     return tokens.empty() ? std::nullopt : std::optional(tokens[0]);
   };
@@ -184,7 +186,7 @@ std::optional<TextFormat> read_text_format(const std::string& folder, const Toke
     format.prefix = prefix_of(folder, settings, *tokenizer, format.begin);
   }
   if (format.ends.empty() && format.tokenizer_end) format.ends = {*format.tokenizer_end};
-  return format == TextFormat() ? std::nullopt : std::optional(std::move(format));
+  return format == tokenizer::TextFormat() ? std::nullopt : std::optional(std::move(format));
 }
 
 bool names_gpt2_tokenizer(const std::string& folder) {
@@ -196,8 +198,8 @@ bool names_gpt2_tokenizer(const std::string& folder) {
 std::string class_that_splits_otherwise(const std::string& folder) {
   if (!names_gpt2_tokenizer(folder)) return "";
   const std::string path = folder + "/tokenizer.json";
-  const json file =
-      json::parse(read_file(path, ExitCode::checkpoint, kTokenizerSize), nullptr, /*allow_exceptions=*/false);
+  const json file = json::parse(read_file(path, ExitCode::checkpoint, tokenizer::kTokenizerSize), nullptr,
+                                /*allow_exceptions=*/false);
   if (!file.is_object()) return "";
   if (file.value("normalizer", json()).is_null() && is_plain_byte_level(file.value("pre_tokenizer", json()))) return "";
   return fmt::format(
@@ -206,7 +208,7 @@ std::string class_that_splits_otherwise(const std::string& folder) {
       path, kTokenizerSettings);
 }
 
-ordered_json numbered_tokens(const TextFormat& format) {
+ordered_json numbered_tokens(const tokenizer::TextFormat& format) {
   ordered_json tokens = ordered_json::object();
   if (format.begin) tokens[kBegin] = *format.begin;
   if (format.ends.size() == 1) tokens[kEnd] = format.ends[0];
@@ -215,18 +217,19 @@ ordered_json numbered_tokens(const TextFormat& format) {
   return tokens;
 }
 
-ordered_json generation_config_json(const TextFormat& format) {
+ordered_json generation_config_json(const tokenizer::TextFormat& format) {
   ordered_json file = numbered_tokens(format);
   file["top_k"] = 0;
   return file;
 }
 
-ordered_json tokenizer_config_json(const Tokenizer& tokenizer, const TextFormat& format, int64_t block_size) {
+ordered_json tokenizer_config_json(const tokenizer::Tokenizer& tokenizer, const tokenizer::TextFormat& format,
+                                   int64_t block_size) {
   ordered_json file = {{"tokenizer_class", "PreTrainedTokenizerFast"},
                        {"model_max_length", block_size},
                        {"clean_up_tokenization_spaces", false}};
   const auto name = [&](const char* key, const std::optional<int32_t>& id) {
-    for (const SpecialToken& token : tokenizer.special_tokens())
+    for (const tokenizer::SpecialToken& token : tokenizer.special_tokens())
       if (token.id == id) file[key] = token.text;
   };
   name("bos_token", format.begin);

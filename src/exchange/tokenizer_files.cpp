@@ -22,7 +22,7 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-std::string characters_json(const Tokenizer& tokenizer) {
+std::string characters_json(const tokenizer::Tokenizer& tokenizer) {
   ordered_json vocabulary = ordered_json::object();
   auto& entries = vocabulary.get_ref<ordered_json::object_t&>();  // its own insertion searches all members
   const int64_t characters = tokenizer.vocab_size() - std::ssize(tokenizer.special_tokens());
@@ -35,7 +35,7 @@ std::string characters_json(const Tokenizer& tokenizer) {
       {"version", "1.0"},
       {"truncation", nullptr},
       {"padding", nullptr},
-      {"added_tokens", added_tokens(tokenizer.special_tokens())},
+      {"added_tokens", tokenizer::added_tokens(tokenizer.special_tokens())},
       {"normalizer", nullptr},
       {"pre_tokenizer", each_character},
       {"post_processor", nullptr},
@@ -65,23 +65,24 @@ std::vector<std::string> word_level_tokens(const json& file) {
 }  // namespace
 
 // Splitting does not matter where nothing is merged, so it is the form that every reader knows: GPT-2's.
-BpeModel byte_vocabulary(const Tokenizer& tokenizer) {
-  BpeModel model;
+tokenizer::BpeModel byte_vocabulary(const tokenizer::Tokenizer& tokenizer) {
+  tokenizer::BpeModel model;
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) model.tokens.push_back(tokenizer.decode({&id, 1}));
   const auto specials = tokenizer.special_tokens();
   model.special_tokens.assign(specials.begin(), specials.end());
   return model;
 }
 
-std::string hugging_face_json(const Tokenizer& tokenizer) {
+std::string hugging_face_json(const tokenizer::Tokenizer& tokenizer) {
   if (tokenizer.name() == "bpe") return tokenizer.to_json();
-  if (tokenizer.name() == "byte") return tokenizer_json(byte_vocabulary(tokenizer));
+  if (tokenizer.name() == "byte") return tokenizer::tokenizer_json(byte_vocabulary(tokenizer));
   if (tokenizer.name() == "char") return characters_json(tokenizer);
   throw std::logic_error("no form for a tokenizer " + tokenizer.name());
 }
 
-std::unique_ptr<Tokenizer> tokenizer_from_hugging_face(std::string_view text, const std::string& origin) {
-  const bool is_read = text.size() <= kTokenizerSize.bytes && text.find("\"WordLevel\"") != std::string_view::npos;
+std::unique_ptr<tokenizer::Tokenizer> tokenizer_from_hugging_face(std::string_view text, const std::string& origin) {
+  const bool is_read =
+      text.size() <= tokenizer::kTokenizerSize.bytes && text.find("\"WordLevel\"") != std::string_view::npos;
   const json file = is_read ? parse_or_null(text) : json();
   if (const std::vector<std::string> tokens = word_level_tokens(file); !tokens.empty()) {
     ordered_json own{{"type", "char"}, {"characters", tokens}};
@@ -89,7 +90,7 @@ std::unique_ptr<Tokenizer> tokenizer_from_hugging_face(std::string_view text, co
       const json text = token.is_object() ? token.value("content", json()) : json();
       own["special_tokens"].push_back(text.is_string() ? text.get<std::string>() : "");
     }
-    auto characters = tokenizer_from_json(own.dump(), origin);
+    auto characters = tokenizer::tokenizer_from_json(own.dump(), origin);
     if (parse_or_null(characters_json(*characters)) == file) return characters;
     throw Error(
         ExitCode::data,
@@ -97,7 +98,7 @@ std::unique_ptr<Tokenizer> tokenizer_from_hugging_face(std::string_view text, co
                     "writes it: use another tokenizer",
                     origin));
   }
-  return tokenizer_from_json(text, origin);
+  return tokenizer::tokenizer_from_json(text, origin);
 }
 
 // What a folder with GPT-2's pair has beside it that adds tokens is not read.
@@ -111,9 +112,9 @@ std::string tokenizer_file_of(const std::string& folder) {
   return "";
 }
 
-std::unique_ptr<Tokenizer> read_tokenizer_file(const std::string& file) {
-  if (!file.ends_with(".json") || file.ends_with("/vocab.json")) return make_tokenizer(file, {});
-  return tokenizer_from_hugging_face(read_file(file, ExitCode::data, kTokenizerSize), file);
+std::unique_ptr<tokenizer::Tokenizer> read_tokenizer_file(const std::string& file) {
+  if (!file.ends_with(".json") || file.ends_with("/vocab.json")) return tokenizer::make_tokenizer(file, {});
+  return tokenizer_from_hugging_face(read_file(file, ExitCode::data, tokenizer::kTokenizerSize), file);
 }
 
 }  // namespace gpt::exchange

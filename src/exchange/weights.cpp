@@ -245,7 +245,7 @@ bool is_finite(const at::Tensor& tensor) {
 }
 
 std::map<std::string, at::Tensor> to_hugging_face(const ModelConfig& model, const Family& family,
-                                                  const NamedTensors& weights) {
+                                                  const parameters::NamedTensors& weights) {
   std::map<std::string, at::Tensor> result;
   for (const Counterpart& part : counterparts(model, family)) {
     if (part.is_zero) {
@@ -312,9 +312,10 @@ std::map<std::string, at::Tensor> read_tensors(const std::string& path) {
   return tensors;
 }
 
-NamedTensors read_weights(const std::string& path, const ModelConfig& model, const Family& family, RowPacker* packer) {
+parameters::NamedTensors read_weights(const std::string& path, const ModelConfig& model, const Family& family,
+                                      parameters::RowPacker* packer) {
   if (holds_adapter(path)) {
-    NamedTensors weights = read_weights(base_of_adapter(path), model, family);
+    parameters::NamedTensors weights = read_weights(base_of_adapter(path), model, family);
     apply_adapter(adapter_of(path, read_tensors(file_of_adapter(path)), model, family), weights);
     if (packer)
       for (auto& [name, tensor] : weights) tensor = packer->take(name, tensor);
@@ -324,8 +325,8 @@ NamedTensors read_weights(const std::string& path, const ModelConfig& model, con
   const std::vector<Counterpart> parts = counterparts(model, family);
   const std::vector<const StoredTensor*> stored = stored_parts(files, parts, model.tie_weights);
   const StoredTensor* const head = head_beside(files, stored, family);
-  NamedTensors result;
-  for (const ParameterRow& row : parameter_table(model)) {
+  parameters::NamedTensors result;
+  for (const layout::ParameterRow& row : layout::parameter_table(model)) {
     const at::Tensor whole = at::zeros(row.shape);
     for (size_t i = 0; i < parts.size(); ++i) {
       if (parts[i].row != row.name) continue;

@@ -13,7 +13,7 @@
 #include "gpt/model/evaluation_mode.h"
 #include "gpt/ops/sdp_backends.h"
 
-namespace gpt {
+namespace gpt::generate {
 namespace {
 
 class AnswerClock {
@@ -84,10 +84,10 @@ GenerationResult Conversation::answer(const std::string& words, const std::funct
 std::vector<int32_t> Conversation::write(std::vector<int32_t> prompt, DrawnText& text,
                                          const std::function<bool(std::string_view)>& emit) {
   const AnswerClock clock;
-  GPT& model = *session_.loaded.model;
+  model::GPT& model = *session_.loaded.model;
   const c10::InferenceMode inference;
-  const EvaluationMode evaluation(model);
-  const Autocast autocast(model.device(), session_.loaded.compute_type);
+  const model::EvaluationMode evaluation(model);
+  const device::Autocast autocast(model.device(), session_.loaded.compute_type);
   const ops::OnlySdpBackends backends(ops::without_cudnn());
   const int64_t most = std::min(sampling_.max_new_tokens, model.config().block_size - std::ssize(prompt));
   slot_ ? decoder_.replace(*slot_, std::move(prompt)) : (void)(slot_ = decoder_.add(std::move(prompt)));
@@ -112,4 +112,4 @@ std::vector<int32_t> Conversation::write(std::vector<int32_t> prompt, DrawnText&
   return drawn;
 }
 
-}  // namespace gpt
+}  // namespace gpt::generate

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <utility>
 
-namespace gpt {
+namespace gpt::generate {
 
-Decoder::Decoder(const GPT& model, int64_t slots, at::ScalarType type, std::optional<int64_t> longest,
+Decoder::Decoder(const model::GPT& model, int64_t slots, at::ScalarType type, std::optional<int64_t> longest,
                  std::shared_ptr<const ops::RowAdapters> adapters)
     : model_(model),
       adapters_(std::move(adapters)),
@@ -36,7 +36,7 @@ std::optional<int64_t> Decoder::copy(int64_t slot) {
   texts_[*other] = texts_[slot];
   texts_[*other]->number = came_++;
   cache_.lengths[*other] = 0;
-  copy_positions(cache_, slot, *other, 0, cache_.lengths[slot]);
+  model::copy_positions(cache_, slot, *other, 0, cache_.lengths[slot]);
   return other;
 }
 
@@ -58,7 +58,7 @@ void Decoder::share() {
     constexpr int64_t kLeastCopied = 16;
     const int64_t copied = most - cache_.lengths[slot];
     if (copied > 0 && copied >= std::min(kLeastCopied, missing(slot) - 1))
-      copy_positions(cache_, from, slot, cache_.lengths[slot], most);
+      model::copy_positions(cache_, from, slot, cache_.lengths[slot], most);
   }
 }
 
@@ -92,8 +92,8 @@ bool Decoder::computes_single_tokens() const {
   return true;
 }
 
-std::vector<NextTokens> Decoder::choose() const {
-  std::vector<NextTokens> next;
+std::vector<model::NextTokens> Decoder::choose() const {
+  std::vector<model::NextTokens> next;
   std::vector<int64_t> longer;  // slots of texts of which more is missing
   for (int64_t slot = 0; slot < std::ssize(texts_); ++slot) {
     if (!texts_[slot] || missing(slot) == 0) continue;
@@ -113,16 +113,18 @@ std::vector<NextTokens> Decoder::choose() const {
 }
 
 // The rows of an adapter are then one product. The last text stays the last, because a part of one may be there.
-void Decoder::order_by_adapter(std::vector<NextTokens>& texts) const {
-  const auto adapter_of = [this](const NextTokens& text) { return texts_[text.slot]->adapter; };
+void Decoder::order_by_adapter(std::vector<model::NextTokens>& texts) const {
+  const auto adapter_of = [this](const model::NextTokens& text) { return texts_[text.slot]->adapter; };
   const int64_t last = adapter_of(texts.back());
-  const auto place_of = [&](const NextTokens& text) { return std::pair(adapter_of(text) == last, adapter_of(text)); };
+  const auto place_of = [&](const model::NextTokens& text) {
+    return std::pair(adapter_of(text) == last, adapter_of(text));
+  };
   std::ranges::stable_sort(texts, {}, place_of);
 }
 
-std::vector<ops::RowAdapters::Rows> Decoder::rows_of(const std::vector<NextTokens>& texts) const {
+std::vector<ops::RowAdapters::Rows> Decoder::rows_of(const std::vector<model::NextTokens>& texts) const {
   std::vector<ops::RowAdapters::Rows> rows;
-  for (const NextTokens& text : texts) {
+  for (const model::NextTokens& text : texts) {
     const int64_t count = std::ssize(text.ids), adapter = texts_[text.slot]->adapter;
     if (rows.empty() || rows.back().adapter != adapter) rows.push_back({0, adapter});
     rows.back().count += count;
@@ -134,12 +136,12 @@ Decoder::Next Decoder::step() {
   for (int64_t slot = 0; slot < std::ssize(texts_); ++slot)
     if (texts_[slot] && is_too_long(slot)) crop(slot);
   share();
-  std::vector<NextTokens> next = choose();
+  std::vector<model::NextTokens> next = choose();
   if (next.empty()) return {};
   order_by_adapter(next);
   const ops::RowAdapters::Scope scope(adapters_.get(), rows_of(next));
   Next result{.slots = {}, .logits = model_.forward_cached(next, cache_)};
-  for (const NextTokens& text : next) result.slots.push_back(text.slot);
+  for (const model::NextTokens& text : next) result.slots.push_back(text.slot);
   // A part of a text comes last.
   if (missing(next.back().slot) == 0) return result;
   result.slots.pop_back();
@@ -147,4 +149,4 @@ Decoder::Next Decoder::step() {
   return result;
 }
 
-}  // namespace gpt
+}  // namespace gpt::generate

@@ -14,7 +14,7 @@
 #include "gpt/core/error.h"
 #include "gpt/generate/sampler.h"
 
-namespace gpt {
+namespace gpt::generate {
 namespace {
 
 at::Generator make_generator(at::Device device, uint64_t seed) {
@@ -26,7 +26,7 @@ at::Generator make_generator(at::Device device, uint64_t seed) {
 }
 
 // Whether the text ends here.
-bool is_end(int32_t token, const std::vector<int32_t>& ends, const Tokenizer& tokenizer) {
+bool is_end(int32_t token, const std::vector<int32_t>& ends, const tokenizer::Tokenizer& tokenizer) {
   return ends.empty() ? token == tokenizer.end_of_text() : std::find(ends.begin(), ends.end(), token) != ends.end();
 }
 
@@ -36,7 +36,7 @@ DrawnText::DrawnText(at::Device device, uint64_t seed, std::vector<std::string> 
                      bool has_begun)
     : generator(make_generator(device, seed)), stream(std::move(stop)), ends(std::move(ends)), has_begun(has_begun) {}
 
-std::string DrawnText::take(int32_t token, const Tokenizer& tokenizer) {
+std::string DrawnText::take(int32_t token, const tokenizer::Tokenizer& tokenizer) {
   ++result.new_tokens;
   if (is_end(token, ends, tokenizer)) return ignores_end ? "" : (end("end of text"), finish());
   std::string piece = stream.push(tokenizer.piece(token, /*begins_text=*/!std::exchange(has_begun, true)));
@@ -56,7 +56,7 @@ std::string DrawnText::finish() {
   return piece;
 }
 
-at::Tensor ids_without_text(const Tokenizer& tokenizer, int64_t vocab_size, at::Device device) {
+at::Tensor ids_without_text(const tokenizer::Tokenizer& tokenizer, int64_t vocab_size, at::Device device) {
   std::vector<int64_t> ids;
   for (int32_t id = 0; id < vocab_size; ++id) {
     if (id >= tokenizer.vocab_size() || tokenizer.piece(id, false).empty()) ids.push_back(id);
@@ -85,4 +85,4 @@ void for_each_text(int64_t count, const std::function<void(int64_t)>& work) {
   });
 }
 
-}  // namespace gpt
+}  // namespace gpt::generate

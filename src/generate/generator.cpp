@@ -17,7 +17,7 @@
 #include "gpt/ops/sdp_backends.h"
 #include "gpt/products/row_product.h"
 
-namespace gpt {
+namespace gpt::generate {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -26,11 +26,11 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 }  // namespace
 
-at::ScalarType generation_type(const Precision& precision, at::Device device) {
+at::ScalarType generation_type(const device::Precision& precision, at::Device device) {
   return device.is_cpu() ? precision.weight_type() : precision.compute_type();
 }
 
-int64_t texts_at_once(const GPT& model, int64_t wanted) {
+int64_t texts_at_once(const model::GPT& model, int64_t wanted) {
   constexpr double kMostCacheBytes = 2e9;
   const ModelConfig& config = model.config();
   const auto cache =
@@ -39,15 +39,16 @@ int64_t texts_at_once(const GPT& model, int64_t wanted) {
   return std::clamp<int64_t>(static_cast<int64_t>(kMostCacheBytes / cache), 1, std::min(wanted, ops::kMostFewRows));
 }
 
-std::vector<GenerationResult> generate_several(GPT& model, const Tokenizer& tokenizer, std::string_view prompt,
-                                               const SamplingConfig& config, int64_t count, at::ScalarType compute_type,
+std::vector<GenerationResult> generate_several(model::GPT& model, const tokenizer::Tokenizer& tokenizer,
+                                               std::string_view prompt, const SamplingConfig& config, int64_t count,
+                                               at::ScalarType compute_type,
                                                const std::function<bool(std::string_view)>& emit,
                                                ThreadChoice* threads) {
   validate(config);
   const auto start = Clock::now();
   const c10::InferenceMode inference;
-  const EvaluationMode evaluation(model);
-  const Autocast autocast(model.device(), compute_type);
+  const model::EvaluationMode evaluation(model);
+  const device::Autocast autocast(model.device(), compute_type);
   const ops::OnlySdpBackends backends(ops::without_cudnn());
   const std::vector<int32_t> tokens = encode_prompt(tokenizer, prompt, "prompt", config.start);
   const at::Tensor without_text = ids_without_text(tokenizer, *model.config().vocab_size, model.device());
@@ -117,10 +118,10 @@ std::vector<GenerationResult> generate_several(GPT& model, const Tokenizer& toke
   return results;
 }
 
-GenerationResult generate(GPT& model, const Tokenizer& tokenizer, std::string_view prompt, const SamplingConfig& config,
-                          at::ScalarType compute_type, const std::function<bool(std::string_view)>& emit,
-                          ThreadChoice* threads) {
+GenerationResult generate(model::GPT& model, const tokenizer::Tokenizer& tokenizer, std::string_view prompt,
+                          const SamplingConfig& config, at::ScalarType compute_type,
+                          const std::function<bool(std::string_view)>& emit, ThreadChoice* threads) {
   return generate_several(model, tokenizer, prompt, config, 1, compute_type, emit, threads)[0];
 }
 
-}  // namespace gpt
+}  // namespace gpt::generate

@@ -19,7 +19,7 @@
 #include "gpt/core/process.h"
 #include "gpt/core/utf8.h"
 
-namespace gpt {
+namespace gpt::generate {
 namespace {
 
 constexpr int kHistorySize = 1000;
@@ -157,4 +157,4 @@ std::optional<std::string> LineReader::next() {
   return std::nullopt;
 }
 
-}  // namespace gpt
+}  // namespace gpt::generate

@@ -21,7 +21,7 @@
 #include "gpt/core/process.h"
 #include "gpt/prepare/plain_text.h"
 
-namespace gpt {
+namespace gpt::generate {
 namespace {
 
 constexpr const char* kExamples = R"(  gpt-generate "Once upon a time"
@@ -140,7 +140,7 @@ std::string with_quotes(int argc, const char* const* argv, const std::vector<std
 
 bool is_checkpoint(const std::string& word) {
   std::error_code unimportant;
-  const std::string file = checkpoint_file(word);
+  const std::string file = checkpoint::checkpoint_file(word);
   return file.ends_with(".pt") && std::filesystem::is_regular_file(file, unimportant);
 }
 
@@ -167,8 +167,8 @@ std::string read_standard_input() {
 
 // A file and standard input lose one final newline: editors and `echo` put it there.
 std::string prompt_in(std::string_view bytes, const std::string& origin) {
-  std::string text = as_plain_text(bytes);
-  if (const std::string why = why_no_text(bytes); !text.empty() && !why.empty())
+  std::string text = prepare::as_plain_text(bytes);
+  if (const std::string why = prepare::why_no_text(bytes); !text.empty() && !why.empty())
     throw Error(ExitCode::data, fmt::format("{}: {}", origin, why));
   if (text.ends_with('\n')) text.pop_back();
   return text;
@@ -261,9 +261,9 @@ std::optional<GenerateOptions> parse_generate_options(int argc, const char* cons
 std::string read_prompt(const GenerateOptions& options) {
   if (!options.prompt_file.empty())
     return prompt_in(read_file(options.prompt_file, ExitCode::data, kPromptSize), options.prompt_file);
-  if (options.prompt && *options.prompt != "-") return as_plain_text(*options.prompt);
+  if (options.prompt && *options.prompt != "-") return prepare::as_plain_text(*options.prompt);
   if (!options.prompt && isatty(STDIN_FILENO)) return "";
   return prompt_in(read_standard_input(), "standard input");
 }
 
-}  // namespace gpt
+}  // namespace gpt::generate

@@ -9,7 +9,7 @@
 #include "gpt/core/error.h"
 #include "gpt/tokenizer/utf8.h"
 
-namespace gpt {
+namespace gpt::generate {
 namespace {
 
 std::string spoken(char32_t character) {
@@ -30,7 +30,7 @@ bool in_a_run(char32_t character, char32_t next) {
 }
 
 // "newline space ! A-Z a-z": what a vocabulary of characters has, in the order of their code points.
-std::string list_characters(const Tokenizer& tokenizer) {
+std::string list_characters(const tokenizer::Tokenizer& tokenizer) {
   constexpr size_t kMostItems = 60;
   std::vector<char32_t> characters;
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
@@ -58,8 +58,8 @@ std::vector<int32_t> with_prefix(const std::vector<int32_t>& prefix, std::vector
   return ids;
 }
 
-std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view prompt, std::string_view name,
-                                   const PromptStart& start) {
+std::vector<int32_t> encode_prompt(const tokenizer::Tokenizer& tokenizer, std::string_view prompt,
+                                   std::string_view name, const PromptStart& start) {
   if (prompt.empty()) {
     if (!start.prefix.empty()) return start.prefix;
     if (start.alone) return {*start.alone};
@@ -78,4 +78,4 @@ std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view 
   }
 }
 
-}  // namespace gpt
+}  // namespace gpt::generate

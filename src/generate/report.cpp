@@ -9,7 +9,7 @@
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
 
-namespace gpt {
+namespace gpt::generate {
 namespace {
 
 std::string tokens(int64_t count) { return plural(count, "token"); }
@@ -61,4 +61,4 @@ std::string json_line(const std::optional<std::string>& prompt, const Generation
   return line.dump(-1, ' ', ascii, ordered_json::error_handler_t::replace) + "\n";
 }
 
-}  // namespace gpt
+}  // namespace gpt::generate

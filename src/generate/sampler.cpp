@@ -25,7 +25,7 @@
 #include <utility>
 #include <vector>
 
-namespace gpt {
+namespace gpt::generate {
 namespace {
 
 constexpr double kRemoved = -std::numeric_limits<double>::infinity();
@@ -173,4 +173,4 @@ at::Tensor sample(const at::Tensor& logits, const SamplingConfig& config, at::Ge
   return at::where(logits.amax(1, true).isfinite(), ids, -1);
 }
 
-}  // namespace gpt
+}  // namespace gpt::generate

@@ -6,7 +6,7 @@
 #include "gpt/core/error.h"
 #include "gpt/core/utf8.h"
 
-namespace gpt {
+namespace gpt::generate {
 
 // All but the seed, which each program chooses in its own way.
 std::vector<config::Option> options(SamplingConfig& c) {
@@ -51,4 +51,4 @@ void validate(const SamplingConfig& config) {
   }
 }
 
-}  // namespace gpt
+}  // namespace gpt::generate

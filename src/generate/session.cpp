@@ -19,7 +19,7 @@
 #include "gpt/generate/report.h"
 #include "gpt/prepare/plain_text.h"
 
-namespace gpt {
+namespace gpt::generate {
 namespace {
 
 // With a smaller model a token takes less time than threads need to meet, many times less on a busy machine.
@@ -93,10 +93,10 @@ Session open_session(const ModelOptions& options) {
   ModelOptions preferred = options;
   preferred.prefers_speed = true;
   const int64_t threads = options.threads;
-  use_cpu_threads(threads);  // before the types are measured
+  device::use_cpu_threads(threads);  // before the types are measured
   LoadedModel loaded = load_model(preferred);
   const bool is_small = loaded.model->parameters().count() < kParametersForThreads;
-  if (is_small && threads == 0) use_cpu_threads(1);
+  if (is_small && threads == 0) device::use_cpu_threads(1);
   Session session{std::move(loaded)};
   if (threads == 0 && session.loaded.model->device().is_cpu() && at::get_num_threads() > 1)
     session.threads.emplace(at::get_num_threads());
@@ -128,7 +128,7 @@ int converse(Session& session, const GenerateOptions& options, TextOutput& outpu
     const std::optional<std::string> line = lines.next();
     if (!line) break;
     try {
-      const auto results = continue_text(session, as_plain_text(*line), sampling, 1, &output);
+      const auto results = continue_text(session, prepare::as_plain_text(*line), sampling, 1, &output);
       report(results[0], sampling.seed);
     } catch (const Error& e) {
       if (e.code() != ExitCode::data) throw;
@@ -140,4 +140,4 @@ int converse(Session& session, const GenerateOptions& options, TextOutput& outpu
   return exit_status();
 }
 
-}  // namespace gpt
+}  // namespace gpt::generate

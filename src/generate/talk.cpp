@@ -18,7 +18,7 @@
 #include "gpt/generate/report.h"
 #include "gpt/prepare/plain_text.h"
 
-namespace gpt {
+namespace gpt::generate {
 namespace {
 
 constexpr const char* kCommands = "/reset, /system TEXT, /save FILE and /quit";
@@ -128,11 +128,11 @@ int talk(Session& session, const GenerateOptions& options, const std::optional<s
     log::info(fmt::format("Say something. Ctrl-C stops an answer, Ctrl-D leaves; commands are {}", kCommands));
   while (output.open()) {
     const std::optional<std::string> line = lines.next();
-    if (!line || !talking.take_line(as_plain_text(*line))) break;
+    if (!line || !talking.take_line(prepare::as_plain_text(*line))) break;
     if (process::stop_signal() == SIGINT) process::forget_stop_signal();  // it has stopped the answer
     if (process::stop_signal() != 0) break;
   }
   return status();
 }
 
-}  // namespace gpt
+}  // namespace gpt::generate

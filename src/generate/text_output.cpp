@@ -12,7 +12,7 @@
 #include "gpt/core/output.h"
 #include "gpt/core/printable.h"
 
-namespace gpt {
+namespace gpt::generate {
 namespace {
 
 namespace fs = std::filesystem;
@@ -56,4 +56,4 @@ void TextOutput::finish() {
   log::success(path_);
 }
 
-}  // namespace gpt
+}  // namespace gpt::generate

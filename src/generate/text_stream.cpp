@@ -6,7 +6,7 @@
 
 #include "gpt/core/utf8.h"
 
-namespace gpt {
+namespace gpt::generate {
 namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
@@ -59,4 +59,4 @@ std::string TextStream::release() {
   return result;
 }
 
-}  // namespace gpt
+}  // namespace gpt::generate

@@ -8,7 +8,7 @@
 
 #include "gpt/core/statistics.h"
 
-namespace gpt {
+namespace gpt::generate {
 namespace {
 
 constexpr size_t kTokens = 3;  // in a trial; their median counts, so that one that was disturbed does not
@@ -108,4 +108,4 @@ void work_timed(ThreadChoice& choice, bool is_alone, const std::function<void()>
   if (is_alone) choice.took(std::chrono::duration<double>(Clock::now() - start).count());
 }
 
-}  // namespace gpt
+}  // namespace gpt::generate

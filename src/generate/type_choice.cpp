@@ -20,7 +20,7 @@
 #include "gpt/device/precision.h"
 #include "gpt/products/row_product.h"
 
-namespace gpt {
+namespace gpt::generate {
 namespace {
 
 using nlohmann::json;
@@ -50,7 +50,7 @@ TypeTimes times_in(const json& times, const std::string& key) {
   TypeTimes found;
   if (!times.contains(key) || !times[key].is_object()) return {};
   for (const at::ScalarType type : kTypes) {
-    const auto value = times[key].find(std::string(name_of(type)));
+    const auto value = times[key].find(std::string(device::name_of(type)));
     if (value == times[key].end() || !value->is_number() || !(value->get<double>() > 0)) return {};
     found[type] = value->get<double>();
   }
@@ -59,7 +59,7 @@ TypeTimes times_in(const json& times, const std::string& key) {
 
 void write_times(const std::string& path, json times, const std::string& key, const TypeTimes& measured) {
   json& entry = times[key] = json::object();
-  for (const auto& [type, seconds] : measured) entry[std::string(name_of(type))] = seconds;
+  for (const auto& [type, seconds] : measured) entry[std::string(device::name_of(type))] = seconds;
   try {
     create_folders(path.substr(0, path.rfind('/')));
     AtomicFile file(path);
@@ -113,4 +113,4 @@ std::string type_times_file() {
   return folder.empty() ? "" : folder + "/generation_times.json";
 }
 
-}  // namespace gpt
+}  // namespace gpt::generate

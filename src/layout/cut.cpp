@@ -5,7 +5,7 @@
 
 #include "gpt/layout/stages.h"
 
-namespace gpt {
+namespace gpt::layout {
 namespace {
 
 using Pieces = std::vector<RowCut::Piece>;
@@ -128,4 +128,4 @@ ModelConfig largest_part(ModelConfig model, int64_t parts) {
   return model;
 }
 
-}  // namespace gpt
+}  // namespace gpt::layout

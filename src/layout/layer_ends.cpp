@@ -4,7 +4,7 @@
 
 #include "gpt/layout/alignment.h"
 
-namespace gpt {
+namespace gpt::layout {
 
 std::vector<int64_t> layer_ends(const std::vector<ParameterRow>& rows, const FlatLayout& layout) {
   std::vector<int64_t> ends;
@@ -21,4 +21,4 @@ std::vector<int64_t> layer_ends(const std::vector<ParameterRow>& rows, const Fla
   return ends;
 }
 
-}  // namespace gpt
+}  // namespace gpt::layout

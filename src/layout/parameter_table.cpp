@@ -9,7 +9,7 @@
 
 #include "gpt/config/block_form.h"
 
-namespace gpt {
+namespace gpt::layout {
 namespace {
 
 using Role = ParameterRole;
@@ -237,4 +237,4 @@ double flops_per_token(const ModelConfig& config, const std::vector<ParameterRow
 
 double flops_per_token(const ModelConfig& config) { return flops_per_token(config, parameter_table(config)); }
 
-}  // namespace gpt
+}  // namespace gpt::layout

@@ -6,7 +6,7 @@
 
 #include "gpt/layout/parameter_table.h"
 
-namespace gpt {
+namespace gpt::layout {
 namespace {
 
 constexpr double kUnreached = std::numeric_limits<double>::infinity();
@@ -100,4 +100,4 @@ std::vector<double> stage_costs(const ModelConfig& model, const std::vector<Laye
   return of_stages;
 }
 
-}  // namespace gpt
+}  // namespace gpt::layout

@@ -14,7 +14,7 @@
 #include "gpt/core/error.h"
 #include "gpt/core/printable.h"
 
-namespace gpt {
+namespace gpt::layout {
 namespace {
 
 using Parts = std::vector<std::string_view>;
@@ -235,4 +235,4 @@ std::vector<ParameterRow> adapter_rows(const std::vector<ParameterRow>& rows) {
   return adapters;
 }
 
-}  // namespace gpt
+}  // namespace gpt::layout

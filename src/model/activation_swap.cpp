@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace gpt {
+namespace gpt::model {
 
 using torch::autograd::SavedVariableHooks;
 
@@ -29,8 +29,8 @@ struct ActivationSwap::OfLayer {
 
   bool takes(const at::Tensor& tensor) const;
   size_t place_of(const at::Tensor& tensor);
-  void leave(HostCopies& copies, std::vector<at::Tensor>& buffers);
-  void fetch(HostCopies& copies, const std::vector<at::Tensor>& buffers);
+  void leave(device::HostCopies& copies, std::vector<at::Tensor>& buffers);
+  void fetch(device::HostCopies& copies, const std::vector<at::Tensor>& buffers);
   void await();
 };
 
@@ -115,7 +115,7 @@ size_t ActivationSwap::OfLayer::place_of(const at::Tensor& tensor) {
   return kept.size() - 1;
 }
 
-void ActivationSwap::OfLayer::leave(HostCopies& copies, std::vector<at::Tensor>& buffers) {
+void ActivationSwap::OfLayer::leave(device::HostCopies& copies, std::vector<at::Tensor>& buffers) {
   buffers.resize(std::max(buffers.size(), kept.size()));
   for (size_t i = 0; i < kept.size(); ++i) {
     if (!buffers[i].defined() || buffers[i].numel() < kept[i].size) buffers[i] = copies.buffer(kept[i].size);
@@ -124,7 +124,7 @@ void ActivationSwap::OfLayer::leave(HostCopies& copies, std::vector<at::Tensor>&
   is_here = false;
 }
 
-void ActivationSwap::OfLayer::fetch(HostCopies& copies, const std::vector<at::Tensor>& buffers) {
+void ActivationSwap::OfLayer::fetch(device::HostCopies& copies, const std::vector<at::Tensor>& buffers) {
   for (size_t i = 0; i < kept.size(); ++i)
     if (!kept[i].bytes.defined()) std::tie(kept[i].bytes, kept[i].await) = copies.begin_in(buffers[i], kept[i].size);
 }
@@ -135,7 +135,7 @@ void ActivationSwap::OfLayer::await() {
   is_here = true;
 }
 
-ActivationSwap::ActivationSwap(int64_t layers, std::shared_ptr<HostCopies> copies)
+ActivationSwap::ActivationSwap(int64_t layers, std::shared_ptr<device::HostCopies> copies)
     : copies_(std::move(copies)), layers_(static_cast<size_t>(layers)), buffers_(layers_.size()) {
   torch::autograd::set_default_engine_stub(EngineWithHooks::get);
 }
@@ -182,4 +182,4 @@ int64_t ActivationSwap::host_bytes() const {
   return bytes;
 }
 
-}  // namespace gpt
+}  // namespace gpt::model

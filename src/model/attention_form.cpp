@@ -4,7 +4,7 @@
 
 #include "gpt/core/error.h"
 
-namespace gpt {
+namespace gpt::model {
 
 void require_attention_on(const ModelConfig& config, at::Device device) {
   if (config.top_blocks() == 0 || device.is_cpu()) return;
@@ -16,4 +16,4 @@ void require_whole_sequences(const ModelConfig& config) {
   TORCH_CHECK(config.top_blocks() == 0, "attention in chosen blocks knows no documents within a sequence");
 }
 
-}  // namespace gpt
+}  // namespace gpt::model

@@ -8,7 +8,7 @@
 
 #include "gpt/model/gradient_mark.h"
 
-namespace gpt::transformer {
+namespace gpt::model::transformer {
 namespace {
 
 // A block with gradient checkpointing of what comes after attention, or of all; pass.checkpointing says which.
@@ -68,4 +68,4 @@ Stream BlockWalk::through(Stream stream, int64_t begin, int64_t end) const {
   return stream;
 }
 
-}  // namespace gpt::transformer
+}  // namespace gpt::model::transformer

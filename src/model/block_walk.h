@@ -9,7 +9,7 @@
 #include "gpt/model/layer_weights.h"
 #include "transformer.h"
 
-namespace gpt::transformer {
+namespace gpt::model::transformer {
 
 class BlockWalk {
  public:
@@ -32,4 +32,4 @@ class BlockWalk {
   std::function<void(int64_t layer)> done_;  // what all of them have to know; may be empty
 };
 
-}  // namespace gpt::transformer
+}  // namespace gpt::model::transformer

@@ -9,7 +9,7 @@
 
 #include "gpt/ops/aten_attention.h"
 
-namespace gpt {
+namespace gpt::model {
 
 TextsOfPass arranged(std::span<const NextTokens> texts, const KvCache& cache) {
   TextsOfPass arranged;
@@ -96,4 +96,4 @@ at::Tensor attend_to_past(const ops::Heads& heads, const at::Tensor& keys, const
   return y.transpose(1, 2).flatten(2).view({1, count * tokens, -1});
 }
 
-}  // namespace gpt
+}  // namespace gpt::model

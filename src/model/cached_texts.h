@@ -12,7 +12,7 @@
 #include "gpt/ops/cached_attention.h"
 #include "gpt/ops/heads.h"
 
-namespace gpt {
+namespace gpt::model {
 
 // Texts in neighbouring slots of equal length, which go on with equally many tokens: attention computes them together.
 struct CachedTexts {
@@ -35,4 +35,4 @@ TextsOfPass arranged(std::span<const NextTokens> texts, const KvCache& cache);
 at::Tensor attend_to_past(const ops::Heads& heads, const at::Tensor& keys, const at::Tensor& values,
                           const CachedTexts& texts, const ops::AttentionSpec& spec);
 
-}  // namespace gpt
+}  // namespace gpt::model

@@ -28,7 +28,7 @@
 #include "gpt/ops/operator_sets.h"
 #include "gpt/ops/sdp_backends.h"
 
-namespace gpt {
+namespace gpt::model {
 namespace {
 
 const char* name_of(AttentionKernel kernel) {
@@ -108,8 +108,8 @@ class TriedOperators {
 // The norm of all gradients. Those that are divided are never there all at once.
 class GradientNorm {
  public:
-  explicit GradientNorm(const Parameters& parameters)
-      : parameters_(parameters), ends_(layer_ends(parameters.rows(), parameters.layout())) {}
+  explicit GradientNorm(const parameters::Parameters& parameters)
+      : parameters_(parameters), ends_(layout::layer_ends(parameters.rows(), parameters.layout())) {}
 
   // LibTorch's operators may not be done: then what is left of the layer is taken later.
   void layer_done(int64_t layer) {
@@ -130,7 +130,7 @@ class GradientNorm {
     squares_ += norm * norm;
   }
 
-  const Parameters& parameters_;
+  const parameters::Parameters& parameters_;
   std::vector<int64_t> ends_;
   size_t taken_ = 0;  // segments
   double squares_ = 0;
@@ -164,7 +164,7 @@ Outcome try_on(GPT& model, ops::SharedOperators operators, at::ScalarType comput
                             .layer_done = [&norm](int64_t layer) { norm.layer_done(layer); }};
   at::Tensor loss;
   {
-    const Autocast autocast(model.device(), compute_type);
+    const device::Autocast autocast(model.device(), compute_type);
     const at::Tensor in = model.part().is_first_stage() ? options.ids : made_up_input(model, T);
     loss = model.part().is_last_stage() ? model.loss(in, ids.narrow(1, 1, T), options)
                                         : model.hidden(in, options).to(at::kFloat).square().mean();
@@ -194,7 +194,7 @@ std::optional<std::string> disagreement(const Outcome& ours, const Outcome& refe
 }
 
 // What is wrong with the model's operators, if anything.
-std::optional<std::string> fault(GPT& model, const Precision& precision) {
+std::optional<std::string> fault(GPT& model, const device::Precision& precision) {
   const at::ScalarType type = precision.autocast_type();
   const EvaluationMode evaluation(model);  // without dropout nothing is drawn
   // cuDNN would plan for a number of positions that no step has. Its first gradients are compared with LibTorch's where they are made.
@@ -301,7 +301,7 @@ EffectiveMode effective_mode(const TrainingConfig& training, const ModelConfig& 
   return is;
 }
 
-bool compile_model(GPT& model, const TrainingConfig& training, const Precision& precision, bool is_told) {
+bool compile_model(GPT& model, const TrainingConfig& training, const device::Precision& precision, bool is_told) {
   const ExecutionConfig& execution = training.execution;
   const EffectiveMode mode = effective_mode(training, model.config(), model.device());
   if (is_told && !mode.difference.empty())
@@ -326,4 +326,4 @@ bool compile_model(GPT& model, const TrainingConfig& training, const Precision& 
   return true;
 }
 
-}  // namespace gpt
+}  // namespace gpt::model

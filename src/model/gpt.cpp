@@ -11,35 +11,37 @@
 #include "gpt/ops/part.h"
 #include "transformer.h"
 
-namespace gpt {
+namespace gpt::model {
 
-GPT::GPT(const ModelConfig& config, const Parameters& parameters, ops::SharedOperators operators)
+GPT::GPT(const ModelConfig& config, const parameters::Parameters& parameters, ops::SharedOperators operators)
     : GPT(config, parameters, std::move(operators), {}, parameters.rows()) {}
 
-GPT::GPT(const ModelConfig& config, Parameters parameters, ops::SharedOperators operators, const ModelPart& part,
-         const std::vector<ParameterRow>& of_model)
+GPT::GPT(const ModelConfig& config, parameters::Parameters parameters, ops::SharedOperators operators,
+         const layout::ModelPart& part, const std::vector<layout::ParameterRow>& of_model)
     : config_(config),
       part_(part),
-      layers_(stages_of(config, part.stages)[static_cast<size_t>(part.stage)]),
+      layers_(layout::stages_of(config, part.stages)[static_cast<size_t>(part.stage)]),
       parameters_(std::move(parameters)),
-      first_trained_(first_trained_layer(of_model)),
-      flops_per_token_(gpt::flops_per_token(config, of_model)),
+      first_trained_(layout::first_trained_layer(of_model)),
+      flops_per_token_(gpt::layout::flops_per_token(config, of_model)),
       transformer_(std::make_unique<const transformer::Transformer>(config, parameters_, layers_, part.size)),
       operators_(std::move(operators)) {}
 
-GPT::GPT(const ModelConfig& config, at::Device device, const ParameterTypes& types, const TuningConfig& tuning,
-         const ModelPart& part)
-    : GPT(config, Parameters(cut(parameter_table(config, tuning), config, part), device, types), ops::fused_operators(),
-          part, parameter_table(config, tuning)) {}
+GPT::GPT(const ModelConfig& config, at::Device device, const parameters::ParameterTypes& types,
+         const TuningConfig& tuning, const layout::ModelPart& part)
+    : GPT(config,
+          parameters::Parameters(layout::cut(layout::parameter_table(config, tuning), config, part), device, types),
+          ops::fused_operators(), part, layout::parameter_table(config, tuning)) {}
 
-GPT::GPT(const ModelConfig& config, at::Device device, uint64_t seed, const ParameterTypes& types,
-         const TuningConfig& tuning, const ModelPart& part)
+GPT::GPT(const ModelConfig& config, at::Device device, uint64_t seed, const parameters::ParameterTypes& types,
+         const TuningConfig& tuning, const layout::ModelPart& part)
     : GPT(config, device, types, tuning, part) {
-  parameters_.draw(seed, parameter_table(config, tuning));
+  parameters_.draw(seed, layout::parameter_table(config, tuning));
 }
 
-GPT::GPT(const ModelConfig& config, at::Device device, NamedTensors values, const ParameterTypes& types,
-         const TuningConfig& tuning, const ModelPart& part, const FrozenMatrices& packed)
+GPT::GPT(const ModelConfig& config, at::Device device, parameters::NamedTensors values,
+         const parameters::ParameterTypes& types, const TuningConfig& tuning, const layout::ModelPart& part,
+         const parameters::FrozenMatrices& packed)
     : GPT(config, device, types, tuning, part) {
   copy_from(std::move(values), packed);
 }
@@ -95,7 +97,7 @@ at::Tensor GPT::hidden(const at::Tensor& in, const LossOptions& options) const {
 }
 
 at::Tensor GPT::logits(const at::Tensor& rows) const {
-  const ops::LinearLayer head{transformer_->lm_head, {}, {ParameterRole::head, config_.n_layer}};
+  const ops::LinearLayer head{transformer_->lm_head, {}, {layout::ParameterRole::head, config_.n_layer}};
   return operators_->linear(rows, head, ops::ProductInput::keep).narrow(-1, 0, *config_.vocab_size);
 }
 
@@ -116,4 +118,4 @@ at::Tensor GPT::loss(const at::Tensor& in, const at::Tensor& targets, const Loss
       ->classifier_loss(x, transformer_->lm_head, targets, classifier, options.upstream);
 }
 
-}  // namespace gpt
+}  // namespace gpt::model

@@ -11,7 +11,7 @@
 #include "gpt/model/gpt.h"
 #include "transformer.h"
 
-namespace gpt {
+namespace gpt::model {
 namespace transformer {
 namespace {
 
@@ -106,4 +106,4 @@ KvCache GPT::make_cache(int64_t slots, int64_t capacity, at::ScalarType dtype) c
   return cache;
 }
 
-}  // namespace gpt
+}  // namespace gpt::model

@@ -14,7 +14,7 @@
 #include "gpt/ops/part.h"
 #include "transformer.h"
 
-namespace gpt {
+namespace gpt::model {
 
 at::Tensor GPT::token_losses(const at::Tensor& ids, const at::Tensor& targets, const at::Tensor& starts) const {
   TORCH_CHECK(ids.sizes() == targets.sizes(), "GPT: targets must have the shape of ids, got ", targets.sizes());
@@ -39,7 +39,8 @@ TokenScores GPT::score(const at::Tensor& ids, const at::Tensor& places, const at
   const at::Tensor rows = x.flatten(0, 1).index_select(0, places);  // (N, C)
   const InPart part(part::kHead);
   const auto [Vp, C] = std::pair(transformer_->lm_head.value().size(0), rows.size(1));
-  const int64_t most = ops::classifier_chunk_rows(rows.size(0), {Vp, C}, at::kFloat, 0, multiprocessors_of(device()));
+  const int64_t most =
+      ops::classifier_chunk_rows(rows.size(0), {Vp, C}, at::kFloat, 0, device::multiprocessors_of(device()));
   std::vector<at::Tensor> scores, greedy;
   for (int64_t begin = 0; begin < rows.size(0); begin += most) {
     const int64_t count = std::min(most, rows.size(0) - begin);
@@ -53,4 +54,4 @@ TokenScores GPT::score(const at::Tensor& ids, const at::Tensor& places, const at
   return link_ ? of_all(at::stack({found.log_probabilities, found.is_greedy.to(at::kFloat)})) : found;
 }
 
-}  // namespace gpt
+}  // namespace gpt::model

@@ -10,12 +10,12 @@
 #include "gpt/model/tensor_parallel.h"
 #include "gpt/ops/document_starts.h"
 
-namespace gpt {
+namespace gpt::model {
 
-void GPT::copy_from(NamedTensors values, const FrozenMatrices& packed) {
+void GPT::copy_from(parameters::NamedTensors values, const parameters::FrozenMatrices& packed) {
   if (part_.stages == 1) return parameters_.copy_from(std::move(values), packed);
-  (void)tensors_of_rows(parameter_table(config_), values, "model");  // of the other stages too
-  values = tensors_named_by(parameters_.rows(), values);
+  (void)parameters::tensors_of_rows(layout::parameter_table(config_), values, "model");  // of the other stages too
+  values = parameters::tensors_named_by(parameters_.rows(), values);
   parameters_.copy_from(std::move(values), packed);
 }
 
@@ -27,7 +27,7 @@ ops::SharedOperators GPT::of_pass(const ops::SharedOperators& operators, at::Int
 }
 
 at::Tensor GPT::stage_input(int64_t B, int64_t T) const {
-  return divides_rows() ? empty_stream({rows_of_part(B * T, part_), 1, config_.n_embd})
+  return divides_rows() ? empty_stream({layout::rows_of_part(B * T, part_), 1, config_.n_embd})
                         : empty_stream({B, T, config_.n_embd});
 }
 
@@ -69,4 +69,4 @@ at::Tensor GPT::shared(const at::Tensor& found, at::IntArrayRef sizes) const {
   return x;
 }
 
-}  // namespace gpt
+}  // namespace gpt::model

@@ -5,7 +5,7 @@
 
 #include <utility>
 
-namespace gpt {
+namespace gpt::model {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -33,4 +33,4 @@ struct Mark : torch::autograd::Function<Mark> {
 
 at::Tensor mark_gradient(const at::Tensor& x, const std::function<void()>& reached) { return Mark::apply(x, reached); }
 
-}  // namespace gpt
+}  // namespace gpt::model

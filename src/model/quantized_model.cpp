@@ -7,7 +7,7 @@
 #include "gpt/core/error.h"
 #include "gpt/ops/quantized_weights.h"
 
-namespace gpt {
+namespace gpt::model {
 
 int64_t QuantizedTensors::bytes() const {
   int64_t sum = 0;
@@ -16,14 +16,15 @@ int64_t QuantizedTensors::bytes() const {
   return sum;
 }
 
-std::optional<QuantizedType> quantized_type(const ParameterRow& row, QuantizedType of_model) {
-  if (!is_product_matrix(row)) return std::nullopt;
-  return is_vocabulary(row.role) ? QuantizedType::int8 : of_model;
+std::optional<parameters::QuantizedType> quantized_type(const layout::ParameterRow& row,
+                                                        parameters::QuantizedType of_model) {
+  if (!layout::is_product_matrix(row)) return std::nullopt;
+  return layout::is_vocabulary(row.role) ? parameters::QuantizedType::int8 : of_model;
 }
 
-QuantizedTensors quantize(const ModelConfig& config, NamedTensors values, QuantizedType type) {
-  const std::vector<ParameterRow> rows = parameter_table(config);
-  std::vector<at::Tensor> tensors = tensors_of_rows(rows, values, "model");
+QuantizedTensors quantize(const ModelConfig& config, parameters::NamedTensors values, parameters::QuantizedType type) {
+  const std::vector<layout::ParameterRow> rows = layout::parameter_table(config);
+  std::vector<at::Tensor> tensors = parameters::tensors_of_rows(rows, values, "model");
   values.clear();
   QuantizedTensors result{.type = type, .matrices = {}, .others = {}};
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -46,10 +47,10 @@ std::unique_ptr<GPT> quantized_gpt(const ModelConfig& config, QuantizedTensors t
     packed.push_back(ops::pack(std::exchange(weight, {})));
     values[name] = packed.back().panels;
   }
-  const std::vector<ParameterRow> rows = parameter_table(config);
+  const std::vector<layout::ParameterRow> rows = layout::parameter_table(config);
   std::vector<at::Tensor> of_rows;
-  for (const ParameterRow& row : rows) of_rows.push_back(values.at(row.name));
-  return std::make_unique<GPT>(config, Parameters(rows, of_rows), ops::quantized_weight_operators(packed));
+  for (const layout::ParameterRow& row : rows) of_rows.push_back(values.at(row.name));
+  return std::make_unique<GPT>(config, parameters::Parameters(rows, of_rows), ops::quantized_weight_operators(packed));
 }
 
 int64_t weight_bytes(const GPT& model) {
@@ -58,4 +59,4 @@ int64_t weight_bytes(const GPT& model) {
   return sum;
 }
 
-}  // namespace gpt
+}  // namespace gpt::model

@@ -11,7 +11,7 @@
 #include "gpt/device/precision.h"
 #include "gpt/device/random_state.h"
 
-namespace gpt {
+namespace gpt::model {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -32,7 +32,7 @@ struct Recompute : torch::autograd::Function<Recompute> {
     const at::Device device = inputs[0].device();
     replay->body = body;
     replay->device = device;
-    if (draws) replay->random_state = gpt::random_state(device);
+    if (draws) replay->random_state = gpt::device::random_state(device);
     if (at::autocast::is_autocast_enabled(device.type())) {
       replay->compute_type = at::autocast::get_autocast_dtype(device.type());
     }
@@ -47,15 +47,15 @@ struct Recompute : torch::autograd::Function<Recompute> {
     variable_list inputs = context->get_saved_variables();
     for (at::Tensor& x : inputs) x = x.detach().requires_grad_();
     const at::Tensor& earlier = replay.random_state;
-    const at::Tensor later = earlier.defined() ? gpt::random_state(replay.device) : at::Tensor();
-    if (earlier.defined()) set_random_state(replay.device, earlier);
+    const at::Tensor later = earlier.defined() ? gpt::device::random_state(replay.device) : at::Tensor();
+    if (earlier.defined()) device::set_random_state(replay.device, earlier);
     at::Tensor y;
     {
       at::AutoGradMode gradients_on(true);
-      Autocast autocast(replay.device, replay.compute_type);
+      device::Autocast autocast(replay.device, replay.compute_type);
       y = replay.body(inputs, BodyRun::again);
     }
-    if (later.defined()) set_random_state(replay.device, later);
+    if (later.defined()) device::set_random_state(replay.device, later);
     torch::autograd::backward({y}, {gradients[0]});
     variable_list result;
     for (const at::Tensor& x : inputs) result.push_back(x.grad());
@@ -64,27 +64,27 @@ struct Recompute : torch::autograd::Function<Recompute> {
   }
 };
 
-bool is_product_of_a_block(ParameterRole role) {
-  using enum ParameterRole;
+bool is_product_of_a_block(layout::ParameterRole role) {
+  using enum layout::ParameterRole;
   return role == attention_in || role == attention_out || role == mlp_in || role == mlp_gate || role == mlp_out;
 }
 
 // As block_walk.cpp does it. Nobody needs the values that the last product of a block would give again.
-bool is_done_again(ParameterRole role, GradientCheckpointing level) {
-  if (level < GradientCheckpointing::selective || role == ParameterRole::mlp_out) return false;
-  return level == GradientCheckpointing::block || role != ParameterRole::attention_in;
+bool is_done_again(layout::ParameterRole role, GradientCheckpointing level) {
+  if (level < GradientCheckpointing::selective || role == layout::ParameterRole::mlp_out) return false;
+  return level == GradientCheckpointing::block || role != layout::ParameterRole::attention_in;
 }
 
 }  // namespace
 
-int times_multiplied(const ParameterRow& row, GradientCheckpointing level) {
+int times_multiplied(const layout::ParameterRow& row, GradientCheckpointing level) {
   if (!is_product_of_a_block(row.role) || row.is_bias) return 0;
   return is_done_again(row.role, level) ? 4 : 3;
 }
 
 double weights_multiplied(const ModelConfig& model, GradientCheckpointing level) {
   double result = 0;
-  for (const ParameterRow& row : parameter_table(model))
+  for (const layout::ParameterRow& row : layout::parameter_table(model))
     result += static_cast<double>(row.count()) * times_multiplied(row, level);
   return result;
 }
@@ -98,4 +98,4 @@ at::Tensor recompute_in_backward(const Body& body, const std::vector<at::Tensor>
   return Recompute::apply(at::TensorList(inputs), body, draws);
 }
 
-}  // namespace gpt
+}  // namespace gpt::model

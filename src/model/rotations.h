@@ -10,7 +10,7 @@
 #include "gpt/config/block_form.h"
 #include "gpt/ops/rotary.h"
 
-namespace gpt {
+namespace gpt::model {
 
 class Rotations {
  public:
@@ -51,4 +51,4 @@ class Rotations {
   std::vector<ops::RotaryTables> tables_;  // of each form
 };
 
-}  // namespace gpt
+}  // namespace gpt::model

@@ -21,7 +21,7 @@
 #include "tensor_sums.h"
 #include "vocabulary_classifier.h"
 
-namespace gpt {
+namespace gpt::model {
 namespace {
 
 using ops::DropoutSpec;
@@ -32,20 +32,22 @@ using ops::ProductInput;
 
 // Dropout of x (..., C) alone, by the operator that has it behind a lookup, for which rows are a table.
 at::Tensor dropped_out(const ops::SharedOperators& operators, const at::Tensor& x, const DropoutSpec& dropout) {
-  const auto look_up = [operators, dropout](const Parameter& rows, at::IntArrayRef sizes) {
+  const auto look_up = [operators, dropout](const parameters::Parameter& rows, at::IntArrayRef sizes) {
     const at::Tensor ids = at::arange(rows.value().size(0), rows.value().options().dtype(at::kLong));
     return operators->embedding(ids.view({sizes[0], sizes[1]}), rows, /*positions=*/{}, /*starts=*/{}, dropout);
   };
-  return ops::mapped(
-      x, {.forward = [look_up](const at::Tensor& x) { return look_up(Parameter(x.detach().flatten(0, 1)), x.sizes()); },
-          // Only shapes count in what is computed again.
-          .backward =
-              [look_up](const at::Tensor& gradient) {
-                const Parameter rows(at::empty_like(gradient.flatten(0, 1)));
-                const at::AutoGradMode with_gradients(true);
-                torch::autograd::backward({look_up(rows, gradient.sizes())}, {gradient});
-                return rows.gradient().view(gradient.sizes());
-              }});
+  return ops::mapped(x, {.forward =
+                             [look_up](const at::Tensor& x) {
+                               return look_up(parameters::Parameter(x.detach().flatten(0, 1)), x.sizes());
+                             },
+                         // Only shapes count in what is computed again.
+                         .backward =
+                             [look_up](const at::Tensor& gradient) {
+                               const parameters::Parameter rows(at::empty_like(gradient.flatten(0, 1)));
+                               const at::AutoGradMode with_gradients(true);
+                               torch::autograd::backward({look_up(rows, gradient.sizes())}, {gradient});
+                               return rows.gradient().view(gradient.sizes());
+                             }});
 }
 
 class TensorParallel : public ops::WrappedOperators {
@@ -63,8 +65,9 @@ class TensorParallel : public ops::WrappedOperators {
     return std::make_shared<TensorParallel>(inner_, group_, model_, OwnRows{group_, B, T});
   }
 
-  at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions,
-                       const at::Tensor& starts, const DropoutSpec& dropout) const override {
+  at::Tensor embedding(const at::Tensor& ids, const parameters::Parameter& table,
+                       const parameters::Parameter& positions, const at::Tensor& starts,
+                       const DropoutSpec& dropout) const override {
     const auto [begin, end] = vocabulary_.rows();
     const at::Tensor is_elsewhere = (ids < begin).logical_or_(ids >= end);
     const at::Tensor own_ids = (ids - begin).masked_fill_(is_elsewhere, 0);
@@ -91,7 +94,7 @@ class TensorParallel : public ops::WrappedOperators {
   }
 
   at::Tensor linear(const at::Tensor& x, const LinearLayer& layer, ProductInput input) const override {
-    if (layer.site.role == ParameterRole::head) return all_logits(x, layer);
+    if (layer.site.role == layout::ParameterRole::head) return all_logits(x, layer);
     if (!is_summed(layer)) return inner_->linear(all_rows(x), layer, input);
     const at::Tensor y = inner_->linear(x, without_bias(layer), input);
     return rows_ ? own_rows(y, layer.bias) : sum_over(group_, y, layer.bias);
@@ -113,7 +116,8 @@ class TensorParallel : public ops::WrappedOperators {
     const auto zeros = [sizes = std::vector<int64_t>{rows_->count(), 1, y.size(-1)}](const at::Tensor& y) {
       return at::zeros({}, y.options()).expand(sizes);
     };
-    return ops::mapped(y, {.forward = zeros, .backward = gather_with_bias(layer.bias)}, trained_value(layer.bias));
+    return ops::mapped(y, {.forward = zeros, .backward = gather_with_bias(layer.bias)},
+                       parameters::trained_value(layer.bias));
   }
 
   at::Tensor attention(at::Tensor qkv, const ops::AttentionSpec& spec, const ops::RotaryTables& rotary) const override {
@@ -134,12 +138,12 @@ class TensorParallel : public ops::WrappedOperators {
     return inner_->activate_gated(activation, gate, in, part);
   }
 
-  at::Tensor classifier_loss(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
+  at::Tensor classifier_loss(const at::Tensor& x, const parameters::Parameter& head, const at::Tensor& targets,
                              const ops::ClassifierOptions& options, const at::Tensor& upstream) const override {
     return vocabulary_loss(vocabulary_, all_rows(x), head, targets, options, upstream);
   }
 
-  at::Tensor classifier_losses(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
+  at::Tensor classifier_losses(const at::Tensor& x, const parameters::Parameter& head, const at::Tensor& targets,
                                const ops::ClassifierOptions& options) const override {
     return vocabulary_losses(vocabulary_, x, head, targets, options);
   }
@@ -150,7 +154,7 @@ class TensorParallel : public ops::WrappedOperators {
 
  private:
   static bool is_summed(const LinearLayer& layer) {
-    return layer.site.role == ParameterRole::attention_out || layer.site.role == ParameterRole::mlp_out;
+    return layer.site.role == layout::ParameterRole::attention_out || layer.site.role == layout::ParameterRole::mlp_out;
   }
   static LinearLayer without_bias(const LinearLayer& layer) { return {layer.weight, {}, layer.site}; }
 
@@ -163,16 +167,16 @@ class TensorParallel : public ops::WrappedOperators {
   }
 
   // The sums of this process's rows of y, with the bias.
-  at::Tensor own_rows(const at::Tensor& y, const Parameter& bias) const {
+  at::Tensor own_rows(const at::Tensor& y, const parameters::Parameter& bias) const {
     const auto sum = [rows = *rows_, bias](const at::Tensor& y) {
       const at::Tensor sums = rows.sum(y);
       return bias.defined() ? sums.add_(bias.compute_value().detach()) : sums;
     };
-    return ops::mapped(y, {.forward = sum, .backward = gather_with_bias(bias)}, trained_value(bias));
+    return ops::mapped(y, {.forward = sum, .backward = gather_with_bias(bias)}, parameters::trained_value(bias));
   }
 
   // Each process gets the gradients of all rows, and so that of a bias.
-  std::function<at::Tensor(const at::Tensor&)> gather_with_bias(const Parameter& bias) const {
+  std::function<at::Tensor(const at::Tensor&)> gather_with_bias(const parameters::Parameter& bias) const {
     return [rows = *rows_, bias](const at::Tensor& gradient) {
       const at::Tensor all = rows.gather(gradient);
       if (bias.is_trained()) bias.add_to_gradient(all.flatten(0, 1).sum(0));
@@ -181,7 +185,8 @@ class TensorParallel : public ops::WrappedOperators {
   }
 
   // As own_rows(), with the rows of their positions, if there are any.
-  at::Tensor rows_at_positions(const at::Tensor& y, const Parameter& positions, const at::Tensor& starts) const {
+  at::Tensor rows_at_positions(const at::Tensor& y, const parameters::Parameter& positions,
+                               const at::Tensor& starts) const {
     if (!positions.defined()) return own_rows(y, /*bias=*/{});
     const at::Tensor places = starts.defined() ? ops::positions_in_documents(starts).flatten() : at::Tensor();
     const auto sum = [rows = *rows_, positions, places](const at::Tensor& y) {
@@ -202,7 +207,7 @@ class TensorParallel : public ops::WrappedOperators {
         sums.narrow(0, 0, rows.T).add_(all.sum(0, /*keepdim=*/false, at::kFloat));
       return all;
     };
-    return ops::mapped(y, {.forward = sum, .backward = gather}, trained_value(positions));
+    return ops::mapped(y, {.forward = sum, .backward = gather}, parameters::trained_value(positions));
   }
 
   // Each row counts as a sample of its own, so that its mask is that of its place among all rows.
@@ -223,7 +228,7 @@ class TensorParallel : public ops::WrappedOperators {
     const at::Tensor all = gather_from(group_, padded);
     std::vector<at::Tensor> columns;
     for (int64_t rank = 0; rank < group_->size(); ++rank) {
-      const auto [begin, end] = vocabulary_rows(vocabulary_.padded, {rank, group_->size()});
+      const auto [begin, end] = layout::vocabulary_rows(vocabulary_.padded, {rank, group_->size()});
       columns.push_back(all[rank].narrow(1, 0, end - begin));
     }
     std::vector<int64_t> shape = x.sizes().vec();
@@ -252,16 +257,17 @@ ops::SharedOperators dividing_rows(const ops::SharedOperators& operators, int64_
 
 // In each layer four halves of sums forward, two of them of products, and the same backward; and the sums of its normalizations' gradients.
 // Beside them what the embedding, and what is behind the last normalization, has of these.
-TensorSums tensor_sums(const ModelConfig& model, const ModelPart& part, int64_t tokens, const StreamBytes& value,
-                       GradientCheckpointing level) {
+TensorSums tensor_sums(const ModelConfig& model, const layout::ModelPart& part, int64_t tokens,
+                       const StreamBytes& value, GradientCheckpointing level) {
   if (part.size == 1) return {};
   constexpr double kNumbersOfHead = 4;
-  const auto layers = static_cast<double>(stages_of(model, part.stages)[static_cast<size_t>(part.stage)].count());
+  const auto layers =
+      static_cast<double>(layout::stages_of(model, part.stages)[static_cast<size_t>(part.stage)].count());
   const double last = part.is_last_stage() ? 1 : 0, ends = last + (part.is_first_stage() ? 1 : 0),
                of_products = (level >= GradientCheckpointing::selective ? 5 : 4) * layers,
                of_stream = (level >= GradientCheckpointing::norm ? 6 : 4) * layers + 2 * ends,
                norms = static_cast<double>(norms_of_block(model)) * layers + last;
-  const int64_t rows = rows_of_part(tokens, part) * part.size;
+  const int64_t rows = layout::rows_of_part(tokens, part) * part.size;
   const auto sum = [&part](double bytes) { return distributed::bytes_sent_by_sum(bytes, part.size); };
   const auto sum_of_gradients = [&](double times, int64_t values) {
     const int64_t sent = distributed::part_of(values, 0, part.size).end * part.size;
@@ -275,4 +281,4 @@ TensorSums tensor_sums(const ModelConfig& model, const ModelPart& part, int64_t 
           (of_products + of_stream) / 2 + norms + of_heads};
 }
 
-}  // namespace gpt
+}  // namespace gpt::model

@@ -14,7 +14,7 @@
 
 #include "gpt/layout/alignment.h"
 
-namespace gpt {
+namespace gpt::model {
 namespace {
 
 // Within its scope tensors are ordinary ones, which another thread may change, also where the caller only infers.
@@ -26,8 +26,8 @@ struct OrdinaryTensors {
 // The most values that each of n processes may have of a stretch, in whole units of the parts of a communicator. Shorter ones are padded to
 // such units.
 int64_t longest_part(int64_t n, size_t value_size) {
-  return distributed::kStretchBytes / (n * static_cast<int64_t>(value_size)) / kParameterAlignment *
-         kParameterAlignment;
+  return distributed::kStretchBytes / (n * static_cast<int64_t>(value_size)) / layout::kParameterAlignment *
+         layout::kParameterAlignment;
 }
 
 // The sum of this process's row in all processes' x (processes, values).
@@ -36,7 +36,7 @@ at::Tensor sum_of_row(const TensorGroup& group, const at::Tensor& x) {
   const int64_t most = longest_part(x.size(0), x.element_size());
   std::vector<at::Tensor> stretches;  // which nobody else may use until all have been sent
   for (int64_t begin = 0; begin < x.size(1); begin += most) {
-    const int64_t length = std::min(most, x.size(1) - begin), padding = aligned_end(length) - length;
+    const int64_t length = std::min(most, x.size(1) - begin), padding = layout::aligned_end(length) - length;
     const at::Tensor part = x.narrow(1, begin, length);
     stretches.push_back(padding == 0 ? part.contiguous() : at::constant_pad_nd(part, {0, padding}));
     group->begin_sum_of_part(stretches.back().view({-1}), x.scalar_type(), {sum.narrow(0, begin, length)},
@@ -48,7 +48,7 @@ at::Tensor sum_of_row(const TensorGroup& group, const at::Tensor& x) {
 
 }  // namespace
 
-at::Tensor sum_over(const TensorGroup& group, const at::Tensor& y, const Parameter& bias) {
+at::Tensor sum_over(const TensorGroup& group, const at::Tensor& y, const parameters::Parameter& bias) {
   const OrdinaryTensors ordinary;
   // Nobody else reads y, which comes from a product.
   at::Tensor sum = y.is_inference() ? y.clone(at::MemoryFormat::Contiguous) : y.detach().contiguous();
@@ -64,7 +64,7 @@ at::Tensor gather_from(const TensorGroup& group, const at::Tensor& x) {
   std::vector<at::Tensor> stretches;
   for (int64_t begin = 0; begin < count; begin += most) {
     const int64_t length = std::min(most, count - begin);
-    const at::Tensor all = at::empty({n, aligned_end(length)}, x.options()), part = all[group->rank()];
+    const at::Tensor all = at::empty({n, layout::aligned_end(length)}, x.options()), part = all[group->rank()];
     part.narrow(0, 0, length).copy_(own.narrow(0, begin, length));
     part.slice(0, length).zero_();
     group->begin_gather(all.view({-1}), distributed::kEach);
@@ -87,12 +87,13 @@ at::Tensor OwnRows::gather(const at::Tensor& x) const {
   return gather_from(group, x).flatten(0, 2).narrow(0, 0, B * T).view({B, T, x.size(-1)});
 }
 
-Parameter WholeGradients::part_of(const Parameter& whole) {
+parameters::Parameter WholeGradients::part_of(const parameters::Parameter& whole) {
   if (!whole.is_trained()) return whole;
   const at::Tensor &value = whole.value(), &computed = whole.compute_value();
   const auto gradients =
-      c10::make_intrusive<FlatGradients>(value.numel(), at::TensorOptions(value.device()).dtype(at::kFloat));
-  const Parameter part(value, computed.is_same(value) ? at::Tensor() : computed, gradients, /*offset=*/0);
+      c10::make_intrusive<parameters::FlatGradients>(value.numel(),
+                                                     at::TensorOptions(value.device()).dtype(at::kFloat));
+  const parameters::Parameter part(value, computed.is_same(value) ? at::Tensor() : computed, gradients, /*offset=*/0);
   pairs_.push_back({whole, part});
   return part;
 }
@@ -107,4 +108,4 @@ void WholeGradients::add_up() const {
   for (size_t i = 0; i < pairs_.size(); ++i) pairs_[i].whole.add_to_gradient(sums[static_cast<int64_t>(i)]);
 }
 
-}  // namespace gpt
+}  // namespace gpt::model

@@ -12,12 +12,12 @@
 #include "gpt/layout/cut.h"
 #include "gpt/parameters/parameters.h"
 
-namespace gpt {
+namespace gpt::model {
 
 using TensorGroup = std::shared_ptr<distributed::Communicator>;
 
 // The sum over the group of y (..., C), with `bias` (C) added once, if it is defined.
-at::Tensor sum_over(const TensorGroup& group, const at::Tensor& y, const Parameter& bias);
+at::Tensor sum_over(const TensorGroup& group, const at::Tensor& y, const parameters::Parameter& bias);
 
 // (processes, shape of x): what each has, x being of one shape in all.
 at::Tensor gather_from(const TensorGroup& group, const at::Tensor& x);
@@ -27,7 +27,7 @@ struct OwnRows {
   TensorGroup group;
   int64_t B, T;
 
-  int64_t count() const { return rows_of_part(B * T, {.size = group->size()}); }
+  int64_t count() const { return layout::rows_of_part(B * T, {.size = group->size()}); }
   int64_t first() const { return group->rank() * count(); }
   // The sum of all processes' y (B, T, C) in these rows: (count, 1, C), zeros where rows are padding.
   at::Tensor sum(const at::Tensor& y) const;
@@ -40,15 +40,15 @@ class WholeGradients {
   explicit WholeGradients(TensorGroup group) : group_(std::move(group)) {}
 
   // To compute with in place of `whole`, if that is trained: of the same value, with a gradient of its own.
-  Parameter part_of(const Parameter& whole);
+  parameters::Parameter part_of(const parameters::Parameter& whole);
   void add_up() const;  // the sums over the group, to the gradients of those that are whole
 
  private:
   struct Pair {
-    Parameter whole, part;
+    parameters::Parameter whole, part;
   };
   const TensorGroup group_;
   std::vector<Pair> pairs_;
 };
 
-}  // namespace gpt
+}  // namespace gpt::model

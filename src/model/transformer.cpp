@@ -10,16 +10,16 @@
 #include "gpt/config/block_form.h"
 #include "gpt/model/attention_form.h"
 
-namespace gpt::transformer {
+namespace gpt::model::transformer {
 namespace {
 
 // The adapter of the weight with this role; an empty one where it has none.
-ops::Adapter adapter_of(const Parameters& parameters, ParameterRole role, int64_t layer) {
+ops::Adapter adapter_of(const parameters::Parameters& parameters, layout::ParameterRole role, int64_t layer) {
   ops::Adapter adapter;
-  const std::vector<ParameterRow>& rows = parameters.rows();
+  const std::vector<layout::ParameterRow>& rows = parameters.rows();
   for (size_t i = 0; i < rows.size(); ++i) {
     if (!rows[i].adapter || rows[i].role != role || rows[i].layer != layer) continue;
-    const AdapterPart& part = *rows[i].adapter;
+    const layout::AdapterPart& part = *rows[i].adapter;
     (part.is_a ? adapter.a : adapter.b) = parameters[i];
     adapter.scale = part.scale, adapter.outputs = part.outputs;
     adapter.dropout = {part.dropout, ops::adapter_dropout_site(static_cast<int64_t>(role), layer)};
@@ -29,10 +29,10 @@ ops::Adapter adapter_of(const Parameters& parameters, ParameterRole role, int64_
 
 }  // namespace
 
-Transformer::Transformer(const ModelConfig& config, const Parameters& parameters, const LayerSpan& layers,
-                         int64_t parts)
+Transformer::Transformer(const ModelConfig& config, const parameters::Parameters& parameters,
+                         const layout::LayerSpan& layers, int64_t parts)
     : layers(layers), rotations(config.block_size, config.head_dim(), parameters.device()) {
-  using Role = ParameterRole;
+  using Role = layout::ParameterRole;
   using ops::DropoutKind;
   require_attention_on(config, parameters.device());
   const auto dropout_at = [&](DropoutKind kind, int64_t layer) {
@@ -143,4 +143,4 @@ at::Tensor Transformer::leave(const Stream& stream, const Pass& pass) const {
   return has_end() ? add_norm(ln_f, stream, pass).normed : joined(stream, h.back().any_norm(), pass);
 }
 
-}  // namespace gpt::transformer
+}  // namespace gpt::model::transformer

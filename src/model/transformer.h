@@ -18,7 +18,7 @@
 #include "gpt/ops/part.h"
 #include "rotations.h"
 
-namespace gpt::transformer {
+namespace gpt::model::transformer {
 
 // How a forward pass computes.
 struct Pass {
@@ -152,16 +152,17 @@ struct Block {
 
 // The blocks of a stage, and what is before and behind them where the stage has that.
 struct Transformer {
-  LayerSpan layers;    // of the whole model
-  Parameter wte, wpe;  // (Vp, C); (block_size, C) or empty
+  layout::LayerSpan layers;        // of the whole model
+  parameters::Parameter wte, wpe;  // (Vp, C); (block_size, C) or empty
   ops::DropoutSpec dropout;
   double embedding_scale = 1;
   std::vector<Block> h;
   ops::Normalization ln_f;
-  Parameter lm_head;    // (Vp, C); the embedding itself where they are tied
-  Rotations rotations;  // of the blocks, for block_size positions
+  parameters::Parameter lm_head;  // (Vp, C); the embedding itself where they are tied
+  Rotations rotations;            // of the blocks, for block_size positions
 
-  Transformer(const ModelConfig& config, const Parameters& parameters, const LayerSpan& layers, int64_t parts);
+  Transformer(const ModelConfig& config, const parameters::Parameters& parameters, const layout::LayerSpan& layers,
+              int64_t parts);
 
   bool has_end() const { return ln_f.weight.defined(); }
 
@@ -177,4 +178,4 @@ struct Transformer {
   at::Tensor leave(const Stream& stream, const Pass& pass) const;
 };
 
-}  // namespace gpt::transformer
+}  // namespace gpt::model::transformer

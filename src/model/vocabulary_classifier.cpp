@@ -15,7 +15,7 @@
 #include "gpt/ops/precomputed_loss.h"
 #include "gpt/products/product.h"
 
-namespace gpt {
+namespace gpt::model {
 namespace {
 
 using ops::ClassifierOptions;
@@ -27,7 +27,7 @@ struct Softmax {
 
 class VocabularyClassifier {
  public:
-  VocabularyClassifier(const DividedVocabulary& vocabulary, const at::Tensor& x, const Parameter& head,
+  VocabularyClassifier(const DividedVocabulary& vocabulary, const at::Tensor& x, const parameters::Parameter& head,
                        const at::Tensor& targets, const ClassifierOptions& options)
       : vocabulary_(vocabulary),
         span_(vocabulary.rows()),
@@ -47,7 +47,8 @@ class VocabularyClassifier {
   }
 
   // The mean, and the gradients times `upstream`: added to the head's, and written to `x_gradient` (N, C) if that is defined.
-  at::Tensor loss_and_gradients(const at::Tensor& upstream, const Parameter& head, const at::Tensor& x_gradient) const {
+  at::Tensor loss_and_gradients(const at::Tensor& upstream, const parameters::Parameter& head,
+                                const at::Tensor& x_gradient) const {
     const at::Tensor scale = upstream / static_cast<double>(rows_.size(0));
     return ops::mean_loss(for_each_chunk([&](int64_t begin, const at::Tensor& logits, const at::Tensor& real,
                                              const Softmax& softmax, const at::Tensor& targets) {
@@ -73,7 +74,7 @@ class VocabularyClassifier {
   at::Tensor for_each_chunk(const Work& work) const {
     const int64_t N = rows_.size(0),
                   size = ops::classifier_chunk_rows(N, {vocabulary_.most_rows(), weight_.size(1)}, rows_.scalar_type(),
-                                                    options_.chunk_rows, multiprocessors_of(rows_.device()));
+                                                    options_.chunk_rows, device::multiprocessors_of(rows_.device()));
     const at::Tensor buffer = at::empty({size, weight_.size(0)}, rows_.options());
     const at::Tensor losses = at::empty({N}, rows_.options().dtype(at::kFloat));
     for (int64_t begin = 0; begin < N; begin += size) {
@@ -135,7 +136,7 @@ class VocabularyClassifier {
   }
 
   const DividedVocabulary& vocabulary_;
-  FlatSpan span_;
+  layout::FlatSpan span_;
   at::Tensor rows_, weight_;  // (N, C) and this process's rows of the head, in the type of the products
   at::Tensor targets_;        // (N)
   ClassifierOptions options_;
@@ -144,7 +145,7 @@ class VocabularyClassifier {
 
 }  // namespace
 
-at::Tensor vocabulary_loss(const DividedVocabulary& vocabulary, const at::Tensor& x, const Parameter& head,
+at::Tensor vocabulary_loss(const DividedVocabulary& vocabulary, const at::Tensor& x, const parameters::Parameter& head,
                            const at::Tensor& targets, const ClassifierOptions& options, const at::Tensor& upstream) {
   if (!at::GradMode::is_enabled()) return ops::mean_loss(vocabulary_losses(vocabulary, x, head, targets, options));
   const at::Tensor of_loss = upstream.defined() ? upstream : at::ones({}, targets.options().dtype(at::kFloat));
@@ -153,10 +154,11 @@ at::Tensor vocabulary_loss(const DividedVocabulary& vocabulary, const at::Tensor
   });
 }
 
-at::Tensor vocabulary_losses(const DividedVocabulary& vocabulary, const at::Tensor& x, const Parameter& head,
-                             const at::Tensor& targets, const ClassifierOptions& options) {
+at::Tensor vocabulary_losses(const DividedVocabulary& vocabulary, const at::Tensor& x,
+                             const parameters::Parameter& head, const at::Tensor& targets,
+                             const ClassifierOptions& options) {
   const at::NoGradGuard no_gradients;
   return VocabularyClassifier(vocabulary, x, head, targets, options).losses();
 }
 
-}  // namespace gpt
+}  // namespace gpt::model

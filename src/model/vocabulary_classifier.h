@@ -9,22 +9,23 @@
 #include "gpt/parameters/parameters.h"
 #include "tensor_sums.h"
 
-namespace gpt {
+namespace gpt::model {
 
 struct DividedVocabulary {
   TensorGroup group;
   int64_t padded = 0;  // rows of the whole table
 
-  FlatSpan rows() const { return vocabulary_rows(padded, {group->rank(), group->size()}); }
+  layout::FlatSpan rows() const { return layout::vocabulary_rows(padded, {group->rank(), group->size()}); }
   int64_t most_rows() const { return (padded + group->size() - 1) / group->size(); }
 };
 
 // As ops::classifier_loss() and ops::classifier_losses(), with this process's rows of the head. The loss is the same in all processes; the
 // gradient of x is this one's part of it, which remains to be summed.
-at::Tensor vocabulary_loss(const DividedVocabulary& vocabulary, const at::Tensor& x, const Parameter& head,
+at::Tensor vocabulary_loss(const DividedVocabulary& vocabulary, const at::Tensor& x, const parameters::Parameter& head,
                            const at::Tensor& targets, const ops::ClassifierOptions& options,
                            const at::Tensor& upstream);
-at::Tensor vocabulary_losses(const DividedVocabulary& vocabulary, const at::Tensor& x, const Parameter& head,
-                             const at::Tensor& targets, const ops::ClassifierOptions& options);
+at::Tensor vocabulary_losses(const DividedVocabulary& vocabulary, const at::Tensor& x,
+                             const parameters::Parameter& head, const at::Tensor& targets,
+                             const ops::ClassifierOptions& options);
 
-}  // namespace gpt
+}  // namespace gpt::model

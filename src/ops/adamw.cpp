@@ -30,7 +30,7 @@ void check_moments(const AdamWBuffers& buffers) {
                 moment->scalar_type(), " do not fit ", count, " values and type ", type);
   }
   for (const at::Tensor* maxima : {&buffers.exp_avg_max, &buffers.exp_avg_sq_max}) {
-    TORCH_CHECK(type == at::kByte ? is_moment(*maxima, count / kParameterAlignment, at::kFloat, device)
+    TORCH_CHECK(type == at::kByte ? is_moment(*maxima, count / layout::kParameterAlignment, at::kFloat, device)
                                   : !maxima->defined(),
                 "adamw: moments of type ", type, " and ", count, " values have ",
                 type == at::kByte ? "a float32 maximum for every block" : "no maxima");
@@ -49,7 +49,8 @@ void check(const AdamWBuffers& buffers, const AdamWRates& rates, const AdamWScal
   require(buffers.values, at::kFloat);
   require(buffers.rounded, at::kBFloat16);
   require(buffers.gradients, buffers.gradients.scalar_type() == at::kBFloat16 ? at::kBFloat16 : at::kFloat);
-  TORCH_CHECK(count % kParameterAlignment == 0 && buffers.decays.numel() == count / kParameterAlignment &&
+  TORCH_CHECK(count % layout::kParameterAlignment == 0 &&
+                  buffers.decays.numel() == count / layout::kParameterAlignment &&
                   buffers.decays.scalar_type() == at::kByte,
               "adamw: ", buffers.decays.numel(), " flags of decay do not fit ", count, " values");
   check_moments(buffers);

@@ -20,14 +20,14 @@ namespace {
 
 // What a piece of the outputs has of all: of the product, of the narrowed rows, and of B.
 struct Piece {
-  RowCut::Piece outputs, ranks, of_b;
+  layout::RowCut::Piece outputs, ranks, of_b;
 };
 
 std::vector<Piece> pieces_of(const Adapter& adapter) {
   const int64_t rank = adapter.b.value().size(1);
   std::vector<Piece> pieces;
   int64_t of_b = 0, ranks = 0;
-  for (const RowCut::Piece& outputs : adapter.outputs) {
+  for (const layout::RowCut::Piece& outputs : adapter.outputs) {
     pieces.push_back({outputs, {ranks, rank}, {of_b, outputs.length}});
     of_b += outputs.length;
     ranks += rank;
@@ -35,11 +35,15 @@ std::vector<Piece> pieces_of(const Adapter& adapter) {
   return pieces;
 }
 
-at::Tensor columns(const at::Tensor& of, const RowCut::Piece& piece) { return of.narrow(1, piece.begin, piece.length); }
+at::Tensor columns(const at::Tensor& of, const layout::RowCut::Piece& piece) {
+  return of.narrow(1, piece.begin, piece.length);
+}
 
-at::Tensor rows_of(const at::Tensor& of, const RowCut::Piece& piece) { return of.narrow(0, piece.begin, piece.length); }
+at::Tensor rows_of(const at::Tensor& of, const layout::RowCut::Piece& piece) {
+  return of.narrow(0, piece.begin, piece.length);
+}
 
-at::Tensor value_of(const Parameter& factor, const at::Tensor& like) {
+at::Tensor value_of(const parameters::Parameter& factor, const at::Tensor& like) {
   return factor.compute_value().detach().to(like.scalar_type());
 }
 

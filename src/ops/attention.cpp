@@ -84,7 +84,8 @@ at::Tensor attention_on_cpu(const at::Tensor& qkv, const AttentionSpec& spec, co
     if (table->defined()) *table = table->contiguous();
   if (call.cos.defined()) shape.cos = call.cos.const_data_ptr<float>(), shape.sin = call.sin.const_data_ptr<float>();
   if (call.document_starts.defined()) shape.document_starts = call.document_starts.const_data_ptr<int32_t>();
-  return Attention::apply(qkv, trained_value(spec.norms.query), trained_value(spec.norms.key), call);
+  return Attention::apply(qkv, parameters::trained_value(spec.norms.query), parameters::trained_value(spec.norms.key),
+                          call);
 }
 
 #ifdef GPT_CUDA

@@ -33,7 +33,8 @@ struct Classifier {
   ClassifierOptions options;
   cpu::MatrixLibrary library;
 
-  Classifier(const at::Tensor& x, const Parameter& head, const at::Tensor& targets, const ClassifierOptions& options)
+  Classifier(const at::Tensor& x, const parameters::Parameter& head, const at::Tensor& targets,
+             const ClassifierOptions& options)
       : rows(in_product_type(x.reshape({-1, x.size(-1)}))),
         weight(in_product_type(head.product_value(rows.scalar_type()))),
         counted(counted_rows(targets.reshape({-1}))),
@@ -60,7 +61,8 @@ struct Classifier {
   }
 
   // Their mean, and the gradients times `upstream`: added to the head's and written to `x_gradient` (N, C), if that is defined.
-  at::Tensor loss_and_gradients(const at::Tensor& upstream, const Parameter& head, const at::Tensor& x_gradient) const {
+  at::Tensor loss_and_gradients(const at::Tensor& upstream, const parameters::Parameter& head,
+                                const at::Tensor& x_gradient) const {
     const at::Tensor scale = upstream / static_cast<double>(rows.size(0));
     if (counted.defined()) begin_without_rows(head, x_gradient);
     return mean_loss(
@@ -72,7 +74,7 @@ struct Classifier {
 
  private:
   // Where rows are masked, all of them may be.
-  void begin_without_rows(const Parameter& head, const at::Tensor& x_gradient) const {
+  void begin_without_rows(const parameters::Parameter& head, const at::Tensor& x_gradient) const {
     if (x_gradient.defined()) x_gradient.zero_();
     if (head.is_trained() && counted.numel() == 0 && !head.begin_contribution()) head.gradient().zero_();
   }
@@ -96,7 +98,7 @@ struct Classifier {
   at::Tensor for_each_chunk(const at::Tensor& scale, const Work& work) const {
     const int64_t N = targets.size(0), Vp = weight.size(0),
                   size = classifier_chunk_rows(N, {Vp, weight.size(1)}, rows.scalar_type(), options.chunk_rows,
-                                               multiprocessors_of(rows.device()));
+                                               device::multiprocessors_of(rows.device()));
     const at::Tensor buffer = at::empty({size, Vp}, rows.options());
     at::Tensor teacher_buffer;
     if (teacher_rows.defined()) teacher_buffer = at::empty({size, teacher_weight.size(0)}, rows.options());
@@ -193,7 +195,7 @@ int64_t classifier_chunk_rows(int64_t rows, HeadShape head, at::ScalarType type,
   return at::divup(rows, chunks);
 }
 
-at::Tensor classifier_loss(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
+at::Tensor classifier_loss(const at::Tensor& x, const parameters::Parameter& head, const at::Tensor& targets,
                            const ClassifierOptions& options, const at::Tensor& upstream) {
   check(x, head.value(), targets, options);
   if (!at::GradMode::is_enabled()) return mean_loss(Classifier(x, head, targets, options).losses());
@@ -205,7 +207,7 @@ at::Tensor classifier_loss(const at::Tensor& x, const Parameter& head, const at:
   });
 }
 
-at::Tensor classifier_losses(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
+at::Tensor classifier_losses(const at::Tensor& x, const parameters::Parameter& head, const at::Tensor& targets,
                              const ClassifierOptions& options) {
   check(x, head.value(), targets, options);
   const at::NoGradGuard no_grad;

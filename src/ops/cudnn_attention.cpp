@@ -157,7 +157,7 @@ bool has_packed_backward(const PackedAttention& shape) {
   const std::lock_guard lock(mutex);
   const auto found = known().find(shape);
   if (found != known().end()) return found->second.pass != nullptr;
-  if (is_recording()) return false;
+  if (device::is_recording()) return false;
   try {
     known()[shape].pass = std::make_unique<BackwardPass>(shape);
   } catch (const c10::Error& error) {
@@ -183,7 +183,7 @@ at::Tensor packed_backward(const PackedAttention& shape, const AttentionPass& pa
     give_up(shape, first_line(error.what()));
     return packed(by_libtorch());
   }
-  if (found.is_compared || is_recording()) return gradient;
+  if (found.is_compared || device::is_recording()) return gradient;
   found.is_compared = true;  // or cannot be
   Heads expected;
   try {

@@ -8,7 +8,7 @@
 
 namespace gpt::ops {
 
-const EightBitFactor& EightBitWeights::find(Factors& factors, const Parameter& weight, bool by_columns) {
+const EightBitFactor& EightBitWeights::find(Factors& factors, const parameters::Parameter& weight, bool by_columns) {
   const at::NoGradGuard no_gradients;
   const at::Tensor& value = weight.compute_value();
   const auto [found, is_new] = factors.try_emplace(value.const_data_ptr());
@@ -18,12 +18,14 @@ const EightBitFactor& EightBitWeights::find(Factors& factors, const Parameter& w
 
 EightBitFactor EightBitWeights::round(const at::Tensor& rows) const { return first_factor(rows, type_); }
 
-at::Tensor EightBitWeights::product(const EightBitFactor& rows, const Parameter& weight, const at::Tensor& bias) {
+at::Tensor EightBitWeights::product(const EightBitFactor& rows, const parameters::Parameter& weight,
+                                    const at::Tensor& bias) {
   const at::ScalarType type = weight.compute_value().scalar_type();
   return eight_bit_product(rows, find(by_rows_, weight, /*by_columns=*/false), bias, type);
 }
 
-void EightBitWeights::add_input_gradient(at::Tensor& x_gradient, const at::Tensor& gradient, const Parameter& weight) {
+void EightBitWeights::add_input_gradient(at::Tensor& x_gradient, const at::Tensor& gradient,
+                                         const parameters::Parameter& weight) {
   const EightBitFactor codes = first_factor(gradient, type_), &factor = find(by_columns_, weight, /*by_columns=*/true);
   if (x_gradient.defined()) {
     eight_bit_product_out(x_gradient, /*adds=*/true, codes, factor);
@@ -32,7 +34,7 @@ void EightBitWeights::add_input_gradient(at::Tensor& x_gradient, const at::Tenso
   }
 }
 
-void EightBitWeights::add_weight_gradient(const Parameter& weight, const at::Tensor& gradient,
+void EightBitWeights::add_weight_gradient(const parameters::Parameter& weight, const at::Tensor& gradient,
                                           const at::Tensor& rows) const {
   bool adds = weight.begin_contribution();
   for (int64_t begin = 0; begin < rows.size(0); begin += kMostEightBitTerms, adds = true) {

@@ -19,7 +19,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 struct Lookup {
-  Parameter table, positions;
+  parameters::Parameter table, positions;
   int64_t offset;
   Dropout dropout;
   at::Tensor places;  // (B T) int64: the positions, where documents have their own; else undefined
@@ -45,7 +45,7 @@ at::Tensor compute_in_documents(const Lookup& lookup, const at::Tensor& ids, con
 }
 
 at::Tensor compute(const Lookup& lookup, at::Tensor ids) {
-  const Parameter& whole = lookup.table;
+  const parameters::Parameter& whole = lookup.table;
   const bool is_narrow = whole.is_narrow();  // then the rows that are needed are the table
   const at::Tensor table = is_narrow ? whole.frozen().rows_of(ids.flatten(), whole.compute_value().scalar_type())
                                      : whole.compute_value().detach();
@@ -58,7 +58,7 @@ at::Tensor compute(const Lookup& lookup, at::Tensor ids) {
 }
 
 // What a contribution is added to: zeros, where it is the first. Undefined where nothing is trained.
-at::Tensor begun_gradient(const Parameter& parameter) {
+at::Tensor begun_gradient(const parameters::Parameter& parameter) {
   if (!parameter.is_trained()) return {};
   const at::Tensor& gradient = parameter.gradient();
   if (!parameter.begin_contribution()) gradient.zero_();
@@ -101,7 +101,8 @@ struct Embedding : torch::autograd::Function<Embedding> {
   }
 };
 
-void check(const at::Tensor& ids, const Parameter& table, const Parameter& positions, int64_t offset) {
+void check(const at::Tensor& ids, const parameters::Parameter& table, const parameters::Parameter& positions,
+           int64_t offset) {
   const at::Tensor& rows = table.compute_value();
   TORCH_CHECK(ids.dim() == 2 && ids.scalar_type() == at::kLong && ids.device() == rows.device(),
               "embedding: ids must be (B, T) int64 on ", rows.device(), ", got ", ids.sizes(), " ", ids.scalar_type(),
@@ -119,8 +120,8 @@ void check(const at::Tensor& ids, const Parameter& table, const Parameter& posit
 
 }  // namespace
 
-at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions, int64_t offset,
-                     const DropoutSpec& dropout, const at::Tensor& starts) {
+at::Tensor embedding(const at::Tensor& ids, const parameters::Parameter& table, const parameters::Parameter& positions,
+                     int64_t offset, const DropoutSpec& dropout, const at::Tensor& starts) {
   check(ids, table, positions, offset);
   Lookup lookup{table, positions, offset, dropout_of(dropout, table.compute_value(), ids.size(1)), {}};
   if (starts.defined() && positions.defined()) {
@@ -129,7 +130,7 @@ at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parame
     lookup.places = positions_in_documents(starts).flatten();
   }
   if (!at::GradMode::is_enabled()) return compute(lookup, ids.contiguous());
-  const Parameter& trained = table.is_trained() || !positions.defined() ? table : positions;
+  const parameters::Parameter& trained = table.is_trained() || !positions.defined() ? table : positions;
   return Embedding::apply(ids.contiguous(), trained.value(), lookup);
 }
 

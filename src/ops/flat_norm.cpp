@@ -9,8 +9,9 @@ namespace gpt::ops {
 namespace {
 
 void require_blocks(const at::Tensor& values) {
-  TORCH_CHECK(values.dim() == 1 && values.is_contiguous() && values.numel() % kParameterAlignment == 0,
-              "flat_norm: takes contiguous values, a multiple of ", kParameterAlignment, ", got ", values.sizes());
+  TORCH_CHECK(values.dim() == 1 && values.is_contiguous() && values.numel() % layout::kParameterAlignment == 0,
+              "flat_norm: takes contiguous values, a multiple of ", layout::kParameterAlignment, ", got ",
+              values.sizes());
 }
 
 }  // namespace
@@ -23,7 +24,7 @@ at::Tensor flat_norm(const at::Tensor& values) {
 at::Tensor block_norms(const at::Tensor& values) {
   require_blocks(values);
   if (values.is_cpu()) return cpu::block_norms(values);
-  return at::linalg_vector_norm(values.view({-1, kParameterAlignment}), 2, {1}, /*keepdim=*/false, at::kFloat);
+  return at::linalg_vector_norm(values.view({-1, layout::kParameterAlignment}), 2, {1}, /*keepdim=*/false, at::kFloat);
 }
 
 at::Tensor norm_of_blocks(const at::Tensor& norms) {

@@ -9,10 +9,10 @@
 namespace gpt::ops {
 
 // With `offset` added to each value. For small ones, such as those of norms: others are copied.
-inline Parameter in_float32(const Parameter& parameter, double offset = 0) {
+inline parameters::Parameter in_float32(const parameters::Parameter& parameter, double offset = 0) {
   if (!parameter.defined() || (offset == 0 && parameter.value().scalar_type() == at::kFloat)) return parameter;
   const at::Tensor values = parameter.value().detach().to(at::kFloat);
-  return Parameter(offset == 0 ? values : values + offset);
+  return parameters::Parameter(offset == 0 ? values : values + offset);
 }
 
 }  // namespace gpt::ops

@@ -97,7 +97,7 @@ struct SplitHeads : torch::autograd::Function<SplitHeads> {
 
 void check_head_norms(const HeadNorms& norms, const at::Tensor& qkv, int64_t D) {
   if (!norms.defined()) return;
-  for (const Parameter& weight : {norms.query, norms.key})
+  for (const parameters::Parameter& weight : {norms.query, norms.key})
     TORCH_CHECK(weight.defined() && weight.value().sizes() == at::IntArrayRef({D}) &&
                     weight.value().device() == qkv.device(),
                 "heads: norms of heads ", D, " wide on ", qkv.device(), " have so many weights there each");
@@ -133,8 +133,8 @@ Heads split_heads(at::Tensor qkv, const AttentionSpec& spec, const RotaryTables&
   if (!qkv.is_contiguous()) qkv = qkv.contiguous();
   const bool in_place = is_held_by_nobody_else(qkv);
   if (!at::GradMode::is_enabled()) return compute(split, qkv, in_place);
-  const auto parts =
-      SplitHeads::apply(qkv, trained_value(spec.norms.query), trained_value(spec.norms.key), split, in_place);
+  const auto parts = SplitHeads::apply(qkv, parameters::trained_value(spec.norms.query),
+                                       parameters::trained_value(spec.norms.key), split, in_place);
   return {parts[0], parts[1], parts[2]};
 }
 

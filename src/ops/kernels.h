@@ -4,7 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/DeviceGuard.h>
 
-namespace gpt {
+namespace gpt::parameters {
 class Parameter;
 }
 
@@ -104,7 +104,7 @@ at::Tensor sum_rows(const at::Tensor& x);
 
 // Adds to the gradients of one or two parameters (C), both of one type that kernels take, the sums over n of the parts (n, C) or
 // (n, parameters or more, C), each row of which is contiguous.
-void add_row_sums(c10::ArrayRef<Parameter> parameters, const at::Tensor& parts);
+void add_row_sums(c10::ArrayRef<parameters::Parameter> parameters, const at::Tensor& parts);
 
 // As ops::flat_norm() and ops::block_norms().
 at::Tensor flat_norm(const at::Tensor& values);

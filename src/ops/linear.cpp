@@ -158,11 +158,11 @@ struct Linear : torch::autograd::Function<Linear> {
   }
 
   // The sums have the type of the weight's gradient, in which a scaled loss's, of float16, could overflow.
-  static bool can_sum_into(const Parameter& weight) { return weight.gradient_type() != at::kHalf; }
+  static bool can_sum_into(const parameters::Parameter& weight) { return weight.gradient_type() != at::kHalf; }
 
   // Returns the sums of the gradient's columns, in one part.
-  static at::Tensor accumulate_with_sums(const Parameter& weight, const at::Tensor& gradient, const at::Tensor& rows,
-                                         MatrixLibrary library) {
+  static at::Tensor accumulate_with_sums(const parameters::Parameter& weight, const at::Tensor& gradient,
+                                         const at::Tensor& rows, MatrixLibrary library) {
     const at::Tensor sums = at::empty({gradient.size(1)}, gradient.options().dtype(weight.gradient_type()));
     accumulate_product(weight, gradient, rows, library, sums, [](const at::Tensor& a, const at::Tensor& to) {
       const at::Tensor parts = kernels_of(a)->sum_rows(a.t());
@@ -171,7 +171,7 @@ struct Linear : torch::autograd::Function<Linear> {
     return sums.to(at::kFloat).unsqueeze(0);
   }
 
-  static void accumulate_bias(const Parameter& bias, const at::Tensor& gradient, const at::Tensor& sums) {
+  static void accumulate_bias(const parameters::Parameter& bias, const at::Tensor& gradient, const at::Tensor& sums) {
     const DeviceKernels kernels = kernels_of(gradient);
     const at::Tensor parts = sums.defined() ? sums : kernels->sum_rows(gradient);
     if (parts.defined()) {
@@ -238,7 +238,8 @@ std::shared_ptr<RowSums> wanted_row_sums(const at::Tensor& y) {
   return node ? kept<LinearContext>(node->ctx_).sums[y.output_nr()] : nullptr;
 }
 
-at::Tensor cpu::linear(const at::Tensor& x, const Parameter& weight, const Parameter& bias, MatrixLibrary library) {
+at::Tensor cpu::linear(const at::Tensor& x, const parameters::Parameter& weight, const parameters::Parameter& bias,
+                       MatrixLibrary library) {
   TORCH_CHECK(x.is_cpu() && x.scalar_type() == at::kFloat, "linear: takes float32 on the CPU, got ", x.scalar_type(),
               " on ", x.device());
   const std::vector layers{LinearLayer{weight, bias}};

@@ -12,7 +12,7 @@
 namespace gpt::ops {
 namespace {
 
-constexpr int64_t kBlock = kParameterAlignment;
+constexpr int64_t kBlock = layout::kParameterAlignment;
 
 // Calls work(block, begin, end) for each block of `count` values.
 template <class Work>

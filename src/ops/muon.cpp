@@ -33,7 +33,7 @@ void require_muon_scalars(const MuonScalars& scalars, at::Device device) {
 void muon_direction(const MuonBuffers& buffers, double momentum, const MuonScalars& scalars) {
   const int64_t count = buffers.gradients.numel();
   const at::Device device = buffers.gradients.device();
-  TORCH_CHECK(count % kParameterAlignment == 0, "muon: ", count, " values are no whole blocks");
+  TORCH_CHECK(count % layout::kParameterAlignment == 0, "muon: ", count, " values are no whole blocks");
   TORCH_CHECK(momentum >= 0 && momentum < 1, "muon: the momentum must be in [0, 1), got ", momentum);
   require_muon_buffer(buffers.gradients, count, {at::kFloat, at::kBFloat16}, device);
   require_muon_buffer(buffers.direction, count, {at::kFloat, at::kBFloat16}, device);
@@ -41,7 +41,7 @@ void muon_direction(const MuonBuffers& buffers, double momentum, const MuonScala
   const bool has_codes = buffers.momentum.scalar_type() == at::kByte;
   TORCH_CHECK(has_codes == buffers.momentum_max.defined(), "muon: codes, and they alone, have maxima");
   if (has_codes)
-    require_muon_buffer(buffers.momentum_max, count / kParameterAlignment, {at::kFloat}, device,
+    require_muon_buffer(buffers.momentum_max, count / layout::kParameterAlignment, {at::kFloat}, device,
                         /*may_be_on_host=*/true);
   require_muon_scalars(scalars, device);
   kernels_of(buffers.gradients)->muon_direction(buffers, momentum, scalars);
@@ -50,7 +50,7 @@ void muon_direction(const MuonBuffers& buffers, double momentum, const MuonScala
 void muon_update(const MuonWeights& weights, const MuonRates& rates, const MuonScalars& scalars) {
   const int64_t count = weights.direction.numel();
   const at::Device device = weights.direction.device();
-  TORCH_CHECK(count % kParameterAlignment == 0, "muon: ", count, " values are no whole blocks");
+  TORCH_CHECK(count % layout::kParameterAlignment == 0, "muon: ", count, " values are no whole blocks");
   TORCH_CHECK(weights.values.defined() || weights.rounded.defined(), "muon: there are no values");
   require_muon_buffer(weights.direction, count, {at::kFloat, at::kBFloat16}, device);
   if (weights.values.defined()) require_muon_buffer(weights.values, count, {at::kFloat}, device);

@@ -27,15 +27,16 @@ at::Tensor many_row_product(const at::Tensor& x, const at::Tensor& weight, const
 
 class NarrowWeightOperators : public SeparateProducts<WrappedOperators> {
  public:
-  explicit NarrowWeightOperators(const Parameters& parameters) : SeparateProducts(fused_operators()) {
+  explicit NarrowWeightOperators(const parameters::Parameters& parameters) : SeparateProducts(fused_operators()) {
     for (size_t i = 0; i < parameters.rows().size(); ++i) {
       if (parameters.rows()[i].shape.size() == 1)
         wide_.emplace(key(parameters[i]), parameters[i].value().to(at::kFloat));
     }
   }
 
-  at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions,
-                       const at::Tensor& starts, const DropoutSpec& /*dropout*/) const override {
+  at::Tensor embedding(const at::Tensor& ids, const parameters::Parameter& table,
+                       const parameters::Parameter& positions, const at::Tensor& starts,
+                       const DropoutSpec& /*dropout*/) const override {
     std::vector<int64_t> shape = ids.sizes().vec();
     shape.push_back(table.value().size(1));
     at::Tensor x = at::index_select(table.value(), 0, ids.flatten()).view(shape).to(at::kFloat);  // (B, T, C)
@@ -61,14 +62,14 @@ class NarrowWeightOperators : public SeparateProducts<WrappedOperators> {
   }
 
  private:
-  static const void* key(const Parameter& parameter) { return parameter.value().const_data_ptr(); }
+  static const void* key(const parameters::Parameter& parameter) { return parameter.value().const_data_ptr(); }
 
-  std::map<const void*, Parameter> wide_;  // what normalizations read, which is little, in float32
+  std::map<const void*, parameters::Parameter> wide_;  // what normalizations read, which is little, in float32
 };
 
 }  // namespace
 
-SharedOperators narrow_weight_operators(const Parameters& parameters) {
+SharedOperators narrow_weight_operators(const parameters::Parameters& parameters) {
   return std::make_shared<NarrowWeightOperators>(parameters);
 }
 

@@ -73,7 +73,7 @@ struct LinearOfNarrow : torch::autograd::Function<LinearOfNarrow> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const Parameter weight = Parameter::from_capsule(context->saved_data["weight"]);
+    const parameters::Parameter weight = parameters::Parameter::from_capsule(context->saved_data["weight"]);
     return {at::matmul(gradients[0], weight.product_value(gradients[0].scalar_type())), at::Tensor()};
   }
 };
@@ -107,7 +107,7 @@ at::Tensor cross_entropy_of(const at::Tensor& logits, const at::Tensor& targets,
 }
 
 // A scalar, or (N) where there is no mean.
-at::Tensor cross_entropy(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
+at::Tensor cross_entropy(const at::Tensor& x, const parameters::Parameter& head, const at::Tensor& targets,
                          const ClassifierOptions& options, bool is_mean) {
   const at::Tensor rows = x.reshape({-1, x.size(-1)}), of_rows = targets.flatten();
   const at::Tensor logits =
@@ -121,8 +121,9 @@ at::Tensor cross_entropy(const at::Tensor& x, const Parameter& head, const at::T
 
 class AtenOperators : public SeparateProducts<Operators> {
  public:
-  at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions,
-                       const at::Tensor& starts, const DropoutSpec& dropout) const override {
+  at::Tensor embedding(const at::Tensor& ids, const parameters::Parameter& table,
+                       const parameters::Parameter& positions, const at::Tensor& starts,
+                       const DropoutSpec& dropout) const override {
     at::Tensor x = table.is_narrow() ? table.frozen()
                                            .rows_of(ids.flatten(), table.compute_value().scalar_type())
                                            .view({ids.size(0), ids.size(1), -1})
@@ -154,7 +155,7 @@ class AtenOperators : public SeparateProducts<Operators> {
     const int64_t B = qkv.size(0), T = qkv.size(1), heads = H + 2 * KV;
     auto parts = qkv.view({B, T, heads, -1}).split_with_sizes({H, KV, KV}, 2);
     if (const HeadNorms& norms = spec.norms; norms.defined()) {
-      const auto normed = [&](const at::Tensor& x, const Parameter& weight) {
+      const auto normed = [&](const at::Tensor& x, const parameters::Parameter& weight) {
         return at::rms_norm(x, x.size(-1), (weight.tracked() + norms.offset).to(x.scalar_type()), norms.eps);
       };
       parts[0] = normed(parts[0], norms.query), parts[1] = normed(parts[1], norms.key);
@@ -185,12 +186,12 @@ class AtenOperators : public SeparateProducts<Operators> {
   }
 
   // All logits at once; `upstream` is not needed.
-  at::Tensor classifier_loss(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
+  at::Tensor classifier_loss(const at::Tensor& x, const parameters::Parameter& head, const at::Tensor& targets,
                              const ClassifierOptions& options, const at::Tensor& /*upstream*/) const override {
     return cross_entropy(x, head, targets, options, /*is_mean=*/true);
   }
 
-  at::Tensor classifier_losses(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
+  at::Tensor classifier_losses(const at::Tensor& x, const parameters::Parameter& head, const at::Tensor& targets,
                                const ClassifierOptions& options) const override {
     const at::NoGradGuard no_grad;
     return cross_entropy(x, head, targets, options, /*is_mean=*/false);
@@ -201,8 +202,9 @@ class AtenOperators : public SeparateProducts<Operators> {
 
 class FusedOperators : public Operators {
  public:
-  at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions,
-                       const at::Tensor& starts, const DropoutSpec& dropout) const override {
+  at::Tensor embedding(const at::Tensor& ids, const parameters::Parameter& table,
+                       const parameters::Parameter& positions, const at::Tensor& starts,
+                       const DropoutSpec& dropout) const override {
     return ops::embedding(ids, table, positions, /*offset=*/0, dropout, starts);
   }
   Normalized add_norm(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch,
@@ -236,11 +238,11 @@ class FusedOperators : public Operators {
                             const DropoutSpec& dropout) const override {
     return ops::activate_gated(activation, gate, in, dropout);
   }
-  at::Tensor classifier_loss(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
+  at::Tensor classifier_loss(const at::Tensor& x, const parameters::Parameter& head, const at::Tensor& targets,
                              const ClassifierOptions& options, const at::Tensor& upstream) const override {
     return ops::classifier_loss(x, head, targets, options, upstream);
   }
-  at::Tensor classifier_losses(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
+  at::Tensor classifier_losses(const at::Tensor& x, const parameters::Parameter& head, const at::Tensor& targets,
                                const ClassifierOptions& options) const override {
     return ops::classifier_losses(x, head, targets, options);
   }

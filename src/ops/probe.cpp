@@ -134,10 +134,10 @@ double best_seconds(at::Device device, double seconds, const std::function<void(
   using Clock = std::chrono::steady_clock;
   constexpr double kSample = 5e-3;
   const auto measure = [&](int64_t count) {
-    synchronize(device);  // sync: the work is timed
+    device::synchronize(device);  // sync: the work is timed
     const auto begin = Clock::now();
     for (int64_t i = 0; i < count; ++i) work();
-    synchronize(device);
+    device::synchronize(device);
     return std::chrono::duration<double>(Clock::now() - begin).count() / static_cast<double>(count);
   };
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
@@ -157,7 +157,7 @@ double product_speed(at::Device device, at::ScalarType type, int64_t size, doubl
   // Random values: a GPU multiplies equal ones with less power, and so at a higher clock. Few are drawn, as the CPU does that.
   constexpr int64_t kDrawnRows = 64;
   const at::Tensor a = random({kDrawnRows, size}, device).to(type).repeat({size / kDrawnRows, 1});
-  const Parameter weight(a.clone());
+  const parameters::Parameter weight(a.clone());
   return flops_of_product(size) / best_seconds(device, seconds, [&] { (void)ops::linear(a, weight); });
 }
 
@@ -204,7 +204,7 @@ double measure_product_speed(at::Device device, at::ScalarType type, double seco
 double measure_copy_speed(at::Device device, double seconds) {
   // On a CPU touching so much new memory takes longer than all the time that there is, and hardly any cache holds a quarter of it.
   const int64_t wanted = device.is_cuda() ? 1'000'000'000 : 250'000'000;
-  const int64_t bytes = std::min(wanted, std::max<int64_t>(1, free_bytes(device) / 8));
+  const int64_t bytes = std::min(wanted, std::max<int64_t>(1, device::free_bytes(device) / 8));
   const at::Tensor from = at::ones({bytes}, at::TensorOptions(device).dtype(at::kByte)), to = at::empty_like(from);
   return 2 * static_cast<double>(bytes) / best_seconds(device, seconds, [&] { to.copy_(from); });
 }

@@ -16,8 +16,9 @@ class QuantizedWeightOperators : public SeparateProducts<WrappedOperators> {
     for (const PackedWeight& weight : weights) weights_.emplace(weight.panels.const_data_ptr(), weight);
   }
 
-  at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions,
-                       const at::Tensor& starts, const DropoutSpec& /*dropout*/) const override {
+  at::Tensor embedding(const at::Tensor& ids, const parameters::Parameter& table,
+                       const parameters::Parameter& positions, const at::Tensor& starts,
+                       const DropoutSpec& /*dropout*/) const override {
     const PackedWeight& weight = weight_of(table);
     std::vector<int64_t> shape = ids.sizes().vec();
     shape.push_back(weight.columns);
@@ -35,7 +36,7 @@ class QuantizedWeightOperators : public SeparateProducts<WrappedOperators> {
   }
 
  private:
-  const PackedWeight& weight_of(const Parameter& parameter) const {
+  const PackedWeight& weight_of(const parameters::Parameter& parameter) const {
     return weights_.at(parameter.value().const_data_ptr());
   }
 

@@ -11,7 +11,7 @@
 #include "gpt/device/device.h"
 #include "gpt/ops/adamw.h"
 
-namespace gpt {
+namespace gpt::optim {
 namespace {
 
 // How many moments have the parameter's size, in any state dtype. The slot of a moment's maxima is so many behind its own.
@@ -29,7 +29,8 @@ std::string_view AdamW::name(const OptimizerConfig& config) {
   return "fused AdamW";
 }
 
-AdamW::AdamW(const Parameters& parameters, const OptimizerConfig& config, const std::vector<FlatSpan>& spans)
+AdamW::AdamW(const parameters::Parameters& parameters, const OptimizerConfig& config,
+             const std::vector<layout::FlatSpan>& spans)
     : parameters_(parameters), config_(config) {
   for (size_t i = 0; i < parameters.rows().size(); ++i)
     TORCH_CHECK(config.fused_adamw || !parameters.rows()[i].is_trained ||
@@ -37,9 +38,11 @@ AdamW::AdamW(const Parameters& parameters, const OptimizerConfig& config, const 
                 "AdamW: only the kernel updates values of 16 bits alone");
   const auto options = at::TensorOptions(parameters.device());
   moments_ = new_state(state_ranges(parameters.rows(), parameters.layout(), config), spans, parameters.device());
-  decays_ = at::zeros({parameters.layout().trained_size / kParameterAlignment}, options.dtype(at::kByte));
-  for (const auto& [begin, end, decays] : decay_ranges(parameters.rows(), parameters.layout()))
-    if (decays) decays_.slice(0, begin / kParameterAlignment, aligned_end(end) / kParameterAlignment).fill_(1);
+  decays_ = at::zeros({parameters.layout().trained_size / layout::kParameterAlignment}, options.dtype(at::kByte));
+  for (const auto& [begin, end, decays] : layout::decay_ranges(parameters.rows(), parameters.layout()))
+    if (decays)
+      decays_.slice(0, begin / layout::kParameterAlignment, layout::aligned_end(end) / layout::kParameterAlignment)
+          .fill_(1);
   step_count_ = at::zeros({}, options.dtype(at::kFloat));
 }
 
@@ -57,13 +60,13 @@ void AdamW::step_fused(const UpdateScalars& scalars) {
   for (const auto& [range, slots] : moments_) {
     const at::Tensor values = parameters_.values_of({range.begin, range.end});
     const bool has_master = values.scalar_type() == at::kFloat;
-    const int64_t first_block = range.begin / kParameterAlignment;
+    const int64_t first_block = range.begin / layout::kParameterAlignment;
     ops::AdamWBuffers buffers{.values = has_master ? values : at::Tensor(),
                               .gradients = parameters_.gradients_of({range.begin, range.end}),
                               .exp_avg = slots[0],
                               .exp_avg_sq = slots[1],
                               .rounded = has_master ? parameters_.rounded_of({range.begin, range.end}) : values,
-                              .decays = decays_.slice(0, first_block, range.end / kParameterAlignment),
+                              .decays = decays_.slice(0, first_block, range.end / layout::kParameterAlignment),
                               .first_block = first_block};
     if (range.form.dtype == StateDtype::int8)
       buffers.exp_avg_max = slots[kMoments], buffers.exp_avg_sq_max = slots[kMoments + 1];
@@ -80,7 +83,7 @@ void AdamW::step_by_operators(const UpdateScalars& scalars) {
   step_count_.add_(1);
   const at::Tensor decay = scalars.decay_share * config_.weight_decay;
   const at::Tensor correction1 = 1 - at::pow(beta1, step_count_), correction2 = 1 - at::pow(beta2, step_count_);
-  for (const auto& [begin, end, decays] : decay_ranges(parameters_.rows(), parameters_.layout())) {
+  for (const auto& [begin, end, decays] : layout::decay_ranges(parameters_.rows(), parameters_.layout())) {
     const auto stretch = [begin, end](const at::Tensor& flat) { return flat.slice(0, begin, end); };
     const at::Tensor gradient = stretch(gradients).to(at::kFloat) / scalars.grad_scale,
                      value = stretch(parameters_.flat_values()), exp_avg = stretch(moments_[0].slots[0]),
@@ -101,7 +104,7 @@ StateBytes AdamW::bytes() const { return state_bytes(moments_); }
 
 void AdamW::wait_for_moments() const {
   if (parameters_.device().is_cuda() && config_.offload > 0)
-    synchronize(parameters_.device());  // sync: the host reads them
+    device::synchronize(parameters_.device());  // sync: the host reads them
 }
 
 const std::vector<StateStretch>& AdamW::stretches() const {
@@ -120,4 +123,4 @@ void AdamW::load(const OptimizerState& from) {
   if (is_converted) log::info("AdamW's moments were of another type and have been converted");
 }
 
-}  // namespace gpt
+}  // namespace gpt::optim

@@ -12,7 +12,7 @@
 
 #include "gpt/core/log.h"
 
-namespace gpt {
+namespace gpt::optim {
 namespace {
 
 // What exists besides, of a converted or a kept copy, is no more than this.
@@ -20,7 +20,7 @@ constexpr int64_t kValuesAtOnce = int64_t{1} << 22;
 
 // Calls work(values, average) for one part of the stretch after the other.
 template <class Work>
-void for_parts(const Parameters& parameters, const StateStretch& stretch, const Work& work) {
+void for_parts(const parameters::Parameters& parameters, const StateStretch& stretch, const Work& work) {
   const auto& [range, slots] = stretch;
   const at::Tensor values = parameters.values_of({range.begin, range.end});
   for (int64_t begin = 0; begin < values.numel(); begin += kValuesAtOnce) {
@@ -44,7 +44,7 @@ std::string AveragedOptimizer::name(const std::string& of_weights, const Optimiz
   return fmt::format("{}, with averages of the weights (ema_decay {})", of_weights, config.ema_decay);
 }
 
-AveragedOptimizer::AveragedOptimizer(std::unique_ptr<Optimizer> of_weights, const Parameters& parameters,
+AveragedOptimizer::AveragedOptimizer(std::unique_ptr<Optimizer> of_weights, const parameters::Parameters& parameters,
                                      const OptimizerConfig& config)
     : of_weights_(std::move(of_weights)),
       parameters_(parameters),
@@ -110,4 +110,4 @@ void AveragedOptimizer::load(const OptimizerState& from) {
 
 AveragedOptimizer* averages_of(Optimizer& optimizer) { return dynamic_cast<AveragedOptimizer*>(&optimizer); }
 
-}  // namespace gpt
+}  // namespace gpt::optim

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace gpt {
+namespace gpt::optim {
 
 double Course::position_at(int64_t step) const {
   if (planned == 0) return static_cast<double>(step);
@@ -32,4 +32,4 @@ void Course::stretch(double times, int64_t step) {
   total = step + std::llround(left / per_step);
 }
 
-}  // namespace gpt
+}  // namespace gpt::optim

@@ -6,7 +6,7 @@
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/zeros.h>
 
-namespace gpt {
+namespace gpt::optim {
 namespace {
 
 constexpr double kInitialScale = 65536.0;
@@ -36,4 +36,4 @@ void GradScaler::load(const at::Tensor& scale, const at::Tensor& growth_tracker)
   growth_tracker_.copy_(growth_tracker);
 }
 
-}  // namespace gpt
+}  // namespace gpt::optim

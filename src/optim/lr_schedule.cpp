@@ -8,7 +8,7 @@
 
 #include "gpt/core/format.h"
 
-namespace gpt {
+namespace gpt::optim {
 namespace {
 
 // What is left of the way from learning_rate down to min_lr where the share `done` of it is done.
@@ -65,4 +65,4 @@ std::string describe_schedule(const ScheduleConfig& config, int64_t total_steps)
   return begin;
 }
 
-}  // namespace gpt
+}  // namespace gpt::optim

@@ -6,10 +6,10 @@
 #include "gpt/optim/averaged_optimizer.h"
 #include "gpt/optim/muon.h"
 
-namespace gpt {
+namespace gpt::optim {
 
-std::unique_ptr<Optimizer> make_optimizer(const Parameters& parameters, const OptimizerConfig& config,
-                                          const std::vector<FlatSpan>& spans) {
+std::unique_ptr<Optimizer> make_optimizer(const parameters::Parameters& parameters, const OptimizerConfig& config,
+                                          const std::vector<layout::FlatSpan>& spans) {
   if (config.has_averages()) {
     OptimizerConfig of_weights = config;
     of_weights.ema_decay = 0;
@@ -24,4 +24,4 @@ std::string name_of_optimizer(const OptimizerConfig& config) {
   return config.has_averages() ? AveragedOptimizer::name(name, config) : name;
 }
 
-}  // namespace gpt
+}  // namespace gpt::optim

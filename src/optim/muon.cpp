@@ -17,7 +17,7 @@
 #include "gpt/ops/muon.h"
 #include "gpt/optim/newton_schulz.h"
 
-namespace gpt {
+namespace gpt::optim {
 namespace {
 
 constexpr double kRmsOfAdamW = 0.2;  // of the updates in practice, Liu et al. found
@@ -25,20 +25,21 @@ constexpr double kRmsOfAdamW = 0.2;  // of the updates in practice, Liu et al. f
 constexpr double kSecondMomentum = 0.95, kLeastDivisor = 1e-10;
 
 // What of the spans AdamW updates beside Muon.
-std::vector<FlatSpan> spans_of_adamw(const Parameters& parameters, const OptimizerConfig& config,
-                                     const std::vector<FlatSpan>& spans) {
-  std::vector<FlatSpan> of_adamw;
-  for (const FlatSpan& span : spans)
+std::vector<layout::FlatSpan> spans_of_adamw(const parameters::Parameters& parameters, const OptimizerConfig& config,
+                                             const std::vector<layout::FlatSpan>& spans) {
+  std::vector<layout::FlatSpan> of_adamw;
+  for (const layout::FlatSpan& span : spans)
     for (const StateRange& range : state_ranges(parameters.rows(), parameters.layout(), config))
-      if (const FlatSpan part{std::max(span.begin, range.begin), std::min(span.end, range.end)};
+      if (const layout::FlatSpan part{std::max(span.begin, range.begin), std::min(span.end, range.end)};
           range.form.kind == OptimizerKind::adamw && part.begin < part.end)
         of_adamw.push_back(part);
   return of_adamw;
 }
 
 // AdamW's stretches, and between them those of the matrices.
-std::vector<StateStretch> with_matrices(const std::vector<StateStretch>& of_adamw, const Parameters& parameters,
-                                        const OptimizerConfig& config, const std::vector<FlatSpan>& spans) {
+std::vector<StateStretch> with_matrices(const std::vector<StateStretch>& of_adamw,
+                                        const parameters::Parameters& parameters, const OptimizerConfig& config,
+                                        const std::vector<layout::FlatSpan>& spans) {
   std::vector<StateRange> ranges = state_ranges(parameters.rows(), parameters.layout(), config);
   std::erase_if(ranges, [](const StateRange& range) { return range.form.kind == OptimizerKind::adamw; });
   std::vector<StateStretch> all = new_state(ranges, spans, parameters.device());
@@ -51,7 +52,7 @@ std::vector<StateStretch> with_matrices(const std::vector<StateStretch>& of_adam
 class Together {
  public:
   // Whether the row goes with those before it; otherwise it begins anew.
-  bool takes(const ParameterRow& row) {
+  bool takes(const layout::ParameterRow& row) {
     const bool fits = values_ + row.count() <= kMostValues;
     values_ = (fits ? values_ : 0) + row.count();
     return fits;
@@ -68,7 +69,7 @@ double size_of_update(int64_t rows, int64_t columns) {
 }
 
 // The same relative to the first matrix of a row. 1 rounds nothing.
-double relative_size(const ParameterRow& row, int64_t rows) {
+double relative_size(const layout::ParameterRow& row, int64_t rows) {
   return size_of_update(rows, row.shape[1]) / size_of_update(rows_of_matrices(row).front(), row.shape[1]);
 }
 
@@ -85,28 +86,28 @@ at::Tensor with_even_rows(const at::Tensor& update, const at::Tensor& second_mom
 
 }  // namespace
 
-bool is_of_muon(const ParameterRow& row, const OptimizerConfig& config) {
+bool is_of_muon(const layout::ParameterRow& row, const OptimizerConfig& config) {
   return row.is_trained && state_form(row, config).kind != OptimizerKind::adamw;
 }
 
-std::vector<int64_t> rows_of_matrices(const ParameterRow& row) {
+std::vector<int64_t> rows_of_matrices(const layout::ParameterRow& row) {
   const int64_t rows = row.shape.at(0), queries = row.query_rows;
-  if (row.role != ParameterRole::attention_in) return {rows};
+  if (row.role != layout::ParameterRole::attention_in) return {rows};
   TORCH_CHECK(queries > 0 && rows > queries && (rows - queries) % 2 == 0, "no keys and values beside ", queries,
               " rows of queries have ", rows, " rows together");
   const int64_t of_key = (rows - queries) / 2;
   return {queries, of_key, of_key};
 }
 
-double update_flops(const ParameterRow& row) {
+double update_flops(const layout::ParameterRow& row) {
   double flops = 0;
   for (const int64_t part : rows_of_matrices(row)) flops += newton_schulz_flops(part, row.shape[1]);
   return flops;
 }
 
-MuonWork muon_work(const std::vector<ParameterRow>& rows, const OptimizerConfig& config) {
+MuonWork muon_work(const std::vector<layout::ParameterRow>& rows, const OptimizerConfig& config) {
   MuonWork work;
-  for (const ParameterRow& row : rows) {
+  for (const layout::ParameterRow& row : rows) {
     if (!is_of_muon(row, config)) continue;
     work.parameters += static_cast<double>(row.count());
     work.flops += update_flops(row);
@@ -116,13 +117,14 @@ MuonWork muon_work(const std::vector<ParameterRow>& rows, const OptimizerConfig&
   return work;
 }
 
-double muon_workspace(const std::vector<ParameterRow>& rows, const OptimizerConfig& config, at::ScalarType type) {
+double muon_workspace(const std::vector<layout::ParameterRow>& rows, const OptimizerConfig& config,
+                      at::ScalarType type) {
   const double bytes_of_value = 2.0 * static_cast<double>(c10::elementSize(type)) +  // its direction and its update
                                 (config.kind == OptimizerKind::normuon ? 3.0 * sizeof(float) : 0);
   double most = 0, bytes = 0;
   Together together;
-  for (const size_t i : flat_order(rows)) {
-    const ParameterRow& row = rows[i];
+  for (const size_t i : layout::flat_order(rows)) {
+    const layout::ParameterRow& row = rows[i];
     if (!is_of_muon(row, config)) continue;
     if (!together.takes(row)) bytes = 0;
     bytes += static_cast<double>(row.count()) * bytes_of_value;
@@ -140,11 +142,12 @@ std::string Muon::name(const OptimizerConfig& config) {
                      config.kind == OptimizerKind::normuon ? "NorMuon" : "Muon", kept, AdamW::name(config));
 }
 
-Muon::Muon(const Parameters& parameters, const OptimizerConfig& config, const std::vector<FlatSpan>& spans,
-           at::ScalarType type)
+Muon::Muon(const parameters::Parameters& parameters, const OptimizerConfig& config,
+           const std::vector<layout::FlatSpan>& spans, at::ScalarType type)
     : parameters_(parameters),
       config_(config),
-      type_(type == at::ScalarType::Undefined ? newton_schulz_type(describe_device(parameters.device())) : type),
+      type_(type == at::ScalarType::Undefined ? newton_schulz_type(device::describe_device(parameters.device()))
+                                              : type),
       adamw_(parameters, config, spans_of_adamw(parameters, config, spans)),
       stretches_(with_matrices(adamw_.stretches(), parameters, config, spans)) {
   TORCH_CHECK(config.has_muon() && config.fused_adamw, "Muon: another optimizer was asked for");
@@ -161,8 +164,8 @@ void Muon::step(const UpdateScalars& of_update) {
   std::vector<Update> updates;
   Together together;
   auto stretch = stretches_.begin();
-  for (const size_t i : flat_order(parameters_.rows())) {
-    const ParameterRow& row = parameters_.rows()[i];
+  for (const size_t i : layout::flat_order(parameters_.rows())) {
+    const layout::ParameterRow& row = parameters_.rows()[i];
     const int64_t begin = parameters_.layout().offsets[i];
     if (!row.is_trained) break;
     while (stretch != stretches_.end() && stretch->range.end <= begin) ++stretch;
@@ -231,7 +234,7 @@ void Muon::write(const Update& of, const at::Tensor& orthogonal, const ops::Muon
   ops::muon_update({.values = has_master ? values : at::Tensor(),
                     .rounded = has_master ? part(parameters_.flat_rounded()) : values,
                     .direction = orthogonal,
-                    .first_block = range.begin / kParameterAlignment},
+                    .first_block = range.begin / layout::kParameterAlignment},
                    {.size = size_of_update(rows_of_matrices(of.row).front(), of.row.shape[1]),
                     .weight_decay = config_.weight_decay,
                     .is_cautious = config_.cautious_weight_decay},
@@ -253,4 +256,4 @@ void Muon::load(const OptimizerState& from) {
   if (is_converted) log::info("The optimizer's state was of another type and has been converted");
 }
 
-}  // namespace gpt
+}  // namespace gpt::optim

@@ -15,7 +15,7 @@
 #include "gpt/products/product.h"
 #include "gpt/products/several_products.h"
 
-namespace gpt {
+namespace gpt::optim {
 namespace {
 
 using ops::cpu::PlainProduct, ops::cpu::SymmetricProduct;
@@ -136,7 +136,9 @@ bool has_squares(const at::Tensor& x) { return x.is_cpu() && x.scalar_type() == 
 
 }  // namespace
 
-at::ScalarType newton_schulz_type(const DeviceInfo& device) { return device.bfloat16 ? at::kBFloat16 : at::kFloat; }
+at::ScalarType newton_schulz_type(const device::DeviceInfo& device) {
+  return device.bfloat16 ? at::kBFloat16 : at::kFloat;
+}
 
 void orthogonalize(const std::vector<Orthogonalization>& matrices) {
   for (const auto& [x, to, times] : matrices) {
@@ -168,4 +170,4 @@ double newton_schulz_workspace(int64_t rows, int64_t columns, at::ScalarType typ
   return (2 * m * n + 2 * m * m) * static_cast<double>(c10::elementSize(type)) + sizeof(float) * m * n;
 }
 
-}  // namespace gpt
+}  // namespace gpt::optim

@@ -8,28 +8,29 @@
 #include "gpt/device/memory.h"
 #include "gpt/ops/moments.h"
 
-namespace gpt {
+namespace gpt::optim {
 
-std::vector<int64_t> OptimizerSlot::shape(const ParameterRow& row) const {
+std::vector<int64_t> OptimizerSlot::shape(const layout::ParameterRow& row) const {
   return values == 1 ? row.shape : std::vector<int64_t>{(row.count() + values - 1) / values};
 }
 
 namespace {
 
-bool is_matrix_of_block(const ParameterRow& row) {
+bool is_matrix_of_block(const layout::ParameterRow& row) {
   switch (row.role) {
-    case ParameterRole::attention_in:
-    case ParameterRole::attention_out:
-    case ParameterRole::mlp_gate:
-    case ParameterRole::mlp_in:
-    case ParameterRole::mlp_out: return !row.is_bias;
+    case layout::ParameterRole::attention_in:
+    case layout::ParameterRole::attention_out:
+    case layout::ParameterRole::mlp_gate:
+    case layout::ParameterRole::mlp_in:
+    case layout::ParameterRole::mlp_out: return !row.is_bias;
     default: return false;
   }
 }
 
-StateDtype state_dtype(const ParameterRow& row, const OptimizerConfig& config) {
+StateDtype state_dtype(const layout::ParameterRow& row, const OptimizerConfig& config) {
   if (!config.fused_adamw) return StateDtype::float32;  // only the kernel updates others
-  const bool is_embedding = row.role == ParameterRole::token_embedding || row.role == ParameterRole::position_embedding;
+  const bool is_embedding =
+      row.role == layout::ParameterRole::token_embedding || row.role == layout::ParameterRole::position_embedding;
   return is_embedding && config.float32_embedding_state ? StateDtype::float32 : config.state_dtype;
 }
 
@@ -44,7 +45,7 @@ at::ScalarType type_of(StateDtype dtype) {
 
 }  // namespace
 
-StateForm state_form(const ParameterRow& row, const OptimizerConfig& config) {
+StateForm state_form(const layout::ParameterRow& row, const OptimizerConfig& config) {
   StateForm form{.dtype = state_dtype(row, config), .has_average = config.has_averages()};
   if (config.has_muon() && is_matrix_of_block(row)) form.kind = config.kind, form.columns = row.shape.at(1);
   return form;
@@ -67,29 +68,29 @@ std::vector<OptimizerSlot> optimizer_slots(const StateForm& form) {
   if (form.kind == OptimizerKind::adamw) {
     slots = {{"exp_avg", type}, {"exp_avg_sq", type}};
     if (has_maxima)
-      slots.insert(slots.end(), {{"exp_avg_max", at::kFloat, kParameterAlignment},
-                                 {"exp_avg_sq_max", at::kFloat, kParameterAlignment}});
+      slots.insert(slots.end(), {{"exp_avg_max", at::kFloat, layout::kParameterAlignment},
+                                 {"exp_avg_sq_max", at::kFloat, layout::kParameterAlignment}});
   } else {
     slots = {{"momentum_buffer", type}};
-    if (has_maxima) slots.push_back({"momentum_buffer_max", at::kFloat, kParameterAlignment});
+    if (has_maxima) slots.push_back({"momentum_buffer_max", at::kFloat, layout::kParameterAlignment});
     if (form.kind == OptimizerKind::normuon) slots.push_back({"second_momentum_buffer", at::kFloat, form.columns});
   }
   if (form.has_average) slots.push_back({.name = kAverageSlot, .dtype = at::kFloat, .may_be_on_host = false});
   return slots;
 }
 
-std::vector<StateRange> state_ranges(const std::vector<ParameterRow>& rows, const FlatLayout& layout,
+std::vector<StateRange> state_ranges(const std::vector<layout::ParameterRow>& rows, const layout::FlatLayout& layout,
                                      const OptimizerConfig& config) {
   std::vector<StateRange> ranges;
   const double on_host = config.offload * static_cast<double>(layout.trained_size);
-  for (const size_t i : flat_order(rows)) {
+  for (const size_t i : layout::flat_order(rows)) {
     if (!rows[i].is_trained) break;
     const int64_t begin = layout.offsets[i], end = begin + rows[i].count();
     const StateForm form = state_form(rows[i], config);
     const bool is_on_host = static_cast<double>(begin + end) / 2 < on_host;
     const bool goes_on = !ranges.empty() && ranges.back().form == form && ranges.back().is_on_host == is_on_host;
     if (!goes_on || form.kind != OptimizerKind::adamw) ranges.push_back({begin, 0, form, is_on_host});
-    ranges.back().end = aligned_end(end);
+    ranges.back().end = layout::aligned_end(end);
   }
   return ranges;
 }
@@ -108,7 +109,7 @@ StateBytes StateStretch::bytes() const {
   return bytes;
 }
 
-std::vector<StateStretch> new_state(const std::vector<StateRange>& ranges, const std::vector<FlatSpan>& spans,
+std::vector<StateStretch> new_state(const std::vector<StateRange>& ranges, const std::vector<layout::FlatSpan>& spans,
                                     at::Device device) {
   std::vector<StateStretch> stretches;
   for (const auto& [begin, end] : spans) {
@@ -119,7 +120,7 @@ std::vector<StateStretch> new_state(const std::vector<StateRange>& ranges, const
       for (const OptimizerSlot& slot : optimizer_slots(part.form)) {
         const int64_t count = (part.end - part.begin) / slot.values;
         stretch.slots.push_back(is_on_host(part, slot)
-                                    ? zeros_on_host(count, slot.dtype, device)
+                                    ? device::zeros_on_host(count, slot.dtype, device)
                                     : at::zeros({count}, at::TensorOptions(device).dtype(slot.dtype)));
         // What pads a block must never be its largest value.
         if (slot.dtype == at::kByte) stretch.slots.back().fill_(ops::code_of_zero(moment_kind(slot.name)));
@@ -135,7 +136,8 @@ StateBytes state_bytes(std::span<const StateStretch> stretches) {
   return all;
 }
 
-StateBytes state_bytes(const std::vector<ParameterRow>& rows, const FlatLayout& layout, const OptimizerConfig& config) {
+StateBytes state_bytes(const std::vector<layout::ParameterRow>& rows, const layout::FlatLayout& layout,
+                       const OptimizerConfig& config) {
   StateBytes bytes;
   for (const StateRange& range : state_ranges(rows, layout, config)) {
     for (const OptimizerSlot& slot : optimizer_slots(range.form)) {
@@ -149,7 +151,7 @@ StateBytes state_bytes(const std::vector<ParameterRow>& rows, const FlatLayout& 
 namespace {
 
 // The slots of the row that begins at `offset`, which lies in one stretch.
-std::vector<at::Tensor> slots_of(const ParameterRow& row, int64_t offset, const StateStretch& stretch) {
+std::vector<at::Tensor> slots_of(const layout::ParameterRow& row, int64_t offset, const StateStretch& stretch) {
   std::vector<at::Tensor> result;
   const std::vector<OptimizerSlot> slots = optimizer_slots(stretch.range.form);
   for (size_t i = 0; i < stretch.slots.size(); ++i) {
@@ -163,7 +165,7 @@ std::vector<at::Tensor> slots_of(const ParameterRow& row, int64_t offset, const 
 
 }  // namespace
 
-OptimizerState named_state(const std::vector<ParameterRow>& rows, const FlatLayout& layout,
+OptimizerState named_state(const std::vector<layout::ParameterRow>& rows, const layout::FlatLayout& layout,
                            std::span<const StateStretch> stretches, const at::Tensor& step_count) {
   OptimizerState state;
   for (size_t row = 0; row < rows.size(); ++row) {
@@ -181,15 +183,15 @@ OptimizerState named_state(const std::vector<ParameterRow>& rows, const FlatLayo
   return state;
 }
 
-const NamedTensors& OptimizerState::slot(std::string_view name) const {
-  static const NamedTensors none;
+const parameters::NamedTensors& OptimizerState::slot(std::string_view name) const {
+  static const parameters::NamedTensors none;
   const auto found = std::find_if(slots.begin(), slots.end(), [&](const auto& slot) { return slot.first == name; });
   return found == slots.end() ? none : found->second;
 }
 
-NamedTensors& OptimizerState::slot(std::string_view name) {
+parameters::NamedTensors& OptimizerState::slot(std::string_view name) {
   const auto found = std::find_if(slots.begin(), slots.end(), [&](const auto& slot) { return slot.first == name; });
-  return found == slots.end() ? slots.emplace_back(name, NamedTensors{}).second : found->second;
+  return found == slots.end() ? slots.emplace_back(name, parameters::NamedTensors{}).second : found->second;
 }
 
-}  // namespace gpt
+}  // namespace gpt::optim

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace gpt {
+namespace gpt::optim {
 
 bool take_note(Plateau& plateau, const ScheduleConfig& config, double loss) {
   if (loss < plateau.best * (1 - config.plateau.threshold)) {
@@ -24,4 +24,4 @@ bool take_note(Plateau& plateau, const ScheduleConfig& config, double loss) {
   return plateau.factor < before;
 }
 
-}  // namespace gpt
+}  // namespace gpt::optim

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <numbers>
 
-namespace gpt {
+namespace gpt::optim {
 
 double weight_decay_share(DecaySchedule schedule, double progress) {
   const double done = std::clamp(progress, 0.0, 1.0);
@@ -25,4 +25,4 @@ std::string describe_weight_decay(const OptimizerConfig& config) {
                      is_constant ? ", constant" : fmt::format(", {} down to 0 at the end of the run", way));
 }
 
-}  // namespace gpt
+}  // namespace gpt::optim

@@ -8,12 +8,12 @@
 
 namespace gpt::parallel {
 
-ArrivingWeights::ArrivingWeights(const GPT& model, Division division, bool overlaps)
+ArrivingWeights::ArrivingWeights(const model::GPT& model, Division division, bool overlaps)
     : parameters_(model.parameters()),
       division_(std::move(division)),
       layers_(model.layers()),
       overlaps_(overlaps),
-      ends_(layer_ends(parameters_.rows(), parameters_.layout())) {
+      ends_(layout::layer_ends(parameters_.rows(), parameters_.layout())) {
   for (const Segment& segment : division_.segments(parameters_.rows(), parameters_.layout()))
     for (const OwnedSpan& span : segment) spans_.insert(spans_.begin(), span);
 }

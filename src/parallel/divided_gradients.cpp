@@ -12,10 +12,10 @@
 
 namespace gpt::parallel {
 
-DividedGradients::DividedGradients(Parameters parameters, const Division& division)
+DividedGradients::DividedGradients(parameters::Parameters parameters, const Division& division)
     : parameters_(std::move(parameters)),
       division_(division),
-      ends_(layer_ends(parameters_.rows(), parameters_.layout())),
+      ends_(layout::layer_ends(parameters_.rows(), parameters_.layout())),
       segments_(division.segments(parameters_.rows(), parameters_.layout())),
       wire_(division.wire_of(parameters_[0].gradient_type())),
       has_other_end_(trained_table_of_both_ends(parameters_, division.pipeline).defined()),
@@ -83,7 +83,7 @@ void DividedGradients::finish() {
     for (size_t segment = 0; segment < segments_.size(); ++segment)
       for (const at::Tensor& sum : sums_of(segment)) adds() ? sum.add_(0.0) : sum.zero_();
   }
-  std::vector<GradientSum> sums;
+  std::vector<parameters::GradientSum> sums;
   for (size_t segment = 0; segment < segments_.size(); ++segment) {
     for (size_t i = 0; i < segments_[segment].size(); ++i) {
       const auto of = [&](int64_t slot) { return sums_[{slot, segment}][i]; };

@@ -13,7 +13,7 @@
 namespace gpt::parallel {
 
 // Nothing is rounded: to each number of one process the others add zeros, as integers.
-at::Tensor undivided_value(const Parameters& parameters, size_t row, distributed::Communicator& ranks) {
+at::Tensor undivided_value(const parameters::Parameters& parameters, size_t row, distributed::Communicator& ranks) {
   const at::ScalarType type = parameters[row].value().scalar_type();
   const int64_t begin = parameters.layout().offsets[row], count = parameters.rows()[row].count(),
                 size = count * static_cast<int64_t>(c10::elementSize(type));
@@ -28,11 +28,11 @@ at::Tensor undivided_value(const Parameters& parameters, size_t row, distributed
   return value.view(parameters.rows()[row].shape);
 }
 
-DividedWeights::DividedWeights(Parameters parameters, const Division& division)
+DividedWeights::DividedWeights(parameters::Parameters parameters, const Division& division)
     : parameters_(std::move(parameters)),
       division_(division),
       segments_(division.segments(parameters_.rows(), parameters_.layout())) {
-  const DividedValues& values = *parameters_.divided_values();
+  const parameters::DividedValues& values = *parameters_.divided_values();
   int64_t longest = 0;
   layers_.begin = layers_.end = std::ssize(values.blocks());
   for (const auto& [begin, end] : values.blocks()) {
@@ -62,7 +62,7 @@ at::Tensor DividedWeights::memory_of(const Room& room) const {
 void DividedWeights::fetch(int64_t layer) {
   Room& room = *room_of(kNone);
   room.layer = layer;
-  const DividedValues& values = *parameters_.divided_values();
+  const parameters::DividedValues& values = *parameters_.divided_values();
   const at::Tensor memory = memory_of(room);
   values.copy_own(static_cast<size_t>(layer), memory);
   const int64_t begin = values.blocks()[static_cast<size_t>(layer)].begin;
@@ -86,7 +86,7 @@ void DividedWeights::release(Room& room) {
   if (room.layer == kNone) return;
   parameters_.divided_values()->take_back(static_cast<size_t>(room.layer));
   const at::NoGradGuard no_grad;
-  memory_of(room).view({-1, kParameterAlignment}).select(1, 0).fill_(std::numeric_limits<float>::quiet_NaN());
+  memory_of(room).view({-1, layout::kParameterAlignment}).select(1, 0).fill_(std::numeric_limits<float>::quiet_NaN());
   room.layer = kNone, room.is_there = false;
 }
 
@@ -128,7 +128,7 @@ void DividedWeights::values_changed() {
   const at::NoGradGuard no_grad;
   finish();
   for (Room& room : rooms_) release(room);
-  const DividedValues& values = *parameters_.divided_values();
+  const parameters::DividedValues& values = *parameters_.divided_values();
   const at::Tensor vectors = values.follow_own();
   for (const Segment& segment : segments_) {
     if (!values.is_outside({segment.front().begin, segment.back().end})) continue;

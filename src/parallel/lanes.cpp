@@ -8,7 +8,7 @@
 
 namespace gpt::parallel {
 
-Lanes::Lanes(Parameters parameters, int64_t count)
+Lanes::Lanes(parameters::Parameters parameters, int64_t count)
     : parameters_(std::move(parameters)), have_gradients_(static_cast<size_t>(count)) {
   for (int64_t lane = 0; lane < count; ++lane) losses_.push_back(at::zeros({}, parameters_.device()));
 }

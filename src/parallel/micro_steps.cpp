@@ -14,7 +14,7 @@ namespace {
 // The loader's next micro-batches, of which the processes compute one each in a round, and in the last one some perhaps none.
 class Rounds {
  public:
-  Rounds(const Division& division, DataLoader& loader, int64_t micro_batches)
+  Rounds(const Division& division, batches::DataLoader& loader, int64_t micro_batches)
       : division_(division), loader_(loader), micro_batches_(micro_batches) {}
 
   int64_t count() const { return at::divup(micro_batches_, division_.ranks->size()); }
@@ -37,7 +37,7 @@ class Rounds {
   }
 
   const Division& division_;
-  DataLoader& loader_;
+  batches::DataLoader& loader_;
   const int64_t micro_batches_;
   int64_t before_ = 0, samples_ = 0;  // that have come, whichever process computes them
 };
@@ -94,7 +94,7 @@ void in_turns(MicroSteps& steps, Strategy& strategy, Rounds& rounds) {
 
 }  // namespace
 
-bool compute_micro_batches(MicroSteps& steps, Strategy& strategy, DataLoader& loader, int64_t micro_batches,
+bool compute_micro_batches(MicroSteps& steps, Strategy& strategy, batches::DataLoader& loader, int64_t micro_batches,
                            const std::function<bool()>& stop) {
   Rounds rounds(strategy.division(), loader, micro_batches);
   if (!strategy.division().has_stages()) return one_after_the_other(steps, strategy, rounds, stop);

@@ -9,10 +9,10 @@
 
 namespace gpt::parallel {
 
-Reducer::Reducer(Parameters parameters, Division division)
+Reducer::Reducer(parameters::Parameters parameters, Division division)
     : parameters_(std::move(parameters)),
       division_(std::move(division)),
-      ends_(layer_ends(parameters_.rows(), parameters_.layout())),
+      ends_(layout::layer_ends(parameters_.rows(), parameters_.layout())),
       wire_(division_.wire_of(parameters_[0].gradient_type())),
       tied_table_(trained_table_of_both_ends(parameters_, division_.pipeline)) {
   for (const Segment& segment : division_.segments(parameters_.rows(), parameters_.layout()))
@@ -66,7 +66,7 @@ void Reducer::sum(const OwnedSpan& span) {
     for (int64_t lane = 0; lane < count; ++lane) part(lane).add_(part(kept + lane));
   });
   if (!division_.divides_state()) return division_.ranks->begin_sum(part(0), wire_);
-  const FlatSpan own = division_.own_part(span);
+  const layout::FlatSpan own = division_.own_part(span);
   division_.ranks->begin_sum_of_part(part(0), wire_, {part(0).slice(0, own.begin - span.begin, own.end - span.begin)},
                                      span.owner);
 }

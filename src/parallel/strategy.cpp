@@ -15,7 +15,7 @@ namespace {
 // pass has ended, or where that tells of its layers, meanwhile.
 class WholeGradients : public Strategy {
  public:
-  WholeGradients(const GPT& model, const std::vector<ParameterRow>& of_model, const Division& division,
+  WholeGradients(const model::GPT& model, const std::vector<layout::ParameterRow>& of_model, const Division& division,
                  bool sends_early)
       : Strategy(model, of_model, division), reducer_(model.parameters(), division), sends_early_(sends_early) {}
 
@@ -31,7 +31,7 @@ class WholeGradients : public Strategy {
     reducer_.finish();
   }
   int64_t gradient_bytes() const override {
-    const Parameters& parameters = model().parameters();
+    const parameters::Parameters& parameters = model().parameters();
     const auto of_each = static_cast<int64_t>(c10::elementSize(parameters[0].gradient_type()));
     return division().own_lanes() * parameters.layout().trained_size * of_each;
   }
@@ -51,7 +51,7 @@ class WholeGradients : public Strategy {
 // ZeRO 2 and 3: every backward pass gives away what it has completed.
 class SentGradients : public Strategy {
  public:
-  SentGradients(const GPT& model, const std::vector<ParameterRow>& of_model, const Division& division)
+  SentGradients(const model::GPT& model, const std::vector<layout::ParameterRow>& of_model, const Division& division)
       : Strategy(model, of_model, division), gradients_(model.parameters(), division) {}
 
   void begin() override {
@@ -63,7 +63,7 @@ class SentGradients : public Strategy {
   }
   void end_backward() override { gradients_.end_round(/*has_gradients=*/true); }
   void join_others(Pass pass) override {
-    LayerWeights& weights = *model().layer_weights();
+    model::LayerWeights& weights = *model().layer_weights();
     if (pass == Pass::forward) return weights.join_forward();
     const LayerDone passed =
         weights.in_backward([this](int64_t layer) { gradients_.layer_done(layer, /*has_gradients=*/false); });
@@ -81,15 +81,15 @@ class SentGradients : public Strategy {
 };
 
 // By the place of a value in the buffer, which is another one in the other stage that has the table: the two may then differ.
-bool rounds_table_at_random(const Parameters& parameters, const Division& division) {
-  const Parameter table = trained_table_of_both_ends(parameters, division.pipeline);
+bool rounds_table_at_random(const parameters::Parameters& parameters, const Division& division) {
+  const parameters::Parameter table = trained_table_of_both_ends(parameters, division.pipeline);
   return table.defined() &&
          (division.optimizer.state_dtype == StateDtype::bfloat16 || table.value().scalar_type() != at::kFloat);
 }
 
 }  // namespace
 
-Strategy::Strategy(const GPT& model, const std::vector<ParameterRow>& of_model, const Division& division)
+Strategy::Strategy(const model::GPT& model, const std::vector<layout::ParameterRow>& of_model, const Division& division)
     : model_(model),
       division_(division),
       norm_(model, of_model, division),
@@ -104,23 +104,23 @@ void Strategy::begin_sum_of_losses() {
 
 // Both stages take the first one's table, before what processes have divided of it comes together.
 void Strategy::values_changed() const {
-  const Parameters& parameters = model_.parameters();
+  const parameters::Parameters& parameters = model_.parameters();
   if (rounds_table_at_random_) {
     make_table_equal(parameters, division_.pipeline);
-    const size_t row = *tied_row(parameters.rows());
+    const size_t row = *layout::tied_row(parameters.rows());
     const int64_t begin = parameters.layout().offsets[row];
     parameters.round_values({begin, begin + parameters.rows()[row].count()});
   }
   if (model_.layer_weights()) model_.layer_weights()->values_changed();
 }
 
-std::unique_ptr<Strategy> make_strategy(GPT& model, const Division& division, const TrainingConfig& config,
+std::unique_ptr<Strategy> make_strategy(model::GPT& model, const Division& division, const TrainingConfig& config,
                                         bool is_recorded) {
   // LibTorch's operators do not tell when a layer is done.
   const bool sends_early = division.ranks->size() > 1 && config.execution.use_compile;
   if (division.divides_state() && !division.divides_weights())
     model.set_layer_weights(std::make_shared<ArrivingWeights>(model, division, sends_early && !is_recorded));
-  const std::vector<ParameterRow> of_model = parameter_table(model.config(), config.tuning);
+  const std::vector<layout::ParameterRow> of_model = layout::parameter_table(model.config(), config.tuning);
   if (division.divides_gradients() && model.parameters().layout().trained_size > 0)
     return std::make_unique<SentGradients>(model, of_model, division);
   return std::make_unique<WholeGradients>(model, of_model, division, sends_early);

@@ -17,27 +17,29 @@ enum Kind : int64_t { kGradient, kWeight, kUpdate };
 
 }  // namespace
 
-UpdateNorms::UpdateNorms(Parameters parameters, int64_t layers, Division division)
+UpdateNorms::UpdateNorms(parameters::Parameters parameters, int64_t layers, Division division)
     : parameters_(std::move(parameters)),
       division_(std::move(division)),
       layers_(layers + 2),
       spans_(division_.spans(parameters_.rows(), parameters_.layout())),
-      squares_(at::zeros({std::ssize(kLayerNormFields), layers_ + 1},
+      squares_(at::zeros({std::ssize(report::kLayerNormFields), layers_ + 1},
                          at::TensorOptions(parameters_.device()).dtype(at::kDouble))) {
-  for (const FlatSpan& span : spans_) places_.push_back(places_of(span));
+  for (const layout::FlatSpan& span : spans_) places_.push_back(places_of(span));
 }
 
 // What several processes have alike counts once: in the first of those that divide layers, and of stages, a tied table in the first one.
-at::Tensor UpdateNorms::places_of(FlatSpan span) const {
-  const ModelPart part = division_.part();
-  const at::Tensor places = at::zeros({(span.end - span.begin) / kParameterAlignment}, at::kLong);
+at::Tensor UpdateNorms::places_of(layout::FlatSpan span) const {
+  const layout::ModelPart part = division_.part();
+  const at::Tensor places = at::zeros({(span.end - span.begin) / layout::kParameterAlignment}, at::kLong);
   for (size_t i = 0; i < parameters_.rows().size(); ++i) {
-    const ParameterRow& row = parameters_.rows()[i];
+    const layout::ParameterRow& row = parameters_.rows()[i];
     const int64_t offset = parameters_.layout().offsets[i];
-    const int64_t begin = std::max(span.begin, offset), end = std::min(span.end, aligned_end(offset + row.count()));
+    const int64_t begin = std::max(span.begin, offset),
+                  end = std::min(span.end, layout::aligned_end(offset + row.count()));
     if (!row.is_trained || begin >= end) continue;
     const bool is_counted = (row.cut || part.rank == 0) && (part.is_first_stage() || row.layer >= 0);
-    places.slice(0, (begin - span.begin) / kParameterAlignment, (end - span.begin) / kParameterAlignment)
+    places
+        .slice(0, (begin - span.begin) / layout::kParameterAlignment, (end - span.begin) / layout::kParameterAlignment)
         .fill_(is_counted ? row.layer + 1 : layers_);
   }
   return places.to(parameters_.device());
@@ -68,16 +70,16 @@ void UpdateNorms::after_update() {
   before_.clear();
 }
 
-LayerNorms UpdateNorms::read() const {
+report::LayerNorms UpdateNorms::read() const {
   const at::Tensor squares = squares_.slice(1, 0, layers_).clone();
   if (division_.divides_state()) division_.ranks->sum(squares);
   if (division_.divides_layers()) division_.tensor->sum(squares);
   if (division_.has_stages()) division_.pipeline.stages->sum(squares);
   const at::Tensor norms = squares.sqrt().cpu();  // sync: a log line has read the device already
-  LayerNorms read;
-  for (size_t kind = 0; kind < kLayerNormFields.size(); ++kind) {
+  report::LayerNorms read;
+  for (size_t kind = 0; kind < report::kLayerNormFields.size(); ++kind) {
     const auto* const first = norms[static_cast<int64_t>(kind)].const_data_ptr<double>();
-    (read.*kLayerNormFields[kind].second).assign(first, first + layers_);
+    (read.*report::kLayerNormFields[kind].second).assign(first, first + layers_);
   }
   return read;
 }

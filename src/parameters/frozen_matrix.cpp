@@ -6,7 +6,7 @@
 
 #include "gpt/core/error.h"
 
-namespace gpt {
+namespace gpt::parameters {
 
 FrozenMatrix::FrozenMatrix(const at::Tensor& value, BaseType type) {
   TORCH_CHECK(type != BaseType::automatic, "FrozenMatrix: needs a type");
@@ -38,15 +38,15 @@ int64_t FrozenMatrix::bytes() const {
   return sum;
 }
 
-int64_t frozen_bytes(const ParameterRow& row) {
+int64_t frozen_bytes(const layout::ParameterRow& row) {
   if (row.kept == BaseType::bfloat16) return 2 * row.count();
   const int64_t rows = row.shape[0], columns = row.shape[1],
                 groups = rows * ((columns + QuantizedWeight::kGroup - 1) / QuantizedWeight::kGroup);
   return (row.kept == BaseType::int8 ? row.count() : rows * ((columns + 1) / 2)) + 4 * groups;
 }
 
-RowPacker::RowPacker(const std::vector<ParameterRow>& rows) {
-  for (const ParameterRow& row : rows)
+RowPacker::RowPacker(const std::vector<layout::ParameterRow>& rows) {
+  for (const layout::ParameterRow& row : rows)
     if (row.is_narrow()) types_.emplace(row.name, row.kept);
 }
 
@@ -59,4 +59,4 @@ at::Tensor RowPacker::take(const std::string& name, const at::Tensor& value) {
   return at::zeros({}).expand(value.sizes());
 }
 
-}  // namespace gpt
+}  // namespace gpt::parameters

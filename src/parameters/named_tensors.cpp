@@ -10,9 +10,9 @@
 #include "gpt/core/error.h"
 #include "gpt/layout/cut.h"
 
-namespace gpt {
+namespace gpt::parameters {
 
-at::Tensor part_of(const ParameterRow& row, const at::Tensor& whole) {
+at::Tensor part_of(const layout::ParameterRow& row, const at::Tensor& whole) {
   if (!row.cut) return whole;
   std::vector<at::Tensor> pieces;
   for (const auto& [begin, length] : row.cut->pieces)
@@ -20,22 +20,23 @@ at::Tensor part_of(const ParameterRow& row, const at::Tensor& whole) {
   return at::cat(pieces, static_cast<int64_t>(row.cut->dim));
 }
 
-void put_in_whole(const RowCut* cut, FlatSpan of_part, const at::Tensor& values, const at::Tensor& whole) {
+void put_in_whole(const layout::RowCut* cut, layout::FlatSpan of_part, const at::Tensor& values,
+                  const at::Tensor& whole) {
   int64_t next = 0;
-  for (const auto& [begin, end] : stretches_in_whole(cut, of_part)) {
+  for (const auto& [begin, end] : layout::stretches_in_whole(cut, of_part)) {
     whole.slice(0, begin, end).copy_(values.narrow(0, next, end - begin));
     next += end - begin;
   }
 }
 
-std::vector<at::Tensor> tensors_of_rows(const std::vector<ParameterRow>& rows, const NamedTensors& tensors,
+std::vector<at::Tensor> tensors_of_rows(const std::vector<layout::ParameterRow>& rows, const NamedTensors& tensors,
                                         std::string_view group) {
   const auto refuse = [&](const std::string& name, const std::string& why) {
     throw Error(ExitCode::checkpoint, fmt::format("{}/{} {}", group, name, why));
   };
   std::unordered_map<std::string, at::Tensor> named(tensors.begin(), tensors.end());
   std::vector<at::Tensor> result;
-  for (const ParameterRow& row : rows) {
+  for (const layout::ParameterRow& row : rows) {
     const auto found = named.find(row.name);
     if (found == named.end()) refuse(row.name, "is missing, but the model of the configuration has it");
     const at::Tensor& tensor = result.emplace_back(found->second);
@@ -49,13 +50,13 @@ std::vector<at::Tensor> tensors_of_rows(const std::vector<ParameterRow>& rows, c
   return result;
 }
 
-NamedTensors tensors_named_by(const std::vector<ParameterRow>& rows, const NamedTensors& tensors) {
+NamedTensors tensors_named_by(const std::vector<layout::ParameterRow>& rows, const NamedTensors& tensors) {
   std::unordered_set<std::string> names;
-  for (const ParameterRow& row : rows) names.insert(row.name);
+  for (const layout::ParameterRow& row : rows) names.insert(row.name);
   NamedTensors named;
   for (const auto& tensor : tensors)
     if (names.contains(tensor.first)) named.push_back(tensor);
   return named;
 }
 
-}  // namespace gpt
+}  // namespace gpt::parameters

@@ -10,7 +10,7 @@
 #include "gpt/device/memory.h"
 #include "without_data.h"
 
-namespace gpt {
+namespace gpt::parameters {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -34,7 +34,9 @@ at::Tensor stretch(const at::Tensor& flat, int64_t offset, at::IntArrayRef shape
   return flat.detach().narrow(0, offset, c10::multiply_integers(shape)).view(shape).detach();
 }
 
-void clear_padding(const at::Tensor& flat, int64_t end) { flat.detach().slice(0, end, aligned_end(end)).zero_(); }
+void clear_padding(const at::Tensor& flat, int64_t end) {
+  flat.detach().slice(0, end, layout::aligned_end(end)).zero_();
+}
 
 }  // namespace
 
@@ -118,10 +120,10 @@ void Parameter::add_to_gradient(const at::Tensor& contribution) const {
   }
 }
 
-Parameters::Parameters(std::vector<ParameterRow> rows, at::Device device, const ParameterTypes& types,
+Parameters::Parameters(std::vector<layout::ParameterRow> rows, at::Device device, const ParameterTypes& types,
                        std::optional<ValueDivision> division)
     : rows_(std::move(rows)),
-      layout_(flat_layout(rows_)),
+      layout_(layout::flat_layout(rows_)),
       flat_gradients_(
           c10::make_intrusive<FlatGradients>(layout_.trained_size, at::TensorOptions(device).dtype(types.gradient))) {
   if (!division) {
@@ -156,9 +158,9 @@ void Parameters::make_whole(at::Device device, const ParameterTypes& types) {
   }
 }
 
-Parameters::Parameters(std::vector<ParameterRow> rows, const std::vector<at::Tensor>& values)
+Parameters::Parameters(std::vector<layout::ParameterRow> rows, const std::vector<at::Tensor>& values)
     : rows_(std::move(rows)),
-      layout_(flat_layout(rows_)),
+      layout_(layout::flat_layout(rows_)),
       flat_gradients_(c10::make_intrusive<FlatGradients>(0, at::TensorOptions())) {
   TORCH_CHECK(!rows_.empty() && rows_.size() == values.size(), "Parameters: ", values.size(), " values for ",
               rows_.size(), " rows");
@@ -169,14 +171,15 @@ Parameters::Parameters(std::vector<ParameterRow> rows, const std::vector<at::Ten
   }
 }
 
-void Parameters::draw(uint64_t seed, const std::vector<ParameterRow>& of_model) {
+void Parameters::draw(uint64_t seed, const std::vector<layout::ParameterRow>& of_model) {
   at::NoGradGuard no_grad;
   at::Generator generator = at::detail::createCPUGenerator(seed);
-  for (const ParameterRow& row : of_model) {
-    const InitialValue& initial = row.initial;
-    const auto i = static_cast<size_t>(
-        std::find_if(rows_.begin(), rows_.end(), [&row](const ParameterRow& own) { return own.name == row.name; }) -
-        rows_.begin());
+  for (const layout::ParameterRow& row : of_model) {
+    const layout::InitialValue& initial = row.initial;
+    const auto i =
+        static_cast<size_t>(std::find_if(rows_.begin(), rows_.end(),
+                                         [&row](const layout::ParameterRow& own) { return own.name == row.name; }) -
+                            rows_.begin());
     const bool is_here = i < rows_.size(), is_drawn_in_place = is_here && !divided_values_ && !rows_[i].cut &&
                                                                !rows_[i].is_narrow() &&
                                                                parameters_[i].value().is_cpu() &&
@@ -208,7 +211,7 @@ void Parameters::copy_from(NamedTensors values, const FrozenMatrices& packed) {
     }
     given_up += static_cast<int64_t>(tensors[i].nbytes());
     tensors[i].reset();
-    if (given_up >= kReleasedAtOnce) release_unused_memory(at::kCPU), given_up = 0;
+    if (given_up >= kReleasedAtOnce) device::release_unused_memory(at::kCPU), given_up = 0;
   }
   round_values();
 }
@@ -218,11 +221,11 @@ void Parameters::set(size_t row, const at::Tensor& value) {
   divided_values_ ? divided_values_->set(row, value) : (void)parameters_[row].value().detach().copy_(value);
 }
 
-at::Tensor Parameters::values_of(FlatSpan span) const {
+at::Tensor Parameters::values_of(layout::FlatSpan span) const {
   return divided_values_ ? divided_values_->own_of(span) : flat_values_.slice(0, span.begin, span.end);
 }
 
-at::Tensor Parameters::rounded_of(FlatSpan span) const {
+at::Tensor Parameters::rounded_of(layout::FlatSpan span) const {
   if (divided_values_) return divided_values_->rounded_of(span);
   return flat_rounded_.defined() ? flat_rounded_.slice(0, span.begin, span.end) : at::Tensor();
 }
@@ -235,7 +238,7 @@ int64_t Parameters::value_bytes() const {
   return bytes;
 }
 
-void Parameters::round_values(FlatSpan span) const {
+void Parameters::round_values(layout::FlatSpan span) const {
   at::NoGradGuard no_grad;
   if (!flat_rounded_.defined()) return;
   flat_rounded_.slice(0, span.begin, span.end).copy_(flat_values_.slice(0, span.begin, span.end));
@@ -250,9 +253,9 @@ std::vector<at::Tensor> Parameters::kept_values() const {
   return kept;
 }
 
-Parameter Parameters::find(ParameterRole role, int64_t layer, bool is_bias) const {
+Parameter Parameters::find(layout::ParameterRole role, int64_t layer, bool is_bias) const {
   for (size_t i = 0; i < rows_.size(); ++i) {
-    const ParameterRow& row = rows_[i];
+    const layout::ParameterRow& row = rows_[i];
     if (row.role == role && row.layer == layer && row.is_bias == is_bias && !row.adapter) return parameters_[i];
   }
   return {};
@@ -301,7 +304,7 @@ at::Tensor Parameters::take_gradients(size_t segment) const {
   return flat_gradients_->take(segment);
 }
 
-at::Tensor Parameters::gradients_of(FlatSpan span) const {
+at::Tensor Parameters::gradients_of(layout::FlatSpan span) const {
   if (!flat_gradients_->is_divided()) return flat_gradients().slice(0, span.begin, span.end);
   for (const auto& [of, values] : flat_gradients_->sums())
     if (of.begin <= span.begin && span.end <= of.end)
@@ -319,4 +322,4 @@ void Parameters::mark_gradients() const {
   for (const Parameter& parameter : parameters_) (void)parameter.begin_contribution();
 }
 
-}  // namespace gpt
+}  // namespace gpt::parameters

@@ -13,7 +13,7 @@
 #include <numeric>
 #include <utility>
 
-namespace gpt {
+namespace gpt::parameters {
 namespace {
 
 constexpr int64_t kGroup = QuantizedWeight::kGroup;
@@ -224,4 +224,4 @@ at::Tensor dequantize_rows(const QuantizedWeight& weight, const at::Tensor& ids,
   return result;
 }
 
-}  // namespace gpt
+}  // namespace gpt::parameters

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-namespace gpt {
+namespace gpt::parameters {
 
 inline at::Tensor without_data(int64_t count, const at::TensorOptions& options) {
   const auto bytes = static_cast<size_t>(count) * options.dtype().itemsize();
@@ -16,4 +16,4 @@ inline at::Tensor without_data(int64_t count, const at::TensorOptions& options) 
   return at::empty({0}, options).set_(storage, 0, {count}, {1});
 }
 
-}  // namespace gpt
+}  // namespace gpt::parameters

@@ -33,11 +33,11 @@ namespace {
 // By the memory that the machine has, so that the same command chooses the same whatever is free: whether it may suffice.
 bool fits_this_machine(const Config& config) {
   try {
-    const DeviceInfo device = describe_device(select_device(config.device).device);
+    const device::DeviceInfo device = device::describe_device(device::select_device(config.device).device);
     const bool is_shared = device.device.is_cpu();
     const MemoryBudget memory{.available = static_cast<double>(device.memory_bytes) /
                                            static_cast<double>(is_shared ? count_processes(config) : 1)};
-    const Precision precision = resolve_precision(config.training.precision, device);
+    const device::Precision precision = device::resolve_precision(config.training.precision, device);
     ModelConfig model = config.model;
     if (!model.vocab_size) model.vocab_size = 1;  // of a tokenizer that is still to be made
     const ActivationForm form = activation_form(model, config.training, config.distributed, device, precision, "flash");
@@ -47,9 +47,9 @@ bool fits_this_machine(const Config& config) {
 
 config::Surroundings surroundings_of(const Config& config) {
   const int64_t cores = usable_cores();
-  const TextEstimate text = estimate_text(config.data);
-  return {.gpu =
-              config.device.starts_with("cuda") || (config.device == "auto" && select_device("auto").device.is_cuda()),
+  const prepare::TextEstimate text = prepare::estimate_text(config.data);
+  return {.gpu = config.device.starts_with("cuda") ||
+                 (config.device == "auto" && device::select_device("auto").device.is_cuda()),
           .cores = config.threads > 0 ? std::min(config.threads, cores) : cores,
           .processes = std::max({count_processes(config), distributed::find_ranks().size, config.distributed.lanes}),
           .characters = text.characters,
@@ -61,7 +61,7 @@ config::Surroundings surroundings_of(const Config& config) {
 double characters_in_token(const std::string& tokenizer) {
   constexpr double kOfLargeVocabulary = 4;
   if (tokenizer == "char" || tokenizer == "byte") return 1;
-  const auto learned = trained_vocabulary(tokenizer);
+  const auto learned = tokenizer::trained_vocabulary(tokenizer);
   return learned ? config::characters_in_token(*learned) : kOfLargeVocabulary;
 }
 
@@ -99,7 +99,8 @@ void announce_sizes(const Config& config, const config::Origins& origins) {
   if (m.dropout > 0 && !origins.count("model.dropout")) chosen.push_back(fmt::format("dropout {}", m.dropout));
   if (!has_model)
     for (std::string& setting : chosen_optimizer(config, origins)) chosen.push_back(std::move(setting));
-  if (const auto learned = trained_vocabulary(config.data.tokenizer); learned && !origins.count("data.tokenizer"))
+  if (const auto learned = tokenizer::trained_vocabulary(config.data.tokenizer);
+      learned && !origins.count("data.tokenizer"))
     chosen.push_back(fmt::format("{} tokens learned from the text instead of characters (tokenizer {})",
                                  with_commas(*learned), config.data.tokenizer));
   if (chosen.empty()) return;
@@ -149,7 +150,7 @@ void choose_for_this_machine(Config& config, const config::Origins& origins) {
   run::take_teacher(config, config.output_dir);
   config::Surroundings here;
   if (chooses) here = surroundings_of(config);
-  here.has_conversations = holds_conversations(config.data);
+  here.has_conversations = prepare::holds_conversations(config.data);
   config::choose_tokenizer(config, origins, here);
   here.characters_per_token = characters_per_token.value_or(characters_in_token(config.data.tokenizer));
   config::choose_tuning(config, origins);
@@ -159,7 +160,7 @@ void choose_for_this_machine(Config& config, const config::Origins& origins) {
   if (config.data.schedule == DataSchedule::grow && config.data.stages.empty())
     config.data.stages =
         growing_stages(config.sequence_length(), config.training.schedule.max_steps.value_or(kDefaultMaxSteps));
-  require_tunable(config.model, config.training.tuning);
+  layout::require_tunable(config.model, config.training.tuning);
 }
 
 void announce_choice(const Config& config, const config::Origins& origins, const std::string& config_path) {

@@ -60,14 +60,14 @@ bool fits_in_practice(const run::Setup& setup) {
   bool fits = true;
   try {
     const run::Setup trial = run::for_trial(setup);
-    run::Run run(trial, {}, [](GPT&) { return run::Recorder(); });  // graphs are recorded later
+    run::Run run(trial, {}, [](model::GPT&) { return run::Recorder(); });  // graphs are recorded later
     run.check_operators(/*is_told=*/false);
     run.try_update(std::min(kMost, setup.config.training.gradient_accumulation_steps));
   } catch (const std::exception& error) {
     if (!process::is_out_of_memory(error)) throw;
     fits = false;
   }
-  release_unused_memory(setup.device.device);  // what is kept of the step would count as used
+  device::release_unused_memory(setup.device.device);  // what is kept of the step would count as used
   return fits;
 }
 
@@ -87,8 +87,9 @@ Means means_of(const run::Setup& setup) {
   };
   return {.device = setup.device,
           .precision = setup.precision,
-          .attention = attention_path(config.model, config.training.execution, device, setup.precision.compute_type(),
-                                      /*training=*/true),
+          .attention =
+              model::attention_path(config.model, config.training.execution, device, setup.precision.compute_type(),
+                                    /*training=*/true),
           .memory = memory,
           .processes = setup.mesh.all->size(),
           .cores = std::max<int64_t>(1, usable_processors() / setup.local_processes)};
@@ -126,10 +127,10 @@ void choose_swapped_layers(UpdateConfig& config, const Means& means) {
   choose_swapped_layers(config.model, config.training, form_of(config, means), budget_of(config, means));
 }
 
-double resident_bytes(const DataConfig& data, const Corpus& corpus, at::Device device, double available) {
+double resident_bytes(const DataConfig& data, const data::Corpus& corpus, at::Device device, double available) {
   double bytes = 0;
-  if (!device.is_cuda() || !stays_resident(data.resident, corpus.sources, available)) return bytes;
-  for (const Tokens& source : corpus.sources) bytes += static_cast<double>(source.bytes());
+  if (!device.is_cuda() || !batches::stays_resident(data.resident, corpus.sources, available)) return bytes;
+  for (const data::Tokens& source : corpus.sources) bytes += static_cast<double>(source.bytes());
   return bytes;
 }
 

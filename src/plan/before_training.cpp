@@ -19,7 +19,7 @@
 namespace gpt::plan {
 namespace {
 
-void require_sample_prompt(const CadenceConfig& cadence, const Corpus& corpus) {
+void require_sample_prompt(const CadenceConfig& cadence, const data::Corpus& corpus) {
   const Check check = check_sample_prompt(cadence, corpus);
   if (check.status == Check::Status::fail)
     throw Error(ExitCode::config, fmt::format("{}; {}", check.detail, check.fix));
@@ -30,10 +30,10 @@ void say_if_doubtful(const Check& check) {
 }
 
 // Searching a larger corpus would take too long. Separate files were compared when they were loaded, whatever their size.
-void compare_splits(const Corpus& corpus) {
+void compare_splits(const data::Corpus& corpus) {
   constexpr int64_t kMostTokens = 100'000'000;  // a tenth of a second on one core
   int64_t tokens = 0;
-  for (const Tokens& source : corpus.sources) tokens += source.size();
+  for (const data::Tokens& source : corpus.sources) tokens += source.size();
   if (corpus.validation.size() > 0 && tokens <= kMostTokens) say_if_doubtful(check_overlap(corpus));
 }
 
@@ -42,10 +42,11 @@ void require_memory(const Config& config, const run::Setup& setup) {
   constexpr double kLeast = 0.9;
   const ModelConfig& model = config.model;
   const TrainingConfig& training = config.training;
-  const DeviceInfo& device = setup.device;
-  const Precision& precision = setup.precision;
-  const std::string attention = attention_path(model, training.execution, device.device, precision.compute_type(),
-                                               /*training=*/true);
+  const device::DeviceInfo& device = setup.device;
+  const device::Precision& precision = setup.precision;
+  const std::string attention =
+      model::attention_path(model, training.execution, device.device, precision.compute_type(),
+                            /*training=*/true);
   const ActivationForm form = activation_form(model, training, config.distributed, device, precision, attention);
   const MemoryBudget memory = memory_budget(setup);
   Check check = check_memory(model, training, form, memory);
@@ -81,11 +82,11 @@ void check_length_before_training(const run::Run& run) {
 
 void check_before_training(const run::Setup& setup, bool is_resumed) {
   const Config& config = setup.config;
-  const Corpus& corpus = setup.corpus;
-  const DeviceInfo& device = setup.device;
+  const data::Corpus& corpus = setup.corpus;
+  const device::DeviceInfo& device = setup.device;
   require_sample_prompt(config.training.cadence, corpus);
   // On the CPU, so that no token is copied to a GPU before the run itself does it.
-  const DataLoader loader(corpus.sources, config.data, run::schedule_options(config, corpus), at::kCPU);
+  const batches::DataLoader loader(corpus.sources, config.data, run::schedule_options(config, corpus), at::kCPU);
   const DatasetFacts facts = describe_data(corpus, loader);
   Config real = config;
   real.training = with_real_batch(config.training, facts);

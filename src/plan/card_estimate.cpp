@@ -38,18 +38,19 @@ double StepEstimate::total() const {
   return is_recorded ? products + memory + launches : std::max({products + memory, launches, swapping});
 }
 
-std::string expected_attention(const ModelConfig& model, const ExecutionConfig& execution, const DeviceInfo& card,
-                               at::ScalarType type) {
+std::string expected_attention(const ModelConfig& model, const ExecutionConfig& execution,
+                               const device::DeviceInfo& card, at::ScalarType type) {
   constexpr int64_t kMultiple = 8, kWidestFlash = 256;
-  require_attention_on(model, at::kCUDA);
+  model::require_attention_on(model, at::kCUDA);
   const bool is_grouped = model.kv_heads() < model.heads();
   const AttentionKernel asked = execution.attention;
   const bool is_flash = type != at::kFloat && card.compute_major >= 8 && model.head_dim() <= kWidestFlash &&
                         model.head_dim() % kMultiple == 0;
   if (model.windowed_layers() > 0 &&
       (!is_flash || (asked != AttentionKernel::automatic && asked != AttentionKernel::flash)))
-    refuse_windows(model, asked,
-                   fmt::format("does not take {} with heads of width {} there", c10::toString(type), model.head_dim()));
+    model::refuse_windows(model, asked,
+                          fmt::format("does not take {} with heads of width {} there", c10::toString(type),
+                                      model.head_dim()));
   if (execution.attention == AttentionKernel::math) return "math: training.attention asks for it";
   const int64_t width = model.head_dim();
   if (width % kMultiple != 0) return fmt::format("math: heads of width {} are not a multiple of {}", width, kMultiple);
@@ -59,16 +60,16 @@ std::string expected_attention(const ModelConfig& model, const ExecutionConfig& 
 }
 
 StepEstimate estimate_step(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form,
-                           const Card& card, Dtype dtype) {
+                           const device::Card& card, Dtype dtype) {
   const double micro_steps = static_cast<double>(training.gradient_accumulation_steps),
                tokens = static_cast<double>(training.batch_size * training.sequence_length_for(model)),
-               parameters = static_cast<double>(parameter_count(model)),
+               parameters = static_cast<double>(layout::parameter_count(model)),
                bytes = static_cast<double>(c10::elementSize(form.compute_type));
   TrainingConfig keeping = training;
   keeping.execution.gradient_checkpointing = GradientCheckpointing::none, keeping.execution.swap_activations = 0;
-  const MemoryUse kept = estimate_memory(model, keeping, form), real = estimate_memory(model, training, form);
+  const report::MemoryUse kept = estimate_memory(model, keeping, form), real = estimate_memory(model, training, form);
   terms::CardTerms sum;
-  const terms::CardStep step{model, training, form, parameter_table(model, training.tuning), real.host};
+  const terms::CardStep step{model, training, form, layout::parameter_table(model, training.tuning), real.host};
   for (const terms::Term& term : terms::all())
     if (term.card) term.card(step, sum);
 
@@ -93,8 +94,8 @@ StepEstimate estimate_step(const ModelConfig& model, const TrainingConfig& train
   return estimate;
 }
 
-StepParts estimate_parts(const ModelConfig& model, TrainingConfig training, ActivationForm form, const Card& card,
-                         Dtype dtype) {
+StepParts estimate_parts(const ModelConfig& model, TrainingConfig training, ActivationForm form,
+                         const device::Card& card, Dtype dtype) {
   const auto parts = static_cast<double>(std::exchange(form.model_parts, 1));
   const int64_t few = std::min<int64_t>(2, training.gradient_accumulation_steps);  // one may have smaller gradients
   const auto seconds = [&](int64_t micro_batches) {
@@ -113,7 +114,7 @@ std::string describe(const StepEstimate& estimate) {
       estimate.swapping == 0 ? "" : fmt::format(", swapping {} meanwhile", format_short_duration(estimate.swapping)));
 }
 
-Check check_card(const Card& card, const DeviceInfo& device) {
+Check check_card(const device::Card& card, const device::DeviceInfo& device) {
   const double sixteen_bits = std::max(card.bfloat16, card.float16);
   return passed("device", fmt::format("--gpu {}, not this machine: {} for a program, {} GB/s, {} TFLOP/s in {}, {} in "
                                       "float32, compute capability {}.{}",
@@ -122,7 +123,7 @@ Check check_card(const Card& card, const DeviceInfo& device) {
                                       device.compute_major, device.compute_minor));
 }
 
-MemoryBudget card_memory(const DeviceInfo& card) {
+MemoryBudget card_memory(const device::DeviceInfo& card) {
   constexpr double kContext = 0.6e9;  // CUDA's own and the code of its libraries
   return {.available = static_cast<double>(card.memory_bytes), .program = kContext};
 }

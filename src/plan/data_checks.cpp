@@ -43,7 +43,7 @@ std::string data_fix(const DataConfig& data) {
   return fmt::format("name a text with --data, or for the example {}", remedies().data);
 }
 
-DatasetFacts describe_data(const Corpus& corpus, const DataLoader& loader) {
+DatasetFacts describe_data(const data::Corpus& corpus, const batches::DataLoader& loader) {
   std::error_code error;
   const auto bytes = std::filesystem::file_size(corpus.source, error);
   return {.source = corpus.source,
@@ -74,7 +74,7 @@ Check check_dataset(const DataConfig& data, int64_t block_size, const DatasetFac
   return passed("dataset", detail);
 }
 
-Check check_tokens(const Corpus& corpus, int64_t vocab_size) {
+Check check_tokens(const data::Corpus& corpus, int64_t vocab_size) {
   if (vocab_size < corpus.vocab_size) {
     return failed("vocabulary",
                   fmt::format("model.vocab_size {} is less than the {} of the dataset's tokenizer", vocab_size,
@@ -82,28 +82,28 @@ Check check_tokens(const Corpus& corpus, int64_t vocab_size) {
                   "set model.vocab_size: auto");
   }
   int64_t tokens = corpus.validation.size(), bytes = corpus.validation.bytes();
-  for (const Tokens& source : corpus.sources) tokens += source.size(), bytes += source.bytes();
+  for (const data::Tokens& source : corpus.sources) tokens += source.size(), bytes += source.bytes();
   return passed("tokens", fmt::format("{} ids of {} bits ({}), all below the vocabulary of {}; sizes and hashes agree",
                                       count(tokens), 8 * corpus.train.width(), format_bytes(static_cast<double>(bytes)),
                                       with_commas(corpus.vocab_size)));
 }
 
-Check check_documents(const DataConfig& data, const Corpus& corpus) {
+Check check_documents(const DataConfig& data, const data::Corpus& corpus) {
   std::optional<int32_t> separator;
   try {
-    separator = document_separator(data, corpus);
+    separator = data::document_separator(data, corpus);
   } catch (const Error& error) { return failed("documents", error.what(), ""); }
-  const auto [description, idle] = find_documents(corpus, *separator);
+  const auto [description, idle] = data::find_documents(corpus, *separator);
   return idle.empty() ? passed("documents", description) : warned("documents", idle, "set data.document_mask: false");
 }
 
-Check check_overlap(const Corpus& corpus) {
+Check check_overlap(const data::Corpus& corpus) {
   constexpr double kMany = 0.05;  // phrases that every text repeats are far fewer
   if (corpus.has_conversations)
     return passed("overlap", "validation has whole conversations, which all begin alike: they are not compared");
-  Overlap worst;
-  for (const Tokens& source : corpus.sources) {
-    const Overlap overlap = find_overlap(source, corpus.validation);
+  data::Overlap worst;
+  for (const data::Tokens& source : corpus.sources) {
+    const data::Overlap overlap = data::find_overlap(source, corpus.validation);
     if (overlap.windows > 0 && overlap.share() >= worst.share()) worst = overlap;
   }
   if (worst.windows == 0)
@@ -119,11 +119,11 @@ Check check_overlap(const Corpus& corpus) {
       "where they differ a little); what one document repeats stays, so give each text a file of its own");
 }
 
-Check check_sample_prompt(const CadenceConfig& cadence, const Corpus& corpus) {
+Check check_sample_prompt(const CadenceConfig& cadence, const data::Corpus& corpus) {
   if (cadence.sample_interval.count == 0 || !corpus.tokenizer) return passed("sample prompt", "no samples are written");
   try {
     const std::vector<int32_t> tokens =
-        encode_prompt(*corpus.tokenizer, cadence.sample_prompt, "training.sample_prompt");
+        generate::encode_prompt(*corpus.tokenizer, cadence.sample_prompt, "training.sample_prompt");
     return passed("sample prompt", "samples begin with " + plural(std::ssize(tokens), "token"));
   } catch (const Error& error) {
     return failed("sample prompt", error.what(),
@@ -209,7 +209,7 @@ Check check_length(const UpdateConfig& config, const DatasetFacts& facts, const 
       fmt::format("{} of {}; an epoch is {} and {} tokens; {} {}", plural(plan.total_steps, "step"),
                   plural(tokens_per_step, "token"), plural(plan.steps_per_epoch, "step"),
                   count(facts.samples_per_epoch * block_size), format_number(epochs), epochs == 1 ? "epoch" : "epochs");
-  const double parameters = config.model.vocab_size ? parameter_count(config.model) : 0;
+  const double parameters = config.model.vocab_size ? layout::parameter_count(config.model) : 0;
   const double per_token = parameters / static_cast<double>(facts.train_tokens), dropout = config.model.dropout,
                useful = config::useful_epochs(per_token, dropout),
                useful_with_dropout = config::useful_epochs(per_token, kDropout);
@@ -233,8 +233,8 @@ Check check_learning_rate(const TrainingConfig& training, const run::Plan& plan)
   constexpr double kHigh = 1e-2, kHighOfMuon = 3.2e-2;
   const ScheduleConfig& schedule = training.schedule;
   const bool has_muon = training.optimizer.has_muon();
-  const int64_t warmup = warmup_steps(schedule, plan.total_steps);
-  const std::string detail = describe_schedule(schedule, plan.total_steps);
+  const int64_t warmup = optim::warmup_steps(schedule, plan.total_steps);
+  const std::string detail = optim::describe_schedule(schedule, plan.total_steps);
   if (schedule.learning_rate > (has_muon ? kHighOfMuon : kHigh)) {
     return warned("learning rate", fmt::format("{}: {} diverges at such rates", detail, has_muon ? "Muon" : "AdamW"),
                   fmt::format("set training.learning_rate: {}, or auto", has_muon ? "4e-3" : "1e-3"));

@@ -10,7 +10,8 @@
 
 namespace gpt::plan {
 
-Check check_device(const std::string& spec, const DeviceInfo& device, const DeviceInfo& best, bool gpu_present) {
+Check check_device(const std::string& spec, const device::DeviceInfo& device, const device::DeviceInfo& best,
+                   bool gpu_present) {
   const std::string detail = fmt::format("device: {} is {}, {:.1f} GB", spec, device.name, device.memory_bytes / 1e9);
   if (device.device.is_cuda()) return passed("device", detail);
   if (best.device.is_cuda()) {
@@ -23,11 +24,11 @@ Check check_device(const std::string& spec, const DeviceInfo& device, const Devi
   return passed("device", detail);
 }
 
-Check check_precision(const PrecisionConfig& config, const DeviceInfo& device) {
+Check check_precision(const PrecisionConfig& config, const device::DeviceInfo& device) {
   const std::string fix = "set training.use_amp: true and training.dtype: auto";
-  Precision precision;
+  device::Precision precision;
   try {
-    precision = resolve_precision(config, device);
+    precision = device::resolve_precision(config, device);
   } catch (const Error& e) { return failed("precision", e.what(), fix); }
   const bool gpu = device.device.is_cuda();
   if (gpu && precision.dtype == Dtype::float32 && (device.tf32 || device.float16)) {

@@ -108,11 +108,11 @@ std::optional<double> measure_read_speed(const std::string& path) {
   return static_cast<double>(read_pieces * kPiece) / elapsed.count();
 }
 
-std::optional<ReadSpeed> measure_read_speed(const Corpus& corpus) {
-  std::vector<Tokens> all = corpus.sources;
+std::optional<ReadSpeed> measure_read_speed(const data::Corpus& corpus) {
+  std::vector<data::Tokens> all = corpus.sources;
   all.push_back(corpus.train);
   std::set<std::string> files;
-  for (const Tokens& tokens : all) files.insert(mapped_file(tokens.data()));
+  for (const data::Tokens& tokens : all) files.insert(mapped_file(tokens.data()));
   files.erase("");
   std::optional<ReadSpeed> slowest;
   for (const std::string& file : files) {

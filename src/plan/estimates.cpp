@@ -16,14 +16,14 @@ namespace gpt::plan {
 namespace {
 
 // The share of these parameters' optimizer state that lies in the process with most of it.
-double share_of_muon(const std::vector<ParameterRow>& rows, const TrainingConfig& training, int64_t processes) {
+double share_of_muon(const std::vector<layout::ParameterRow>& rows, const TrainingConfig& training, int64_t processes) {
   const std::vector<int64_t> owners = parallel::owners_of_matrices(rows, training.optimizer, processes);
   std::vector<double> of_matrices(static_cast<size_t>(processes));
   double all = 0;
   auto owner = owners.begin();
-  for (const StateRange& range : state_ranges(rows, flat_layout(rows), training.optimizer)) {
+  for (const optim::StateRange& range : optim::state_ranges(rows, layout::flat_layout(rows), training.optimizer)) {
     double bytes = 0;
-    for (const OptimizerSlot& slot : optimizer_slots(range.form))
+    for (const optim::OptimizerSlot& slot : optim::optimizer_slots(range.form))
       bytes += static_cast<double>((range.end - range.begin) / slot.values) *
                static_cast<double>(c10::elementSize(slot.dtype));
     all += bytes;
@@ -41,10 +41,9 @@ double state_share(const ModelConfig& model, const TrainingConfig& training, con
   if (!training.optimizer.has_muon()) return 1 / static_cast<double>(processes);
   double largest = 0;
   for (int64_t stage = 0; stage < stages; ++stage)
-    largest =
-        std::max(largest,
-                 share_of_muon(cut(parameter_table(model, training.tuning), model, {.stage = stage, .stages = stages}),
-                               training, processes));
+    largest = std::max(largest, share_of_muon(layout::cut(layout::parameter_table(model, training.tuning), model,
+                                                          {.stage = stage, .stages = stages}),
+                                              training, processes));
   return largest;
 }
 
@@ -54,13 +53,13 @@ int64_t checkpoint_parts(const DistributedConfig& distributed) {
   return model > 1 || distributed.zero > 0 ? model * data : 1;
 }
 
-MemoryUse estimate_part(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form,
-                        const ModelPart& part) {
+report::MemoryUse estimate_part(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form,
+                                const layout::ModelPart& part) {
   const terms::RunPart run(model, training, form, part);
   terms::MemoryTerms sum;
   for (const terms::Term& term : terms::all())
     if (term.memory) term.memory(run, sum);
-  MemoryUse use = sum.use;
+  report::MemoryUse use = sum.use;
   const double block = sum.block + sum.product, passes = std::max(sum.head, block) + sum.passes;
   if (sum.head >= block) use.logits = sum.logits;
   use.workspace += std::max(passes, sum.apart - use.activations) - use.logits;
@@ -73,16 +72,16 @@ MemoryUse estimate_part(const ModelConfig& model, const TrainingConfig& training
 }  // namespace
 
 ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& training,
-                               const DistributedConfig& distributed, const DeviceInfo& device,
-                               const Precision& precision) {
+                               const DistributedConfig& distributed, const device::DeviceInfo& device,
+                               const device::Precision& precision) {
   return activation_form(model, training, distributed, device, precision,
-                         attention_path(model, training.execution, device.device, precision.compute_type(),
-                                        /*training=*/true));
+                         model::attention_path(model, training.execution, device.device, precision.compute_type(),
+                                               /*training=*/true));
 }
 
 ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& training,
-                               const DistributedConfig& distributed, const DeviceInfo& device,
-                               const Precision& precision, const std::string& attention) {
+                               const DistributedConfig& distributed, const device::DeviceInfo& device,
+                               const device::Precision& precision, const std::string& attention) {
   const ExecutionConfig& execution = training.execution;
   return {.compute_type = precision.compute_type(),
           .fused_attention = !attention.starts_with("math"),
@@ -92,7 +91,7 @@ ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& t
           .adds_products = device.device.is_cpu() && ops::cpu::adds_bfloat16_products(),
           .product_workspace = device.device.is_cpu() ? ops::cpu::product_workspace(precision.compute_type()) : 0,
           .is_recorded = distributed.zero < 2 && distributed.model_processes() == 1 &&
-                         effective_mode(training, model, device.device).records,
+                         model::effective_mode(training, model, device.device).records,
           .multiprocessors = device.multiprocessors,
           .end_to_end = precision.end_to_end,
           .state_share = state_share(model, training, distributed),
@@ -106,13 +105,14 @@ ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& t
               training.batch_size == 0
                   ? std::nullopt
                   : std::optional((training.gradient_accumulation_steps - 1) / distributed.data_processes() + 1),
-          .newton_schulz = newton_schulz_type(device)};
+          .newton_schulz = optim::newton_schulz_type(device)};
 }
 
-MemoryUse estimate_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form) {
-  MemoryUse most;
+report::MemoryUse estimate_memory(const ModelConfig& model, const TrainingConfig& training,
+                                  const ActivationForm& form) {
+  report::MemoryUse most;
   for (int64_t stage = 0; stage < form.stages; ++stage) {
-    const MemoryUse use = estimate_part(model, training, form, {.stage = stage, .stages = form.stages});
+    const report::MemoryUse use = estimate_part(model, training, form, {.stage = stage, .stages = form.stages});
     if (stage == 0 || use.total() > most.total()) most = use;
   }
   return most;

@@ -26,11 +26,11 @@ void MachineSpeed::keep_faster(const MachineSpeed& other) {
 }
 
 MachineSpeed measure_machine(at::Device device, at::ScalarType type) {
-  constexpr double kSeconds = 0.2;  // for each, and as much to prepare both
-  release_unused_memory(device);    // there is room for the matrices, and then for what comes next
+  constexpr double kSeconds = 0.2;        // for each, and as much to prepare both
+  device::release_unused_memory(device);  // there is room for the matrices, and then for what comes next
   const MachineSpeed speed{.flops = measure_product_speed(device, type, kSeconds),
                            .bytes_per_second = measure_copy_speed(device, kSeconds)};
-  release_unused_memory(device);
+  device::release_unused_memory(device);
   return speed;
 }
 
@@ -49,15 +49,15 @@ std::string explain_limit(const MachineSpeed& speed) {
       format_flops(speed.flops), format_bytes(speed.bytes_per_second));
 }
 
-std::vector<PartWork> work_of_step(const ModelConfig& whole, const TrainingConfig& training, const Precision& precision,
-                                   double tokens) {
+std::vector<PartWork> work_of_step(const ModelConfig& whole, const TrainingConfig& training,
+                                   const device::Precision& precision, double tokens) {
   const auto micro_steps = static_cast<double>(training.gradient_accumulation_steps);
   const terms::StepOperators step{.training = training,
                                   .model = in_training(whole, training),
-                                  .rows = parameter_table(whole, training.tuning),
+                                  .rows = layout::parameter_table(whole, training.tuning),
                                   .types = {.products = precision.compute_type(),
                                             .stream = precision.weight_type(),
-                                            .gradient = gradient_type(training, precision.end_to_end)},
+                                            .gradient = device::gradient_type(training, precision.end_to_end)},
                                   .micro_steps = micro_steps,
                                   .tokens = tokens / micro_steps};
   terms::StepWork sum;

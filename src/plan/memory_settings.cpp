@@ -17,7 +17,7 @@ MemorySetting recomputation(const char* level_name, GradientCheckpointing level,
 
 }  // namespace
 
-std::vector<MemorySetting> memory_settings(const DeviceInfo& device) {
+std::vector<MemorySetting> memory_settings(const device::DeviceInfo& device) {
   return {
       recomputation("activation", GradientCheckpointing::activation, "activations are computed twice"),
       recomputation("norm", GradientCheckpointing::norm, "norms and activations are computed twice, products are not"),
@@ -44,12 +44,12 @@ std::vector<MemorySetting> memory_settings(const DeviceInfo& device) {
        .settings = {"master_weights: false"},
        .price = "weights have 16 bits alone, and updates are rounded at random",
        .apply = [](TrainingConfig& t) { t.precision.master_weights = false; },
-       .obstacle = bfloat16_emulation(device)},
+       .obstacle = device::bfloat16_emulation(device)},
       {.name = "bfloat16_gradients",
        .settings = {"gradient_dtype: bfloat16"},
        .price = "every micro-batch that is added to a gradient rounds it",
        .apply = [](TrainingConfig& t) { t.precision.gradient_dtype = GradientDtype::bfloat16; },
-       .obstacle = bfloat16_emulation(device)},
+       .obstacle = device::bfloat16_emulation(device)},
   };
 }
 

@@ -66,7 +66,7 @@ std::string idle_blocks(const ModelConfig& model) {
 Check check_parameters(const ModelConfig& model) {
   int64_t total = 0;
   std::string groups;
-  for (const auto& [group, count] : parameter_groups(model)) {
+  for (const auto& [group, count] : layout::parameter_groups(model)) {
     if (count == 0) continue;
     total += count;
     groups += fmt::format("{}{} {}", groups.empty() ? "" : ", ", group, format_count(static_cast<double>(count)));
@@ -139,14 +139,17 @@ Check check_attention(const ModelConfig& model, bool cuda, const std::string& pa
 MemoryBudget memory_budget(at::Device device, double fraction, int64_t processes) {
   const auto of_each = static_cast<double>(processes),
              free_of_host = static_cast<double>(host::free_memory_bytes(processes));
-  const double share = fraction * static_cast<double>(describe_device(device).memory_bytes);
+  const double share = fraction * static_cast<double>(device::describe_device(device).memory_bytes);
   if (device.is_cuda()) {
-    return {.available = std::min(static_cast<double>(free_bytes(device)), share), .program = 0, .host = free_of_host};
+    return {.available = std::min(static_cast<double>(device::free_bytes(device)), share),
+            .program = 0,
+            .host = free_of_host};
   }
   // Code and tables that LibTorch and oneDNN load and build during the first step only.
   constexpr double kLater = 10e6;
   const auto resident = static_cast<double>(process_memory::bytes());
-  const auto tensors = static_cast<double>(cpu_memory().extent);  // the run will have the room that these take now
+  const auto tensors =
+      static_cast<double>(device::cpu_memory().extent);  // the run will have the room that these take now
   return {.available = std::min(free_of_host + resident, share / of_each), .program = resident - tensors + kLater};
 }
 
@@ -164,8 +167,8 @@ MemoryBudget of_each(MemoryBudget all, at::Device device, int64_t processes) {
 
 Check check_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form,
                    const MemoryBudget& memory) {
-  const MemoryUse estimate = estimate_memory(model, training, form);
-  MemoryUse with_data = estimate;
+  const report::MemoryUse estimate = estimate_memory(model, training, form);
+  report::MemoryUse with_data = estimate;
   with_data.data = memory.data;
   auto parts = with_data.parts();
   parts.emplace_back("exchange", memory.exchange);
@@ -206,8 +209,8 @@ Check check_memory(const ModelConfig& model, const TrainingConfig& training, con
                                                   : fmt::format("lower training.offload_optimizer{}",
                                                                 is_wide ? ", or set training.use_8bit: true" : "");
   }
-  const auto file = static_cast<double>(checkpoint_bytes(model, training));
-  if (is_to_be_copied(training.cadence.async_checkpoint, file)) {
+  const auto file = static_cast<double>(checkpoint::checkpoint_bytes(model, training));
+  if (checkpoint::is_to_be_copied(training.cadence.async_checkpoint, file)) {
     const double copy = file / static_cast<double>(form.checkpoint_parts);
     check.detail +=
         fmt::format("; and, where the host has it, {} for a copy to write checkpoints from", format_bytes(copy));
@@ -225,22 +228,22 @@ Check check_memory(const ModelConfig& model, const TrainingConfig& training, con
 }
 
 StepFlops flops_per_step(const ModelConfig& model, const TrainingConfig& training) {
-  const std::vector<ParameterRow> rows = parameter_table(model, training.tuning);
+  const std::vector<layout::ParameterRow> rows = layout::parameter_table(model, training.tuning);
   const int64_t tokens =
       training.batch_size * training.gradient_accumulation_steps * training.sequence_length_for(model);
   const double per_token =
-      flops_per_token(in_training(model, training), rows) + run::teacher_flops_per_token(model, training);
-  return {.model = per_token * static_cast<double>(tokens), .muon = muon_work(rows, training.optimizer).flops};
+      layout::flops_per_token(in_training(model, training), rows) + run::teacher_flops_per_token(model, training);
+  return {.model = per_token * static_cast<double>(tokens), .muon = optim::muon_work(rows, training.optimizer).flops};
 }
 
-Check check_teacher(const UpdateConfig& config, const DataConfig& data, const Corpus& corpus) {
+Check check_teacher(const UpdateConfig& config, const DataConfig& data, const data::Corpus& corpus) {
   const DistillationConfig& distillation = config.training.distillation;
   try {
     run::require_fitting_teacher(config, data, corpus);
   } catch (const Error& error) {
     return failed("teacher", error.what(), "name another model in training.distill_from, or leave it out");
   }
-  const int64_t parameters = distillation.teacher ? parameter_count(*distillation.teacher) : 0;
+  const int64_t parameters = distillation.teacher ? layout::parameter_count(*distillation.teacher) : 0;
   return passed("teacher", fmt::format("{}: {} parameters, {} of the training loss", distillation.from,
                                        format_count(static_cast<double>(parameters)), distillation.weight));
 }
@@ -252,7 +255,8 @@ std::string describe_muon(const ModelConfig& model, const TrainingConfig& traini
   if (flops.muon == 0) return "";
   const double of_each = flops.muon / static_cast<double>(parts_of_muon),
                share = of_each / (of_each + flops.model / static_cast<double>(processes));
-  const int64_t matrices = muon_work(parameter_table(model, training.tuning), training.optimizer).matrices;
+  const int64_t matrices =
+      optim::muon_work(layout::parameter_table(model, training.tuning), training.optimizer).matrices;
   return fmt::format("Newton-Schulz takes {:.{}f} % of the operations of a step, {} for {}{}", 100 * share,
                      share < 0.1 ? 1 : 0, format_flops(flops.muon),
                      matrices == 1 ? "a matrix" : fmt::format("{} matrices", matrices),
@@ -265,14 +269,15 @@ Check check_compute(const ModelConfig& model, const TrainingConfig& training, co
   // Tokens per parameter that make the best model for the FLOPs (Hoffmann et al., 2022, "Training Compute-Optimal Large
   // Language Models").
   constexpr double kChinchilla = 20;
-  const double per_token = flops_per_token(in_training(model, training), parameter_table(model, training.tuning)) +
-                           run::teacher_flops_per_token(model, training);
+  const double per_token =
+      layout::flops_per_token(in_training(model, training), layout::parameter_table(model, training.tuning)) +
+      run::teacher_flops_per_token(model, training);
   const auto tokens = static_cast<double>(training.batch_size * training.gradient_accumulation_steps *
                                           training.sequence_length_for(model));
   const double per_step = flops_per_step(model, training).all(),
                total = per_step * static_cast<double>(plan.total_steps);
   const double seconds = product_speed ? total / (kUsualShare * *product_speed) : 0;
-  const double parameters = parameter_count(model), all_tokens = tokens * static_cast<double>(plan.total_steps);
+  const double parameters = layout::parameter_count(model), all_tokens = tokens * static_cast<double>(plan.total_steps);
   const double best_epochs = kChinchilla * parameters / tokens / static_cast<double>(plan.steps_per_epoch);
   std::string detail;
   if (product_speed) {

@@ -49,8 +49,8 @@ double rounds_of(double messages) {
 
 }  // namespace
 
-Network join_cards(const DeviceInfo& gpu, int64_t of_machine) {
-  const CardLink link = link_of(gpu);
+Network join_cards(const device::DeviceInfo& gpu, int64_t of_machine) {
+  const device::CardLink link = device::link_of(gpu);
   const bool is_nvlink = link.name.starts_with("NVLink");
   return {.of_machine = of_machine,
           .within = {is_nvlink ? kNvlinkLatency : kPcieLatency, kShareOfLink * link.bandwidth * 1e9},

@@ -21,7 +21,7 @@ namespace {
 run::Shortage shortage_of(const std::exception& error, at::Device device, const std::string& checkpoint) {
   if (const auto* known = dynamic_cast<const run::OutOfMemory*>(&error)) return known->shortage();
   run::Shortage shortage{.requested = run::requested_bytes(error.what()),
-                         .free = static_cast<double>(free_bytes(device))};
+                         .free = static_cast<double>(device::free_bytes(device))};
   if (checkpoint.empty()) return shortage;
   shortage.is_saved = true;
   shortage.what_is_left = fmt::format("{} is as it was", checkpoint);
@@ -53,7 +53,7 @@ std::string advice(const std::vector<std::string>& ways, double room) {
 std::vector<std::string> explain_shortage(const run::Shortage& shortage, const PlacedRun& run,
                                           const MemoryBudget& memory) {
   const auto& [config, device, attention] = run;
-  const Precision precision = resolve_precision(config.training.precision, device);
+  const device::Precision precision = device::resolve_precision(config.training.precision, device);
   const ActivationForm form =
       activation_form(config.model, config.training, config.distributed, device, precision, attention);
   std::vector<std::string> lines;
@@ -84,18 +84,18 @@ void name_settings_that_fit(Check& memory, const PlacedRun& run, const MemoryBud
 
 ExitCode explain_out_of_memory(const std::exception& error, const run::Setup& setup, const std::string& checkpoint) {
   Config config = setup.config;
-  const Corpus& corpus = setup.corpus;
-  const DeviceInfo& device = setup.device;
+  const data::Corpus& corpus = setup.corpus;
+  const device::DeviceInfo& device = setup.device;
   const run::Shortage shortage = shortage_of(error, device.device, checkpoint);
   log::status("");
   log::error(to_text(shortage));
-  release_unused_memory(device.device);
+  device::release_unused_memory(device.device);
   MemoryBudget memory = memory_budget(device.device, config.training.allocator.memory_fraction);
   if (shortage.held) memory.data = shortage.held->data;
-  const DataLoader loader(corpus.sources, config.data, run::schedule_options(config, corpus), at::kCPU);
+  const batches::DataLoader loader(corpus.sources, config.data, run::schedule_options(config, corpus), at::kCPU);
   config.training = with_real_batch(config.training, describe_data(corpus, loader));
-  const std::string attention = attention_path(config.model, config.training.execution, device.device,
-                                               setup.precision.compute_type(), /*training=*/true);
+  const std::string attention = model::attention_path(config.model, config.training.execution, device.device,
+                                                      setup.precision.compute_type(), /*training=*/true);
   for (const std::string& line : explain_shortage(shortage, {config, device, attention}, memory)) log::info(line);
   return ExitCode::memory;
 }

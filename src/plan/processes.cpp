@@ -84,7 +84,7 @@ ProcessesPlan plan_processes(const UpdateConfig& config, bool end_to_end) {
           .sent = sent_bytes(config, end_to_end, distributed.processes),
           .may_send_less = distributed.reduce_dtype == ReduceDtype::float32 && distributed.lanes == 1 &&
                            distributed.model_processes() == 1 &&
-                           gradient_type(config.training, end_to_end) == at::kFloat};
+                           device::gradient_type(config.training, end_to_end) == at::kFloat};
 }
 
 Check check_processes(const ProcessesPlan& plan) {

@@ -18,8 +18,8 @@ std::string describe_blocks(const ModelConfig& model, const QuantizedConfig& con
 
 }  // namespace
 
-Check check_quantized_forward(const UpdateConfig& config, const DeviceInfo& device, const Precision& precision,
-                              bool is_here) {
+Check check_quantized_forward(const UpdateConfig& config, const device::DeviceInfo& device,
+                              const device::Precision& precision, bool is_here) {
   constexpr const char* kName = "quantized forward";
   const QuantizedConfig& quantized = config.training.quantized;
   if (std::string why = run::quantization_obstacle(quantized, device); !why.empty())
@@ -31,7 +31,7 @@ Check check_quantized_forward(const UpdateConfig& config, const DeviceInfo& devi
   const std::string detail =
       fmt::format("{}: {} reach {}/s, where {} reaches {}/s", blocks,
                   quantized.has_all() ? "the products of both passes" : "products of the forward pass",
-                  format_flops(own), gpt::name_of(precision.compute_type()), format_flops(usual));
+                  format_flops(own), device::name_of(precision.compute_type()), format_flops(usual));
   Check check =
       own > usual ? passed(kName, detail)
       : quantized.force

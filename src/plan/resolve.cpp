@@ -33,7 +33,7 @@ void complete(run::Setup& setup, const std::function<bool()>& fits) {
   if (const auto batch = choose(setup.config, means_of(setup), fits)) setup.batch_reason = describe(*batch);
   divide_update(setup.config, setup.mesh.all->size());
   config::require_agreement(setup.config, run::facts_of(setup));
-  keep_resolved(setup.config.training, setup.precision);  // whose gradients' type depends on the batch
+  device::keep_resolved(setup.config.training, setup.precision);  // whose gradients' type depends on the batch
 }
 
 }  // namespace
@@ -41,7 +41,7 @@ void complete(run::Setup& setup, const std::function<bool()>& fits) {
 int64_t count_processes(const Config& config) {
   if (config.distributed.processes > 0) return config.distributed.processes;
   const bool may_use_gpus = config.device == "auto" || config.device == "cuda";
-  return may_use_gpus ? std::max<int64_t>(1, gpu_count()) : 1;
+  return may_use_gpus ? std::max<int64_t>(1, device::gpu_count()) : 1;
 }
 
 std::optional<BatchChoice> choose(Config& config, const Means& means, const std::function<bool()>& fits) {
@@ -75,8 +75,8 @@ run::Setup resolve_like_first(run::RunData resolved, at::Device device, const Pr
 }
 
 run::Setup resolve(Config asked) {
-  Corpus corpus = run::load_corpus_to_measure(asked);
-  const at::Device device = select_device(asked.device).device;
+  data::Corpus corpus = run::load_corpus_to_measure(asked);
+  const at::Device device = device::select_device(asked.device).device;
   const PrecisionConfig precision = asked.training.precision;
   run::Setup setup = run::set_up(std::move(asked), std::move(corpus), device, precision);
   setup.config.distributed.tensor_parallel = setup.config.distributed.pipeline_parallel = 1;

@@ -42,10 +42,10 @@ std::vector<Candidate> candidates(const PlacedRun& run) {
   const TrainingConfig& training = config.training;
   const ExecutionConfig& execution = training.execution;
   const bool cuda = device.device.is_cuda();
-  const Precision precision = resolve_precision(training.precision, device);
+  const device::Precision precision = device::resolve_precision(training.precision, device);
   std::vector<Candidate> all;
   for (const MemorySetting& setting : memory_settings(device))
-    if (setting.obstacle.empty() && goes_with(setting, config, facts_of(device, precision)))
+    if (setting.obstacle.empty() && goes_with(setting, config, device::facts_of(device, precision)))
       all.push_back(candidate(setting));
   if (training.batch_size > 1) {
     all.push_back(candidate(smaller_batch(training)));
@@ -76,7 +76,7 @@ std::vector<Candidate> candidates(const PlacedRun& run) {
     all.push_back({"training.attention: auto", "less time too",
                    [](TrainingConfig& t) { t.execution.attention = AttentionKernel::automatic; }});
   }
-  if (effective_mode(training, model, device.device).records) {
+  if (model::effective_mode(training, model, device.device).records) {
     all.push_back({"training.compile_mode: default", "the host launches every kernel of every step",
                    [](TrainingConfig& t) { t.execution.compile_mode = CompileMode::standard; }});
   }
@@ -89,7 +89,7 @@ struct Run : PlacedRun {
     // What asks for unfused attention is the setting itself, or nothing that a setting changes.
     const bool is_unasked = training.execution.attention != config.training.execution.attention;
     return activation_form(config.model, training, config.distributed, device,
-                           resolve_precision(training.precision, device), is_unasked ? "flash" : attention);
+                           device::resolve_precision(training.precision, device), is_unasked ? "flash" : attention);
   }
   double needed(const TrainingConfig& training) const {
     return estimate_memory(config.model, training, form(training)).total();
@@ -235,7 +235,7 @@ std::vector<Check::Saver> divisions(const Run& run, double now) {
                                   "gradients are sent in every micro-batch",
                                   "gradients are sent in every micro-batch, and weights twice"};
   std::vector<Check::Saver> savers;
-  config::Facts facts = facts_of(run.device, resolve_precision(training.precision, run.device));
+  config::Facts facts = device::facts_of(run.device, device::resolve_precision(training.precision, run.device));
   facts.data_processes = distributed.data_processes();
   for (int64_t stage = distributed.zero + 1; stage <= std::ssize(kPrices); ++stage) {
     Config divided = run.config;

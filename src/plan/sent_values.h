@@ -11,15 +11,15 @@
 namespace gpt::plan {
 
 // Rows of a stage, in its process with the largest part; rows of the process with the largest part of all; how many values are trained.
-std::vector<ParameterRow> rows_of_stage(const UpdateConfig& config, int64_t stage);
-std::vector<ParameterRow> rows_of_process(const UpdateConfig& config);
-double trained_values(const std::vector<ParameterRow>& rows);
+std::vector<layout::ParameterRow> rows_of_stage(const UpdateConfig& config, int64_t stage);
+std::vector<layout::ParameterRow> rows_of_process(const UpdateConfig& config);
+double trained_values(const std::vector<layout::ParameterRow>& rows);
 
 int64_t tokens_at_once(const UpdateConfig& config);
 // As Precision says once dtype is resolved.
-StreamBytes bytes_of_stream(const UpdateConfig& config, bool end_to_end);
+model::StreamBytes bytes_of_stream(const UpdateConfig& config, bool end_to_end);
 // What a process sends to the other ones of its stage for a micro-batch, and of a micro-batch's activations to its neighbour in the next one.
-TensorSums tensor_sums_of_stage(const UpdateConfig& config, bool end_to_end, int64_t stage);
+model::TensorSums tensor_sums_of_stage(const UpdateConfig& config, bool end_to_end, int64_t stage);
 double bytes_between_stages(const UpdateConfig& config, bool end_to_end);
 
 // Whether a stage sends the one before the gradients of what it has got: something before it is trained.
@@ -35,13 +35,13 @@ double bytes_of_kept_weight(const UpdateConfig& config);
 double bytes_of_computing_weight(bool end_to_end);
 
 // How many values each segment of divided gradients has, as parallel::segment_ends() has them.
-std::vector<int64_t> segment_lengths(int64_t stage, const std::vector<ParameterRow>& rows, const FlatLayout& layout,
-                                     bool is_of_stage);
+std::vector<int64_t> segment_lengths(int64_t stage, const std::vector<layout::ParameterRow>& rows,
+                                     const layout::FlatLayout& layout, bool is_of_stage);
 
 // How many values of a flat buffer lie in blocks, in the longest of them, and in all vectors of normalizations.
 struct BlockValues {
   int64_t blocks = 0, longest = 0, norms = 0, layers = 0;
 };
-BlockValues block_values(const std::vector<ParameterRow>& rows, const FlatLayout& layout);
+BlockValues block_values(const std::vector<layout::ParameterRow>& rows, const layout::FlatLayout& layout);
 
 }  // namespace gpt::plan

@@ -44,10 +44,10 @@ LayerTimes layer_times(const UpdateConfig& config, double micro_batch) {
   constexpr double kPasses = 3;  // forward, and two products for each of them backward
   const ModelConfig model = in_training(config.model, config.training);
   const GradientCheckpointing level = config.training.execution.gradient_checkpointing;
-  const double passes =
-                   kPasses * weights_multiplied(model, level) / weights_multiplied(model, GradientCheckpointing::none),
+  const double passes = kPasses * model::weights_multiplied(model, level) /
+                        model::weights_multiplied(model, GradientCheckpointing::none),
                head = 2 * kPasses * static_cast<double>(model.n_embd * model.padded_vocab()),
-               blocks = (flops_per_token(model) - head) * passes / kPasses, of_head = head / (head + blocks),
+               blocks = (layout::flops_per_token(model) - head) * passes / kPasses, of_head = head / (head + blocks),
                layer = micro_batch * (1 - of_head) / static_cast<double>(model.n_layer);
   return {.forward = layer / passes, .backward = layer * (1 - 1 / passes), .head = micro_batch * of_head};
 }
@@ -59,8 +59,8 @@ struct SentSegment {
 };
 
 // As Division::segments() has them; with ZeRO 0 and 1 each stretch for itself, because nothing waits for the one before.
-std::vector<SentSegment> sent_segments(const UpdateConfig& config, const std::vector<ParameterRow>& rows,
-                                       const FlatLayout& layout) {
+std::vector<SentSegment> sent_segments(const UpdateConfig& config, const std::vector<layout::ParameterRow>& rows,
+                                       const layout::FlatLayout& layout) {
   const int64_t zero = config.distributed.zero;
   const bool has_stages = config.distributed.pipeline_parallel > 1;
   std::vector<SentSegment> segments;
@@ -82,24 +82,25 @@ std::vector<SentSegment> sent_segments(const UpdateConfig& config, const std::ve
 // What the slowest stage of a pipeline computes, or one that has all of the model.
 struct StageWork {
   int64_t stage = 0;
-  LayerSpan layers;
+  layout::LayerSpan layers;
   bool has_head = true;
 };
 
 StageWork slowest_stage(const UpdateConfig& config) {
   const int64_t stages = config.distributed.pipeline_parallel;
-  const std::vector<LayerSpan> spans = stages_of(config.model, stages);
+  const std::vector<layout::LayerSpan> spans = layout::stages_of(config.model, stages);
   if (stages == 1) return {0, spans[0]};
-  const std::vector<double> costs = stage_costs(config.model, spans);
+  const std::vector<double> costs = layout::stage_costs(config.model, spans);
   const auto stage = std::max_element(costs.begin(), costs.end()) - costs.begin();
   return {stage, spans[static_cast<size_t>(stage)], stage == stages - 1};
 }
 
 // The share of the parameters that the stage has.
-double share_of_stage(const UpdateConfig& config, const FlatLayout& of_stage) {
+double share_of_stage(const UpdateConfig& config, const layout::FlatLayout& of_stage) {
   if (config.distributed.pipeline_parallel == 1) return 1;
   return static_cast<double>(of_stage.trained_size) /
-         static_cast<double>(flat_layout(parameter_table(config.model, config.training.tuning)).trained_size);
+         static_cast<double>(
+             layout::flat_layout(layout::parameter_table(config.model, config.training.tuning)).trained_size);
 }
 
 class Update {
@@ -112,8 +113,8 @@ class Update {
         work_(slowest_stage(config)),
         layers_(work_.layers.count()),
         rows_(rows_of_stage(config, work_.stage)),
-        layout_(flat_layout(rows_)),
-        ends_(layer_ends(rows_, layout_)),
+        layout_(layout::flat_layout(rows_)),
+        ends_(layout::layer_ends(rows_, layout_)),
         segments_(sent_segments(config, rows_, layout_)),
         times_(layer_times(config, parts.micro_batch)),
         update_(parts.update * share_of_stage(config, layout_)),
@@ -263,7 +264,7 @@ class Update {
   void apply() {
     if (is_divided() && zero_ < 2) send_until(layout_.trained_size);
     timeline_.finish();
-    if (zero_ > 0) begin_sum(layout_.trained_size / kParameterAlignment + 1, sizeof(float)), timeline_.finish();
+    if (zero_ > 0) begin_sum(layout_.trained_size / layout::kParameterAlignment + 1, sizeof(float)), timeline_.finish();
     if (stages_ > 1) timeline_.wait_apart(time_of_norms());
     timeline_.compute(update_);
     if (zero_ > 2) change_values();
@@ -273,10 +274,11 @@ class Update {
   // The sum between stages: the norms of each 256 gradients of a process's part of all of them, and the loss.
   SendingTime time_of_norms() const {
     const auto blocks = static_cast<double>(
-        flat_layout(
-            parameter_table(largest_part(config_.model, config_.distributed.tensor_parallel), config_.training.tuning))
+        layout::flat_layout(
+            layout::parameter_table(layout::largest_part(config_.model, config_.distributed.tensor_parallel),
+                                    config_.training.tuning))
                 .trained_size /
-            kParameterAlignment +
+            layout::kParameterAlignment +
         1);
     return time_of_sum(blocks * sizeof(float), {stages_, boundary_.of_machine > 1 ? stages_ : 1}, network_);
   }
@@ -300,8 +302,8 @@ class Update {
   const int64_t zero_, stages_;
   const StageWork work_;
   const int64_t layers_;
-  const std::vector<ParameterRow> rows_;
-  const FlatLayout layout_;
+  const std::vector<layout::ParameterRow> rows_;
+  const layout::FlatLayout layout_;
   const std::vector<int64_t> ends_;
   const std::vector<SentSegment> segments_;
   const LayerTimes times_;

@@ -25,9 +25,10 @@ constexpr double kPatience = 20;
 // `warm_up`: updates before those that are timed.
 int64_t batch_size_for(const Config& config, double product_speed, int64_t largest_batch, double seconds,
                        int64_t warm_up) {
-  const std::vector<ParameterRow> rows = parameter_table(config.model, config.training.tuning);
-  const double speed = kUsualShare * product_speed, of_muon = muon_work(rows, config.training.optimizer).flops / speed,
-               per_token = flops_per_token(in_training(config.model, config.training), rows) +
+  const std::vector<layout::ParameterRow> rows = layout::parameter_table(config.model, config.training.tuning);
+  const double speed = kUsualShare * product_speed,
+               of_muon = optim::muon_work(rows, config.training.optimizer).flops / speed,
+               per_token = layout::flops_per_token(in_training(config.model, config.training), rows) +
                            run::teacher_flops_per_token(config.model, config.training),
                per_sequence = per_token * static_cast<double>(config.sequence_length()) / speed;
   const auto updates = static_cast<double>(2 * warm_up + 2);  // that should fit into the time
@@ -43,7 +44,7 @@ int64_t batch_size_for(const Config& config, double product_speed, int64_t large
 
 std::optional<Trial> try_steps(const run::Setup& setup, double product_speed, int64_t largest_batch, double seconds) {
   const TrainingConfig& training = setup.config.training;
-  const bool records = effective_mode(training, setup.config.model, setup.device.device).records;
+  const bool records = model::effective_mode(training, setup.config.model, setup.device.device).records;
   const int64_t warm_up = records ? run::Recorder::kRunsBefore + 1 : 1;
   const int64_t batch_size =
       batch_size_for(setup.config, product_speed, std::min(largest_batch, training.batch_size), seconds, warm_up);

@@ -11,7 +11,7 @@
 #include "gpt/data/llmc_format.h"
 #include "split_choice.h"
 
-namespace gpt {
+namespace gpt::prepare {
 BinWriter::BinWriter(std::string folder, BinFormat format, int width_bytes, double validation_fraction,
                      std::function<void()> still_going, bool has_marks)
     : folder_(std::move(folder)),
@@ -21,14 +21,14 @@ BinWriter::BinWriter(std::string folder, BinFormat format, int width_bytes, doub
       still_going_(std::move(still_going)),
       has_marks_(has_marks),
       documents_needed_(documents_to_split(validation_fraction)) {
-  train_ = new_file(file_names(format).front(), kMarksFile);
+  train_ = new_file(file_names(format).front(), data::kMarksFile);
   validation_ = new_file("val.bin", "val_marks.bin");
 }
 
 BinWriter::~BinWriter() = default;
 
 std::vector<std::string> BinWriter::file_names(BinFormat format) {
-  if (format == BinFormat::prepared) return {kBinFile};
+  if (format == BinFormat::prepared) return {data::kBinFile};
   return {"train.bin", "val.bin"};
 }
 
@@ -47,7 +47,7 @@ void BinWriter::append(const EncodedChunk& chunk) {
     ids.remove_prefix(own.size());
     const std::string_view own_marks = marks.substr(0, part.tokens);
     marks.remove_prefix(own_marks.size());
-    SplitCounts& counts = part.validation ? validation_counts_ : train_counts_;
+    data::SplitCounts& counts = part.validation ? validation_counts_ : train_counts_;
     counts.tokens += part.tokens;
     counts.documents += part.last;
     counts.bytes += part.bytes;
@@ -65,7 +65,7 @@ void BinWriter::append(const EncodedChunk& chunk) {
 
 // There are enough documents: those that lie in their order in train_ go where they belong.
 void BinWriter::separate() {
-  const std::unique_ptr<SplitFile> all = std::exchange(train_, new_file(file_names(format_).front(), kMarksFile));
+  const std::unique_ptr<SplitFile> all = std::exchange(train_, new_file(file_names(format_).front(), data::kMarksFile));
   int64_t begin = 0;
   for (const EncodedPart& part : undecided_) {
     (part.validation ? validation_ : train_)->append_from(*all, begin, begin + part.tokens);
@@ -75,7 +75,7 @@ void BinWriter::separate() {
   separated_ = true;
 }
 
-void BinWriter::finish(const std::vector<int32_t>& token_bytes, Metadata& metadata) {
+void BinWriter::finish(const std::vector<int32_t>& token_bytes, data::Metadata& metadata) {
   const bool by_documents = separated_ && train_->tokens() > 0 && validation_->tokens() > 0;
   metadata.split = by_documents || has_marks_ ? "documents" : "tokens";
   metadata.train = train_counts_;
@@ -102,10 +102,11 @@ void BinWriter::gather() {
 }
 
 // The last ones, whole, are for validation; at least one stays on either side.
-void BinWriter::split_conversations(const std::vector<int32_t>& token_bytes, Metadata& metadata) {
+void BinWriter::split_conversations(const std::vector<int32_t>& token_bytes, data::Metadata& metadata) {
   const int64_t tokens = train_->tokens();
-  const int64_t cut =
-      validation_fraction_ == 0 ? tokens : train_->conversation_near(training_tokens(tokens, validation_fraction_));
+  const int64_t cut = validation_fraction_ == 0
+                          ? tokens
+                          : train_->conversation_near(data::training_tokens(tokens, validation_fraction_));
   metadata.validation = train_->counts_from(cut, token_bytes);
   metadata.train = {.tokens = cut,
                     .documents = documents_ - metadata.validation.documents,
@@ -113,9 +114,9 @@ void BinWriter::split_conversations(const std::vector<int32_t>& token_bytes, Met
                     .learned = train_counts_.learned + validation_counts_.learned - metadata.validation.learned};
 }
 
-void BinWriter::split_tokens(const std::vector<int32_t>& token_bytes, Metadata& metadata) {
+void BinWriter::split_tokens(const std::vector<int32_t>& token_bytes, data::Metadata& metadata) {
   const int64_t tokens = train_->tokens();
-  const int64_t cut = std::max(training_tokens(tokens, validation_fraction_), std::min<int64_t>(tokens, 1));
+  const int64_t cut = std::max(data::training_tokens(tokens, validation_fraction_), std::min<int64_t>(tokens, 1));
   const int64_t bytes = train_counts_.bytes + validation_counts_.bytes;
   metadata.train = {.tokens = cut, .documents = documents_before(cut)};
   metadata.validation = {.tokens = tokens - cut,
@@ -159,4 +160,4 @@ void BinWriter::commit() {
   if (format_ != BinFormat::prepared) validation_->commit();
 }
 
-}  // namespace gpt
+}  // namespace gpt::prepare

@@ -12,7 +12,7 @@
 #include "gpt/prepare/prepare_options.h"
 #include "split_file.h"
 
-namespace gpt {
+namespace gpt::prepare {
 
 struct EncodedPart {
   int64_t tokens = 0;
@@ -29,7 +29,7 @@ struct EncodedChunk {
   int64_t invalid_utf8_bytes = 0;
   int64_t ends_as_text = 0;  // texts of the end-of-text token that became ordinary tokens
   int64_t unseparated = 0;   // documents that end with neither an end of text nor a line break
-  ConversationCounts conversations = {};
+  data::ConversationCounts conversations = {};
 };
 
 class BinWriter {
@@ -45,7 +45,7 @@ class BinWriter {
   // No more will come. Documents were split by `validation` of their parts where there are enough of them for that;
   // otherwise the last tokens are for validation, of conversations the last ones whole. Fills in the counts, the split and the hashes.
   // `token_bytes`: the bytes of text that each id stands for.
-  void finish(const std::vector<int32_t>& token_bytes, Metadata& metadata);
+  void finish(const std::vector<int32_t>& token_bytes, data::Metadata& metadata);
   void commit();  // after finish()
 
   static std::vector<std::string> file_names(BinFormat format);
@@ -54,8 +54,8 @@ class BinWriter {
   std::unique_ptr<SplitFile> new_file(const std::string& name, const std::string& marks_name) const;
   void separate();
   void gather();
-  void split_tokens(const std::vector<int32_t>& token_bytes, Metadata& metadata);
-  void split_conversations(const std::vector<int32_t>& token_bytes, Metadata& metadata);
+  void split_tokens(const std::vector<int32_t>& token_bytes, data::Metadata& metadata);
+  void split_conversations(const std::vector<int32_t>& token_bytes, data::Metadata& metadata);
   int64_t documents_before(int64_t token) const;
   void write_header(SplitFile& file) const;
 
@@ -68,10 +68,10 @@ class BinWriter {
   const int64_t documents_needed_;  // for a split by documents
   int64_t documents_ = 0;
   bool separated_ = false;
-  SplitCounts train_counts_, validation_counts_;
+  data::SplitCounts train_counts_, validation_counts_;
   std::unique_ptr<SplitFile> train_, validation_;
   // Until there are enough documents all are in train_ in their order, and these tell where each part ends.
   std::vector<EncodedPart> undecided_;
 };
 
-}  // namespace gpt
+}  // namespace gpt::prepare

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-namespace gpt {
+namespace gpt::prepare {
 namespace {
 
 constexpr size_t kPackedBlock = 1 << 17;
@@ -194,4 +194,4 @@ std::unique_ptr<ByteStream> unpack(std::unique_ptr<ByteStream> file, Packing pac
   return file;
 }
 
-}  // namespace gpt
+}  // namespace gpt::prepare

@@ -11,7 +11,7 @@
 #include "gpt/core/error.h"
 #include "source_list.h"
 
-namespace gpt {
+namespace gpt::prepare {
 
 // A file that cannot be read as what its name says: no permission, damaged, cut off, no text. The message names it.
 class UnreadableSource : public Error {
@@ -34,4 +34,4 @@ std::unique_ptr<ByteStream> open_file(const Source& source, std::atomic<uint64_t
 // `name`: of the file, for messages.
 std::unique_ptr<ByteStream> unpack(std::unique_ptr<ByteStream> file, Packing packing, const std::string& name);
 
-}  // namespace gpt
+}  // namespace gpt::prepare

@@ -20,12 +20,12 @@
 #include "gpt/data/metadata.h"
 #include "gpt/data/replacement.h"
 
-namespace gpt {
+namespace gpt::prepare {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::string metadata_path(const std::string& entry) { return entry + "/" + kMetadataFile; }
+std::string metadata_path(const std::string& entry) { return entry + "/" + data::kMetadataFile; }
 
 bool is_hash(std::string_view name) {
   return name.size() == 32 && name.find_first_not_of("0123456789abcdef") == std::string_view::npos;
@@ -69,10 +69,11 @@ void remove_files(const std::string& entry) {
   fs::remove(metadata_path(entry), ignored);
   for (const std::string& name : names_in(entry, ignored)) {
     const bool unfinished = name.starts_with('.') && name.find(".tmp-") != std::string::npos;
-    if (unfinished || name == kBinFile || name == kMarksFile || name == kTokenizerFile || name == ".lock")
+    if (unfinished || name == data::kBinFile || name == data::kMarksFile || name == data::kTokenizerFile ||
+        name == ".lock")
       fs::remove(entry + "/" + name, ignored);
   }
-  remove_replacement(entry);
+  data::remove_replacement(entry);
   fs::remove(entry, ignored);  // where it is empty
 }
 
@@ -89,7 +90,7 @@ bool remove_entry(const std::string& entry) {
 
 std::string text_of(const std::string& entry) {
   try {
-    const Metadata metadata = read_metadata(metadata_path(entry));
+    const data::Metadata metadata = data::read_metadata(metadata_path(entry));
     if (metadata.sources.empty()) return "";
     const size_t more = metadata.sources.size() - 1;
     return more == 0 ? metadata.sources[0].path : fmt::format("{} and {} more", metadata.sources[0].path, more);
@@ -188,4 +189,4 @@ RemovedEntries remove_cache_entries(const std::string& root, int64_t limit) {
   return removed;
 }
 
-}  // namespace gpt
+}  // namespace gpt::prepare

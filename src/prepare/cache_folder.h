@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace gpt {
+namespace gpt::prepare {
 
 struct CacheEntry {
   std::string path;
@@ -35,4 +35,4 @@ struct RemovedEntries {
 // the cache did not make stays.
 RemovedEntries remove_cache_entries(const std::string& root, int64_t limit);
 
-}  // namespace gpt
+}  // namespace gpt::prepare

@@ -9,7 +9,7 @@
 
 #include "gpt/core/hash.h"
 
-namespace gpt {
+namespace gpt::prepare {
 
 // A document, or a part of one that is longer than a chunk.
 struct DocumentPart {
@@ -32,4 +32,4 @@ struct Chunk {
 // The hash of a document's beginning: of all of it, unless it is long.
 inline uint64_t document_key(std::string_view text) { return hash64(text.substr(0, 1 << 16)); }
 
-}  // namespace gpt
+}  // namespace gpt::prepare

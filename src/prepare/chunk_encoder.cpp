@@ -19,7 +19,7 @@
 #include "separators.h"
 #include "split_choice.h"
 
-namespace gpt {
+namespace gpt::prepare {
 namespace {
 
 template <class Id>
@@ -55,22 +55,22 @@ int64_t count_invalid_utf8(std::string_view text) {
   return invalid;
 }
 
-ChunkEncoder::ChunkEncoder(const Tokenizer& tokenizer, const PrepareOptions& options, bool conversations)
+ChunkEncoder::ChunkEncoder(const tokenizer::Tokenizer& tokenizer, const PrepareOptions& options, bool conversations)
     : tokenizer_(tokenizer),
       options_(options),
       parse_special_tokens_(options.parse_special_tokens),
       prefix_(options.document_prefix),
       end_of_text_(tokenizer.end_of_text()),
       ends_(separators(kAutomaticSeparator, &tokenizer)),
-      width_(width_for(tokenizer.vocab_size())) {
+      width_(data::width_for(tokenizer.vocab_size())) {
   if (parse_special_tokens_) {
-    for (const SpecialToken& token : tokenizer.special_tokens()) parsed_names_.push_back(token.text);
+    for (const tokenizer::SpecialToken& token : tokenizer.special_tokens()) parsed_names_.push_back(token.text);
     std::erase_if(ends_, [this](const std::string& end) {
       return std::find(parsed_names_.begin(), parsed_names_.end(), end) != parsed_names_.end();
     });
   }
   if (!conversations) return;
-  const TextFormat format = text_format_of(options.chat_format, tokenizer);
+  const tokenizer::TextFormat format = tokenizer::text_format_of(options.chat_format, tokenizer);
   const auto markup = options.trust_markup ? chat::Markup::trusted : chat::Markup::text;
   chat::ChatTemplate chat = chat::choose_template(format, tokenizer, markup).chat;
   chat_template_ = chat.source();
@@ -86,12 +86,13 @@ EncodedChunk ChunkEncoder::encode(const Chunk& chunk, DocumentReader& reader) co
     const std::string_view text = std::string_view(chunk.text).substr(begin, part.end - begin);
     try {
       conversations_ ? encode_conversation(text, part, result, ids) : encode_document(text, part, result, ids);
-    } catch (const InvalidUtf8& error) {
+    } catch (const tokenizer::InvalidUtf8& error) {
       reader.refuse(chunk, begin + error.offset(), error.why_and_remedy());
       return {};
-    } catch (const TextError& error) {
+    } catch (const tokenizer::TextError& error) {
       const size_t offset = conversations_ ? 0 : error.offset();  // that of a conversation is in the template's text
-      throw UnencodableText(fmt::format("{}: {}", reader.place(chunk, begin + offset), error.why_and_remedy()));
+      throw tokenizer::UnencodableText(
+          fmt::format("{}: {}", reader.place(chunk, begin + offset), error.why_and_remedy()));
     } catch (const jinja::TemplateError& error) {
       reader.refuse(chunk, begin, error.what());
       return {};
@@ -141,10 +142,10 @@ void ChunkEncoder::encode_conversation(std::string_view text, const DocumentPart
   }
   EncodedPart encoded{.tokens = std::ssize(conversation.ids), .validation = is_for_validation(part.key, options_)};
   for (size_t i = 0; i < conversation.ids.size(); ++i) {
-    uint8_t mark = i == 0 ? TokenMark::kBegins : 0;
-    if (conversation.ends[i]) mark |= TokenMark::kEnds;
+    uint8_t mark = i == 0 ? data::TokenMark::kBegins : 0;
+    if (conversation.ends[i]) mark |= data::TokenMark::kEnds;
     if (conversation.learned[i]) {
-      mark |= TokenMark::kLearned;
+      mark |= data::TokenMark::kLearned;
       ++encoded.learned;
       encoded.bytes += token_bytes_.at(conversation.ids[i]);
     }
@@ -175,4 +176,4 @@ size_t ChunkEncoder::last_cut(std::string_view text) const {
   }
 }
 
-}  // namespace gpt
+}  // namespace gpt::prepare

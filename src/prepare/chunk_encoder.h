@@ -13,7 +13,7 @@
 #include "gpt/prepare/prepare_options.h"
 #include "gpt/tokenizer/tokenizer.h"
 
-namespace gpt {
+namespace gpt::prepare {
 
 // Bytes that are part of no UTF-8 character.
 int64_t count_invalid_utf8(std::string_view text);
@@ -22,7 +22,7 @@ int64_t count_invalid_utf8(std::string_view text);
 class ChunkEncoder {
  public:
   // `conversations`: that is what the documents are. Throws what chat::choose_template() throws.
-  ChunkEncoder(const Tokenizer& tokenizer, const PrepareOptions& options, bool conversations = false);
+  ChunkEncoder(const tokenizer::Tokenizer& tokenizer, const PrepareOptions& options, bool conversations = false);
 
   // Throws gpt::Error(data), beginning with the place in the input. A text that the tokenizer needs as UTF-8, and is not,
   // is refused at `reader`, which may pass the file over: then the result is empty. The same holds for a conversation that the chat
@@ -42,7 +42,7 @@ class ChunkEncoder {
   std::string packed_checked(const std::vector<int32_t>& ids, const Chunk& chunk, const DocumentReader& reader) const;
   void encode_part(std::string_view text, std::vector<int32_t>& ids) const;
 
-  const Tokenizer& tokenizer_;
+  const tokenizer::Tokenizer& tokenizer_;
   const PrepareOptions& options_;
   const bool parse_special_tokens_;
   const std::vector<int32_t> prefix_;  // of a document
@@ -55,4 +55,4 @@ class ChunkEncoder {
   std::vector<int32_t> token_bytes_;  // the text of each id, for conversations
 };
 
-}  // namespace gpt
+}  // namespace gpt::prepare

@@ -17,7 +17,7 @@
 #include "gpt/core/ordered_prefetcher.h"
 #include "gpt/core/processors.h"
 
-namespace gpt {
+namespace gpt::prepare {
 
 // Sets a flag on the way out of a scope.
 struct SetAtEnd {
@@ -75,4 +75,4 @@ void for_each_chunk(DocumentReader& reader, int64_t threads, std::atomic<bool>& 
   }
 }
 
-}  // namespace gpt
+}  // namespace gpt::prepare

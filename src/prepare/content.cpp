@@ -13,7 +13,7 @@
 #include "gpt/prepare/plain_text.h"
 #include "json_lines.h"
 
-namespace gpt {
+namespace gpt::prepare {
 namespace {
 
 using namespace std::string_view_literals;
@@ -174,4 +174,4 @@ std::string describe(TextKind kind, Packing packing) {
   return packing == Packing::none ? name_of(kind) : fmt::format("{} in {}", name_of(kind), name_of(packing));
 }
 
-}  // namespace gpt
+}  // namespace gpt::prepare

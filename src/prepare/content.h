@@ -9,7 +9,7 @@
 #include "lookahead.h"
 #include "source_list.h"
 
-namespace gpt {
+namespace gpt::prepare {
 
 struct Content {
   TextKind kind;
@@ -37,4 +37,4 @@ std::optional<Markup> markup_of(const Source& source, const Content& content);
 // "text", "JSON lines in gzip"
 std::string describe(TextKind kind, Packing packing);
 
-}  // namespace gpt
+}  // namespace gpt::prepare

@@ -17,7 +17,7 @@
 #include "gpt/core/map_faults.h"
 #include "gpt/prepare/prepare_report.h"
 
-namespace gpt {
+namespace gpt::prepare {
 namespace {
 
 // What the file system says of all files. A write changes it, but a second one within a tick of the clock that times are
@@ -127,4 +127,4 @@ std::string content_hash(const std::string& input, const std::vector<Source>& so
   return hash.hex();
 }
 
-}  // namespace gpt
+}  // namespace gpt::prepare

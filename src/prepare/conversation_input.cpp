@@ -11,7 +11,7 @@
 #include "gpt/prepare/plain_text.h"
 #include "json_lines.h"
 
-namespace gpt {
+namespace gpt::prepare {
 namespace {
 
 // The first line that is not empty.
@@ -51,4 +51,4 @@ std::optional<chat::ConversationShape> conversations_in(const std::vector<Source
   }
 }
 
-}  // namespace gpt
+}  // namespace gpt::prepare

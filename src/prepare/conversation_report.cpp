@@ -10,7 +10,7 @@
 #include "gpt/core/printable.h"
 #include "gpt/core/utf8.h"
 
-namespace gpt {
+namespace gpt::prepare {
 namespace {
 
 constexpr int64_t kMostCharacters = 200;
@@ -27,10 +27,10 @@ std::string with_spelled_line_ends(std::string_view text) {
   return result;
 }
 
-std::vector<Stretch> first_conversation(const Tokenizer& tokenizer, const Tokens& tokens) {
+std::vector<Stretch> first_conversation(const tokenizer::Tokenizer& tokenizer, const data::Tokens& tokens) {
   std::vector<Stretch> stretches;
   for (int64_t i = 0; i < tokens.size(); ++i) {
-    if (i > 0 && (tokens.mark(i) & TokenMark::kBegins) != 0) break;
+    if (i > 0 && (tokens.mark(i) & data::TokenMark::kBegins) != 0) break;
     const bool is_learned = tokens.is_learned(i);
     if (stretches.empty() || stretches.back().is_learned != is_learned) stretches.push_back({is_learned, ""});
     stretches.back().text += tokenizer.piece(tokens[i], /*begins_text=*/i == 0);
@@ -61,8 +61,8 @@ std::string joined(const std::vector<Stretch>& stretches, int64_t most_of_each) 
 
 }  // namespace
 
-std::string describe_conversations(const Metadata& metadata) {
-  const ConversationCounts& counts = metadata.conversations;
+std::string describe_conversations(const data::Metadata& metadata) {
+  const data::ConversationCounts& counts = metadata.conversations;
   const auto& [train, validation] = std::pair(metadata.train, metadata.validation);
   const std::string learned =
       counts.learn == "all" ? "every word is learned"
@@ -79,7 +79,7 @@ std::string describe_conversations(const Metadata& metadata) {
   return line;
 }
 
-std::string show_first_conversation(const Corpus& corpus) {
+std::string show_first_conversation(const data::Corpus& corpus) {
   const std::vector<Stretch> stretches = first_conversation(*corpus.tokenizer, corpus.train);
   int64_t most = kMostCharacters;  // of each stretch
   std::string line = joined(stretches, most);
@@ -88,10 +88,10 @@ std::string show_first_conversation(const Corpus& corpus) {
   return std::string(first_characters(line, kMostCharacters - 3)) + "...";
 }
 
-void report_conversations(const Corpus& corpus, const Metadata& metadata) {
+void report_conversations(const data::Corpus& corpus, const data::Metadata& metadata) {
   log::info(fmt::format("{}: {}", corpus.source, describe_conversations(metadata)));
   if (corpus.tokenizer)
     log::info(fmt::format("The first one, with what is not learned in brackets: {}", show_first_conversation(corpus)));
 }
 
-}  // namespace gpt
+}  // namespace gpt::prepare

@@ -10,7 +10,7 @@
 #include "gpt/tokenizer/utf8.h"
 #include "json_lines.h"
 
-namespace gpt {
+namespace gpt::prepare {
 namespace {
 
 constexpr size_t kChunk = 1 << 19;  // large enough that handing it over costs nothing, small enough for many threads
@@ -359,4 +359,4 @@ std::vector<Source> DocumentReader::used() const {
   return result;
 }
 
-}  // namespace gpt
+}  // namespace gpt::prepare

@@ -20,7 +20,7 @@
 #include "repeated_documents.h"
 #include "source_list.h"
 
-namespace gpt {
+namespace gpt::prepare {
 
 // In text files CRLF becomes LF, and so does CR where there is no LF; a byte-order mark at the start is dropped. A file that cannot be read is an error where
 // it was named, and passed over where it was found in a folder.
@@ -126,4 +126,4 @@ class DocumentReader {
   bool finished_ = false;  // max_chars has been reached
 };
 
-}  // namespace gpt
+}  // namespace gpt::prepare

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <utility>
 
-namespace gpt {
+namespace gpt::prepare {
 namespace {
 
 // A separator ends a document where it is all of a line. Empty lines after it go with it. Where CRs are the line ends, they become LF.
@@ -190,4 +190,4 @@ std::unique_ptr<DocumentStream> open_documents(const Source& source, Content con
   return std::make_unique<PlainText>(std::move(content), separators);
 }
 
-}  // namespace gpt
+}  // namespace gpt::prepare

@@ -11,7 +11,7 @@
 #include "content.h"
 #include "source_list.h"
 
-namespace gpt {
+namespace gpt::prepare {
 
 class DocumentStream {
  public:
@@ -31,4 +31,4 @@ class DocumentStream {
 std::unique_ptr<DocumentStream> open_documents(const Source& source, Content content,
                                                const std::vector<std::string>& separators);
 
-}  // namespace gpt
+}  // namespace gpt::prepare

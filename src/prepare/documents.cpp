@@ -10,7 +10,7 @@
 #include "separators.h"
 #include "source_list.h"
 
-namespace gpt {
+namespace gpt::prepare {
 namespace {
 
 std::vector<Source> named_sources(const std::vector<std::string>& inputs) {
@@ -46,8 +46,8 @@ struct Documents::Reading {
   size_t disagreements = 0;    // those that were said
 };
 
-Documents::Documents(const std::vector<std::string>& inputs, const std::string& text_field, const Tokenizer& tokenizer,
-                     std::function<size_t(std::string_view)> last_cut) {
+Documents::Documents(const std::vector<std::string>& inputs, const std::string& text_field,
+                     const tokenizer::Tokenizer& tokenizer, std::function<size_t(std::string_view)> last_cut) {
   std::vector<Source> sources = named_sources(inputs);
   const double bytes = known_bytes(sources);
   reading_.reset(new Reading{.reader{std::move(sources),
@@ -90,4 +90,4 @@ double Documents::share() const {
   return std::min(1.0, (r.begun + (r.read - r.begun) * of_chunk) / r.bytes);
 }
 
-}  // namespace gpt
+}  // namespace gpt::prepare

@@ -18,16 +18,18 @@
 #include "gpt/tokenizer/utf8.h"
 #include "source_list.h"
 
-namespace gpt {
+namespace gpt::prepare {
 namespace {
 
 bool needs_utf8(const std::string& tokenizer, const std::string& saved) {
   if (saved.empty() && tokenizer == "char") return true;
-  if (saved.empty() && (tokenizer == "gpt2" || tokenizer == "byte" || trained_vocabulary(tokenizer))) return false;
-  try {
-    (saved.empty() ? make_tokenizer(tokenizer, {}) : tokenizer_from_json(saved, tokenizer))->encode("\xff");
+  if (saved.empty() && (tokenizer == "gpt2" || tokenizer == "byte" || tokenizer::trained_vocabulary(tokenizer)))
     return false;
-  } catch (const InvalidUtf8&) { return true; }
+  try {
+    (saved.empty() ? tokenizer::make_tokenizer(tokenizer, {}) : tokenizer::tokenizer_from_json(saved, tokenizer))
+        ->encode("\xff");
+    return false;
+  } catch (const tokenizer::InvalidUtf8&) { return true; }
 }
 
 void require_utf8(const Chunk& chunk, DocumentReader& reader) {
@@ -38,7 +40,7 @@ void require_utf8(const Chunk& chunk, DocumentReader& reader) {
     if (utf8::is_valid(text)) continue;
     try {
       for (size_t at = 0; at < text.size();) at += utf8::decode(text, at).bytes;
-    } catch (const InvalidUtf8& error) {
+    } catch (const tokenizer::InvalidUtf8& error) {
       return reader.refuse(chunk, part.end - text.size() + error.offset(), error.why_and_remedy());
     }
   }
@@ -90,4 +92,4 @@ std::string list_input(const PrepareOptions& options, const std::string& output_
                               others, list.left_out.size());
 }
 
-}  // namespace gpt
+}  // namespace gpt::prepare

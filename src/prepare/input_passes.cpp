@@ -12,7 +12,7 @@
 #include "gpt/core/log.h"
 #include "gpt/tokenizer/utf8.h"
 
-namespace gpt {
+namespace gpt::prepare {
 namespace {
 
 // Names the first of them, and why.
@@ -145,7 +145,7 @@ bool InputPasses::must_repeat(const DocumentReader& reader) {
   return repeat;
 }
 
-void InputPasses::describe(const DocumentReader& reader, Metadata& metadata) const {
+void InputPasses::describe(const DocumentReader& reader, data::Metadata& metadata) const {
   for (const Source& source : reader.used()) {
     const int64_t bytes =
         source.stream && list_.sources.size() == 1 ? static_cast<int64_t>(reader.consumed()) : source.bytes;
@@ -161,4 +161,4 @@ void InputPasses::describe(const DocumentReader& reader, Metadata& metadata) con
   metadata.replaced_characters = reader.replaced_characters();
 }
 
-}  // namespace gpt
+}  // namespace gpt::prepare

@@ -18,7 +18,7 @@
 #include "gpt/prepare/prepare_options.h"
 #include "source_list.h"
 
-namespace gpt {
+namespace gpt::prepare {
 
 class InputPasses {
  public:
@@ -55,7 +55,7 @@ class InputPasses {
   bool must_repeat(const DocumentReader& reader);
 
   // The files and what was done to them, into the metadata. `reader`: that of the last pass.
-  void describe(const DocumentReader& reader, Metadata& metadata) const;
+  void describe(const DocumentReader& reader, data::Metadata& metadata) const;
 
  private:
   uint64_t known_bytes() const;
@@ -73,4 +73,4 @@ class InputPasses {
   std::atomic<bool> stop_ = false;
 };
 
-}  // namespace gpt
+}  // namespace gpt::prepare

@@ -11,7 +11,7 @@
 #include "gpt/chat/dialogue.h"
 #include "gpt/tokenizer/utf8.h"
 
-namespace gpt {
+namespace gpt::prepare {
 namespace {
 
 using nlohmann::json;
@@ -251,4 +251,4 @@ JsonDocuments parse_json_lines(std::string_view lines, const std::string& field,
   return result;
 }
 
-}  // namespace gpt
+}  // namespace gpt::prepare

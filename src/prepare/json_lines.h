@@ -11,7 +11,7 @@
 #include "gpt/chat/conversation_lines.h"
 #include "gpt/core/error.h"
 
-namespace gpt {
+namespace gpt::prepare {
 
 // No JSON object, no such field, no string in it. The message begins with "NAME: line N".
 class BadJsonLine : public Error {
@@ -40,4 +40,4 @@ struct JsonDocuments {
 JsonDocuments parse_json_lines(std::string_view lines, const std::string& field, const DocumentPart& first,
                                const std::string& name, std::optional<chat::ConversationShape> shape = {});
 
-}  // namespace gpt
+}  // namespace gpt::prepare

@@ -30,7 +30,7 @@
 #include "gpt/tokenizer/make_tokenizer.h"
 #include "source_list.h"
 
-namespace gpt {
+namespace gpt::prepare {
 namespace {
 
 int64_t file_bytes(const std::string& path) {
@@ -56,17 +56,19 @@ std::string text_of(const DataConfig& config) {
 }
 
 // The tokenizer that conversations are encoded with.
-std::shared_ptr<const Tokenizer> tokenizer_of_chats(const std::string& text, const DataConfig& config,
-                                                    const Corpus& corpus) {
+std::shared_ptr<const tokenizer::Tokenizer> tokenizer_of_chats(const std::string& text, const DataConfig& config,
+                                                               const data::Corpus& corpus) {
   if (corpus.tokenizer) return corpus.tokenizer;
-  if (config.tokenizer != "char" && !trained_vocabulary(config.tokenizer)) return make_tokenizer(config.tokenizer, {});
+  if (config.tokenizer != "char" && !tokenizer::trained_vocabulary(config.tokenizer))
+    return tokenizer::make_tokenizer(config.tokenizer, {});
   throw Error(ExitCode::config,
               fmt::format("{} holds conversations, and data.tokenizer: {} is learned from texts; begin with a model "
                           "(training.init_from), or name byte, gpt2 or a tokenizer file",
                           text, config.tokenizer));
 }
 
-void announce_layout(const chat::ChatLayout& layout, const std::string& name, const std::optional<TextFormat>& before) {
+void announce_layout(const chat::ChatLayout& layout, const std::string& name,
+                     const std::optional<tokenizer::TextFormat>& before) {
   const bool is_own = name == chat::kOwnTemplate && before && !before->chat_template.empty();
   if (is_own && layout.added.empty()) return;
   const std::string which = name == chat::kOwnTemplate ? "ChatML, since the model has no chat template" : name;
@@ -76,26 +78,27 @@ void announce_layout(const chat::ChatLayout& layout, const std::string& name, co
 }
 
 // The corpus gets the chat template that its conversations are learned in, and the tokens that this needs.
-void adopt(chat::ChatLayout layout, const std::string& name, Corpus& corpus) {
+void adopt(chat::ChatLayout layout, const std::string& name, data::Corpus& corpus) {
   announce_layout(layout, name, corpus.text_format);
   if (corpus.tokenizer || !layout.added.empty()) corpus.tokenizer = std::move(layout.tokenizer);
   corpus.text_format = std::move(layout.format);
 }
 
 // The format that the conversations of `text` are learned in, which the corpus gets. Nothing for other texts.
-std::optional<TextFormat> format_of_chats(const std::string& text, const DataConfig& config, Corpus& corpus) {
+std::optional<tokenizer::TextFormat> format_of_chats(const std::string& text, const DataConfig& config,
+                                                     data::Corpus& corpus) {
   if (!holds_conversations(text, config)) return std::nullopt;
   const auto tokenizer = tokenizer_of_chats(text, config, corpus);
-  adopt(chat::lay_out_as(config.chat_template, corpus.text_format.value_or(TextFormat()), tokenizer),
+  adopt(chat::lay_out_as(config.chat_template, corpus.text_format.value_or(tokenizer::TextFormat()), tokenizer),
         config.chat_template, corpus);
   return corpus.text_format;
 }
 
 // The same for a bin, whose conversations have been laid out already.
-void adopt_template_of_bin(const BinOptions& options, const DataConfig& config, Corpus& corpus) {
-  const std::string of_bin = read_metadata_of(options).conversations.chat_template;
+void adopt_template_of_bin(const data::BinOptions& options, const DataConfig& config, data::Corpus& corpus) {
+  const std::string of_bin = data::read_metadata_of(options).conversations.chat_template;
   if (of_bin.empty() || !corpus.tokenizer) return;
-  const TextFormat format = corpus.text_format.value_or(TextFormat());
+  const tokenizer::TextFormat format = corpus.text_format.value_or(tokenizer::TextFormat());
   const bool is_open = config.chat_template == chat::kOwnTemplate && format.chat_template.empty();
   chat::ChatLayout layout = is_open ? chat::lay_out(of_bin, format, corpus.tokenizer)
                                     : chat::lay_out_as(config.chat_template, format, corpus.tokenizer);
@@ -109,13 +112,13 @@ void adopt_template_of_bin(const BinOptions& options, const DataConfig& config, 
 }
 
 // Checks every id and hashes it, in one pass over the memory. `position`: of the first token in the file.
-void scan(const Tokens& tokens, int64_t vocab_size, const std::string& path, int64_t position, Hash128& hash) {
+void scan(const data::Tokens& tokens, int64_t vocab_size, const std::string& path, int64_t position, Hash128& hash) {
   constexpr int64_t kPiece = 1 << 18;  // tokens: stays in the cache between the check and the hash
   ReadingReport report("checking", path, static_cast<uint64_t>(tokens.bytes()));
   for (int64_t begin = 0; begin < tokens.size(); begin += kPiece) {
     report.reached(static_cast<uint64_t>(begin * tokens.width()));
-    const Tokens piece = tokens.slice(begin, std::min(begin + kPiece, tokens.size()));
-    if (const int64_t bad = first_id_outside(piece, vocab_size); bad >= 0) {
+    const data::Tokens piece = tokens.slice(begin, std::min(begin + kPiece, tokens.size()));
+    if (const int64_t bad = data::first_id_outside(piece, vocab_size); bad >= 0) {
       fail(path,
            fmt::format("token {} has id {}, outside the vocabulary of {}; check vocab_size and dtype in its metadata",
                        position + begin + bad, static_cast<uint32_t>(piece[bad]), vocab_size));
@@ -124,20 +127,20 @@ void scan(const Tokens& tokens, int64_t vocab_size, const std::string& path, int
   }
 }
 
-std::span<const std::byte> bytes_of(const Tokens& tokens) {
+std::span<const std::byte> bytes_of(const data::Tokens& tokens) {
   return {static_cast<const std::byte*>(tokens.data()), static_cast<size_t>(tokens.bytes())};
 }
 
 // The hash of the marks, which are those that the metadata was written for.
-std::string check_marks(const Bin& bin) {
-  const auto marks_of = [](const Tokens& tokens) {
+std::string check_marks(const data::Bin& bin) {
+  const auto marks_of = [](const data::Tokens& tokens) {
     return std::string_view(reinterpret_cast<const char*>(tokens.marks()), static_cast<size_t>(tokens.size()));
   };
   Hash128 hash;
   hash.update(marks_of(bin.train));
   hash.update(marks_of(bin.validation));
   if (hash.hex() != bin.metadata.conversations.marks_hash) {
-    fail(marks_beside(bin.path),
+    fail(data::marks_beside(bin.path),
          fmt::format("its content is not what {} was written for (their hashes differ)", bin.metadata_path));
   }
   const std::string_view all(marks_of(bin.train).data(), marks_of(bin.train).size() + marks_of(bin.validation).size());
@@ -146,7 +149,7 @@ std::string check_marks(const Bin& bin) {
 }
 
 // Every id is in the vocabulary, and they are those that the metadata was written for. Their hash.
-Hash128 check_content(const Bin& bin) {
+Hash128 check_content(const data::Bin& bin) {
   Hash128 hash;
   const bool separate = !bin.validation_path.empty();
   const auto check_hash = [&] {
@@ -167,11 +170,11 @@ Hash128 check_content(const Bin& bin) {
 }
 
 // What the options say, or the text, which is prepared unless that was done before. `content`: the hash of its ids.
-Bin open_checked(const std::string& text, const DataConfig& config, BinOptions options, Corpus& corpus,
-                 Hash128& content) {
+data::Bin open_checked(const std::string& text, const DataConfig& config, data::BinOptions options,
+                       data::Corpus& corpus, Hash128& content) {
   const auto open = [&](const std::string& path) {
     options.path = path;
-    Bin bin = open_bin(options);
+    data::Bin bin = data::open_bin(options);
     content = check_content(bin);
     return bin;
   };
@@ -181,16 +184,16 @@ Bin open_checked(const std::string& text, const DataConfig& config, BinOptions o
     return open(options.path);
   }
   options.is_prepared = true;
-  const std::optional<TextFormat> chat_format = format_of_chats(text, config, corpus);
+  const std::optional<tokenizer::TextFormat> chat_format = format_of_chats(text, config, corpus);
   options.saved_tokenizer = corpus.tokenizer;
-  const Bin bin = prepared_text(text, config, corpus.tokenizer ? corpus.tokenizer->to_json() : "", chat_format,
-                                corpus.text_format, open);
+  const data::Bin bin = prepared_text(text, config, corpus.tokenizer ? corpus.tokenizer->to_json() : "", chat_format,
+                                      corpus.text_format, open);
   corpus.in_use.push_back(bin.in_use);
   corpus.has_json_lines = corpus.has_json_lines || bin.metadata.json_files > 0;
   return bin;
 }
 
-void check_lengths(const Corpus& corpus, const Bin& bin, const DataConfig& config, int64_t block_size) {
+void check_lengths(const data::Corpus& corpus, const data::Bin& bin, const DataConfig& config, int64_t block_size) {
   if (corpus.has_conversations) return;  // a sequence has as many of them as there are
   const double fraction = config.validation_fraction;
   const bool separate_files = !bin.validation_path.empty();
@@ -213,11 +216,11 @@ void check_lengths(const Corpus& corpus, const Bin& bin, const DataConfig& confi
 }
 
 // A split cut from one file is disjoint by its making. Two files may be anything.
-void check_disjoint(const Tokens& train, const std::string& train_path, const Tokens& validation,
+void check_disjoint(const data::Tokens& train, const std::string& train_path, const data::Tokens& validation,
                     const std::string& path) {
   ReadingReport report("comparing", fmt::format("{} and {}", path, train_path), static_cast<uint64_t>(train.bytes()));
   const auto reached = [&](int64_t tokens) { report.reached(static_cast<uint64_t>(tokens * train.width())); };
-  const Overlap overlap = find_overlap(train, validation, reached);
+  const data::Overlap overlap = data::find_overlap(train, validation, reached);
   if (overlap.share() <= 0.5) return;
   fail(path,
        fmt::format(
@@ -227,13 +230,14 @@ void check_disjoint(const Tokens& train, const std::string& train_path, const To
 }
 
 // A file that a stage names: its training part where it is split, otherwise all of it.
-Tokens load_stage_source(const std::string& path, DataConfig config, const Bin& main, Corpus& corpus, Hash128& hash) {
-  const bool is_bin = has_name_of_bin(path);
+data::Tokens load_stage_source(const std::string& path, DataConfig config, const data::Bin& main, data::Corpus& corpus,
+                               Hash128& hash) {
+  const bool is_bin = data::has_name_of_bin(path);
   if (!is_bin && !corpus.tokenizer)
     fail(path, "data.stages: a text needs a tokenizer, and the main data has none; set data.tokenizer");
   config.validation_fraction = 0;
   Hash128 content;
-  const Bin bin = open_checked(is_bin ? "" : path, config, {.path = path, .main = &main}, corpus, content);
+  const data::Bin bin = open_checked(is_bin ? "" : path, config, {.path = path, .main = &main}, corpus, content);
   if (bin.train.has_marks() != main.train.has_marks())
     fail(path, "data.stages: conversations and other texts cannot be learned in one run");
   hash.update(content.hex());
@@ -241,14 +245,15 @@ Tokens load_stage_source(const std::string& path, DataConfig config, const Bin& 
   return bin.train;
 }
 
-void load_stage_sources(Corpus& corpus, const DataConfig& config, const Bin& main, int64_t block_size, Hash128& hash) {
-  const std::vector<std::string> names = stage_sources(config);
+void load_stage_sources(data::Corpus& corpus, const DataConfig& config, const data::Bin& main, int64_t block_size,
+                        Hash128& hash) {
+  const std::vector<std::string> names = data::stage_sources(config);
   for (const std::string& name : names) {
     corpus.sources.push_back(name == kMainSource ? corpus.train : load_stage_source(name, config, main, corpus, hash));
   }
   for (const Stage& stage : config.stages) {
     const int64_t length = stage.block_size.value_or(block_size);
-    for (const auto& [name, weight] : mix_of(stage)) {
+    for (const auto& [name, weight] : data::mix_of(stage)) {
       const int64_t size = corpus.sources[std::find(names.begin(), names.end(), name) - names.begin()].size();
       if (size <= length) {
         fail(name, fmt::format("the stage from step {} takes sequences of {} + 1 tokens, but it has {}", stage.from,
@@ -260,14 +265,15 @@ void load_stage_sources(Corpus& corpus, const DataConfig& config, const Bin& mai
 
 }  // namespace
 
-Corpus load_corpus(const DataConfig& config, int64_t block_size, const std::string& saved_tokenizer,
-                   std::optional<int64_t> vocab_size, const std::optional<TextFormat>& format) {
+data::Corpus load_corpus(const DataConfig& config, int64_t block_size, const std::string& saved_tokenizer,
+                         std::optional<int64_t> vocab_size, const std::optional<tokenizer::TextFormat>& format) {
   const std::string text = text_of(config);
-  Corpus corpus;
+  data::Corpus corpus;
   corpus.text_format = format;
   corpus.source = text.empty() ? config.bin : text;
-  if (!saved_tokenizer.empty()) corpus.tokenizer = tokenizer_from_json(saved_tokenizer, "the checkpoint's tokenizer");
-  BinOptions options{
+  if (!saved_tokenizer.empty())
+    corpus.tokenizer = tokenizer::tokenizer_from_json(saved_tokenizer, "the checkpoint's tokenizer");
+  data::BinOptions options{
       .path = config.bin,
       .validation_path = config.validation_bin,
       .metadata_path = config.metadata,
@@ -276,7 +282,7 @@ Corpus load_corpus(const DataConfig& config, int64_t block_size, const std::stri
       .tokenizer = !text.empty() || config.tokenizer == "char" ? "" : config.tokenizer,
       .vocab_size = vocab_size};
   Hash128 hash;
-  const Bin bin = open_checked(text, config, options, corpus, hash);
+  const data::Bin bin = open_checked(text, config, options, corpus, hash);
   corpus.tokenizer = bin.tokenizer;
   const std::string& chat_template = bin.metadata.conversations.chat_template;
   if (corpus.tokenizer && !corpus.text_format && !chat_template.empty())
@@ -295,7 +301,7 @@ Corpus load_corpus(const DataConfig& config, int64_t block_size, const std::stri
   load_stage_sources(corpus, config, bin, block_size, hash);
   corpus.fingerprint = hash.hex();
   if (corpus.has_conversations) report_conversations(corpus, bin.metadata);
-  if (corpus.tokenizer) corpus.sample_start = sample_start(*corpus.tokenizer, corpus.sources);
+  if (corpus.tokenizer) corpus.sample_start = data::sample_start(*corpus.tokenizer, corpus.sources);
   return corpus;
 }
 
@@ -341,11 +347,11 @@ TextEstimate estimate_text(const DataConfig& config) {
 
 bool holds_conversations(const DataConfig& config) {
   std::error_code ignored;
-  if (!config.bin.empty()) return std::filesystem::is_regular_file(marks_beside(config.bin), ignored);
+  if (!config.bin.empty()) return std::filesystem::is_regular_file(data::marks_beside(config.bin), ignored);
   if (config.text.empty()) return false;
   try {
     return holds_conversations(config.text, config);
   } catch (const Error&) { return false; }  // what is wrong is about to be refused
 }
 
-}  // namespace gpt
+}  // namespace gpt::prepare

@@ -10,7 +10,7 @@
 
 #include "byte_stream.h"
 
-namespace gpt {
+namespace gpt::prepare {
 
 class Lookahead final : public ByteStream {
  public:
@@ -46,4 +46,4 @@ class Lookahead final : public ByteStream {
   size_t begin_ = 0;
 };
 
-}  // namespace gpt
+}  // namespace gpt::prepare

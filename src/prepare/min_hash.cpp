@@ -7,7 +7,7 @@
 #include "gpt/core/hash.h"
 #include "gpt/core/seeds.h"
 
-namespace gpt {
+namespace gpt::prepare {
 namespace {
 
 constexpr size_t kWords = 5;
@@ -58,4 +58,4 @@ MinHash min_hash(std::string_view text) {
   return least;
 }
 
-}  // namespace gpt
+}  // namespace gpt::prepare

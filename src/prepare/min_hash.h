@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace gpt {
+namespace gpt::prepare {
 
 // Two sets with a Jaccard similarity of J agree in each place with the probability J.
 constexpr int kMinHashes = 128;
@@ -22,4 +22,4 @@ constexpr MinHash no_words() {
 // there are none. The union of two sets has the lesser of both numbers in each place.
 MinHash min_hash(std::string_view text);
 
-}  // namespace gpt
+}  // namespace gpt::prepare

@@ -6,7 +6,7 @@
 #include "gpt/config/run_files.h"
 #include "gpt/data/metadata.h"
 
-namespace gpt {
+namespace gpt::prepare {
 
 namespace {
 
@@ -41,15 +41,16 @@ bool belongs_to_model(const std::string& name) {
 
 OwnFiles::OwnFiles(const std::vector<std::string>& names)
     : holds_run_(holds_run(names)),
-      holds_tokens_(std::find(names.begin(), names.end(), kTokenizerFile) != names.end()),
+      holds_tokens_(std::find(names.begin(), names.end(), data::kTokenizerFile) != names.end()),
       holds_model_(holds_model(names)) {}
 
 const char* OwnFiles::file(const std::string& name) const {
   // A start that was refused leaves a log and no run.
   if (name == kRunLog || (holds_run_ && (belongs_to_run(name) || name == kSetAside))) return "a run";
-  const bool is_tokens = name == kBinFile || name == kMarksFile || name == kTokenizerFile || name == kMetadataFile;
+  const bool is_tokens =
+      name == data::kBinFile || name == data::kMarksFile || name == data::kTokenizerFile || name == data::kMetadataFile;
   if (holds_tokens_ && (is_tokens || name == "train.bin" || name == "val.bin")) return "token ids";
   return holds_model_ && belongs_to_model(name) ? "a model" : nullptr;
 }
 
-}  // namespace gpt
+}  // namespace gpt::prepare

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace gpt {
+namespace gpt::prepare {
 
 // What a folder with these names holds that the program wrote.
 class OwnFiles {
@@ -21,4 +21,4 @@ class OwnFiles {
   bool holds_run_, holds_tokens_, holds_model_;
 };
 
-}  // namespace gpt
+}  // namespace gpt::prepare

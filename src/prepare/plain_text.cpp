@@ -7,7 +7,7 @@
 #include <iterator>
 #include <utility>
 
-namespace gpt {
+namespace gpt::prepare {
 namespace {
 
 using namespace std::string_view_literals;
@@ -97,4 +97,4 @@ std::string as_plain_text(std::string_view text) {
   return result;
 }
 
-}  // namespace gpt
+}  // namespace gpt::prepare

@@ -36,7 +36,7 @@
 #include "separators.h"
 #include "split_choice.h"
 
-namespace gpt {
+namespace gpt::prepare {
 namespace {
 
 namespace fs = std::filesystem;
@@ -57,17 +57,17 @@ void mark_characters(const Chunk& chunk, std::vector<std::atomic<bool>>& seen) {
 }
 
 // The tokenizer's JSON, which has been read back: ids are worth nothing without it.
-std::string readable_json(const Tokenizer& tokenizer) {
+std::string readable_json(const tokenizer::Tokenizer& tokenizer) {
   const std::string json = tokenizer.to_json();
-  if (tokenizer_from_json(json, "the tokenizer of the output")->to_json() == json) return json;
+  if (tokenizer::tokenizer_from_json(json, "the tokenizer of the output")->to_json() == json) return json;
   throw Error(ExitCode::data,
               fmt::format("the tokenizer {} cannot be saved: it differs when it is read back", tokenizer.name()));
 }
 
-void warn_of_unseparated(int64_t unseparated, int64_t documents, const Tokenizer& tokenizer) {
+void warn_of_unseparated(int64_t unseparated, int64_t documents, const tokenizer::Tokenizer& tokenizer) {
   if (unseparated == 0 || documents < 2) return;
   std::string special;
-  for (const SpecialToken& token : tokenizer.special_tokens()) special += " " + token.text;
+  for (const tokenizer::SpecialToken& token : tokenizer.special_tokens()) special += " " + token.text;
   log::warn(fmt::format(
       "{} of {} documents run into the next one: they end without a line break, and the tokenizer {} has no special token "
       "for the end of a text, such as <|endoftext|>, to separate them{}",
@@ -77,7 +77,7 @@ void warn_of_unseparated(int64_t unseparated, int64_t documents, const Tokenizer
 
 class Preparation {
  public:
-  Preparation(const PrepareOptions& options, const std::string& folder, Replacement& output,
+  Preparation(const PrepareOptions& options, const std::string& folder, data::Replacement& output,
               const std::function<bool(const PrepareProgress&)>& progress)
       : options_(options),
         folder_(folder),
@@ -85,24 +85,24 @@ class Preparation {
         progress_(progress),
         input_(options_, folder, [this](const PrepareProgress& now) { report(now); }) {}
 
-  Metadata run();
+  data::Metadata run();
 
  private:
   std::vector<std::string> output_files() const;
   void refuse_foreign_output() const;
   void require_space() const;
   void require_fitting_options() const;
-  std::shared_ptr<const Tokenizer> tokenizer();
-  std::shared_ptr<const Tokenizer> lay_out(std::shared_ptr<const Tokenizer> tokenizer);
+  std::shared_ptr<const tokenizer::Tokenizer> tokenizer();
+  std::shared_ptr<const tokenizer::Tokenizer> lay_out(std::shared_ptr<const tokenizer::Tokenizer> tokenizer);
   std::string characters();
-  [[noreturn]] void refuse_without_answers(const ConversationCounts& counts) const;
+  [[noreturn]] void refuse_without_answers(const data::ConversationCounts& counts) const;
   [[noreturn]] void refuse_without_text(const DocumentReader& reader) const;
-  DocumentReader reader_of_pieces(const BpeTrainingOptions& training);
+  DocumentReader reader_of_pieces(const tokenizer::BpeTrainingOptions& training);
   void read(DocumentReader& reader, const std::function<void(const Chunk&)>& take);
-  TrainingSide training_side(const BpeTrainingOptions& training);
-  BpeModel trained_bpe(int64_t vocab_size);
-  std::unique_ptr<BinWriter> encode(const Tokenizer& tokenizer, Metadata& metadata);
-  void commit(const std::string& tokenizer, std::unique_ptr<BinWriter> writer, const Metadata& metadata);
+  TrainingSide training_side(const tokenizer::BpeTrainingOptions& training);
+  tokenizer::BpeModel trained_bpe(int64_t vocab_size);
+  std::unique_ptr<BinWriter> encode(const tokenizer::Tokenizer& tokenizer, data::Metadata& metadata);
+  void commit(const std::string& tokenizer, std::unique_ptr<BinWriter> writer, const data::Metadata& metadata);
 
   void report(const PrepareProgress& progress) {
     last_ = progress;
@@ -115,27 +115,27 @@ class Preparation {
 
   PrepareOptions options_;  // with the chat template, once it is chosen
   const std::string& folder_;
-  Replacement& output_;
+  data::Replacement& output_;
   const std::function<bool(const PrepareProgress&)>& progress_;
   PrepareProgress last_{"reading", 0, 0};  // that was reported
   InputPasses input_;
   std::shared_future<std::string> reading_back_;  // the tokenizer's JSON
 };
 
-Metadata Preparation::run() {
-  trained_vocabulary(options_.tokenizer);
+data::Metadata Preparation::run() {
+  tokenizer::trained_vocabulary(options_.tokenizer);
   refuse_foreign_output();
   require_fitting_options();
   require_space();
-  const std::shared_ptr<const Tokenizer> tokenizer = this->tokenizer();
-  const int width = width_for(tokenizer->vocab_size());
+  const std::shared_ptr<const tokenizer::Tokenizer> tokenizer = this->tokenizer();
+  const int width = data::width_for(tokenizer->vocab_size());
   if (options_.format == BinFormat::nanogpt && width > 2) {
     refuse(fmt::format("a vocabulary of {} does not fit the 16-bit ids of nanogpt bins; use another --format",
                        tokenizer->vocab_size()));
   }
   // perf: a vocabulary of 50,000 tokens takes a fifth of a second, in which the first texts are encoded.
   reading_back_ = std::async([tokenizer] { return readable_json(*tokenizer); });
-  Metadata metadata;
+  data::Metadata metadata;
   std::unique_ptr<BinWriter> writer = encode(*tokenizer, metadata);
   const std::string& json = reading_back_.get();
   metadata.tokenizer_hash = hash128(json);
@@ -145,8 +145,8 @@ Metadata Preparation::run() {
 
 std::vector<std::string> Preparation::output_files() const {
   std::vector<std::string> files = BinWriter::file_names(options_.format);
-  files.push_back(kTokenizerFile);
-  if (options_.format == BinFormat::prepared) files.push_back(kMetadataFile);
+  files.push_back(data::kTokenizerFile);
+  if (options_.format == BinFormat::prepared) files.push_back(data::kMetadataFile);
   return files;
 }
 
@@ -155,7 +155,7 @@ void Preparation::refuse_foreign_output() const {
   if (options_.force) return;
   if (options_.format == BinFormat::prepared) {
     try {
-      read_metadata(folder_ + "/" + kMetadataFile);
+      data::read_metadata(folder_ + "/" + data::kMetadataFile);
       return;
     } catch (const Error&) {}
   }
@@ -198,26 +198,27 @@ void Preparation::require_space() const {
 }
 
 // One that is not learned comes before the first pass over the input, so that it is refused without waiting.
-std::shared_ptr<const Tokenizer> Preparation::tokenizer() {
+std::shared_ptr<const tokenizer::Tokenizer> Preparation::tokenizer() {
   const std::string& saved = options_.saved_tokenizer;
-  const auto vocab_size = saved.empty() ? trained_vocabulary(options_.tokenizer) : std::nullopt;
-  std::shared_ptr<const Tokenizer> ready;
+  const auto vocab_size = saved.empty() ? tokenizer::trained_vocabulary(options_.tokenizer) : std::nullopt;
+  std::shared_ptr<const tokenizer::Tokenizer> ready;
   if (!saved.empty()) {
-    ready = tokenizer_from_json(saved, "the tokenizer of the run");
+    ready = tokenizer::tokenizer_from_json(saved, "the tokenizer of the run");
   } else if (options_.tokenizer != "char" && !vocab_size) {
-    ready = make_tokenizer(options_.tokenizer, {});
+    ready = tokenizer::make_tokenizer(options_.tokenizer, {});
   }
   if (input_.conversations()) ready = lay_out(std::move(ready));
   input_.separate_by(separators(options_.document_separator, ready.get()));
   input_.leave_out_repeated();
   if (ready) return ready;
   input_.spool_streams();
-  if (vocab_size) return std::make_unique<BpeTokenizer>(trained_bpe(*vocab_size), options_.tokenizer);
-  return make_tokenizer("char", characters());
+  if (vocab_size) return std::make_unique<tokenizer::BpeTokenizer>(trained_bpe(*vocab_size), options_.tokenizer);
+  return tokenizer::make_tokenizer("char", characters());
 }
 
 // The tokenizer with what the chat template of the conversations needs.
-std::shared_ptr<const Tokenizer> Preparation::lay_out(std::shared_ptr<const Tokenizer> tokenizer) {
+std::shared_ptr<const tokenizer::Tokenizer> Preparation::lay_out(
+    std::shared_ptr<const tokenizer::Tokenizer> tokenizer) {
   if (!tokenizer) {
     refuse(
         fmt::format("the input holds conversations, and the tokenizer {} is learned from texts; name that of the model "
@@ -234,13 +235,13 @@ std::shared_ptr<const Tokenizer> Preparation::lay_out(std::shared_ptr<const Toke
 }
 
 void Preparation::refuse_without_text(const DocumentReader& reader) const {
-  Metadata found;
+  data::Metadata found;
   input_.describe(reader, found);
   throw Error(ExitCode::data, fmt::format("{}: there is no text in it (files read: {}, passed over: {})",
                                           fmt::join(options_.inputs, " "), found.sources.size(), found.skipped.size()));
 }
 
-void Preparation::refuse_without_answers(const ConversationCounts& counts) const {
+void Preparation::refuse_without_answers(const data::ConversationCounts& counts) const {
   throw Error(ExitCode::data, fmt::format("{}: there is nothing to learn in it: {} without an answer of the assistant",
                                           fmt::join(options_.inputs, " "), plural(counts.unanswered, "conversation")));
 }
@@ -253,7 +254,7 @@ std::string Preparation::characters() {
     const auto mark = [&](const Chunk& chunk) {
       try {
         mark_characters(chunk, seen);
-      } catch (const InvalidUtf8& error) { reader.refuse(chunk, error.offset(), error.why_and_remedy()); }
+      } catch (const tokenizer::InvalidUtf8& error) { reader.refuse(chunk, error.offset(), error.why_and_remedy()); }
       return true;
     };
     input_.pass("reading", reader, mark, [](bool) {});
@@ -267,7 +268,7 @@ std::string Preparation::characters() {
   }
 }
 
-TrainingSide Preparation::training_side(const BpeTrainingOptions& training) {
+TrainingSide Preparation::training_side(const tokenizer::BpeTrainingOptions& training) {
   for (;;) {
     TrainingSide side(options_);
     if (options_.validation_fraction == 0) return side;
@@ -277,10 +278,10 @@ TrainingSide Preparation::training_side(const BpeTrainingOptions& training) {
   }
 }
 
-DocumentReader Preparation::reader_of_pieces(const BpeTrainingOptions& training) {
+DocumentReader Preparation::reader_of_pieces(const tokenizer::BpeTrainingOptions& training) {
   return input_.reader([this, &training](std::string_view text) {
     for (;;) {
-      const size_t cut = last_piece_boundary(training.split, text);
+      const size_t cut = tokenizer::last_piece_boundary(training.split, text);
       const size_t better = options_.parse_special_tokens ? name_across(text, cut, training.special_tokens) : cut;
       if (better == cut) return cut;
       text = text.substr(0, better);
@@ -292,13 +293,13 @@ void Preparation::read(DocumentReader& reader, const std::function<void(const Ch
   input_.pass("reading", reader, [](Chunk chunk) { return chunk; }, take);
 }
 
-BpeModel Preparation::trained_bpe(int64_t vocab_size) {
-  BpeTrainingOptions training;
+tokenizer::BpeModel Preparation::trained_bpe(int64_t vocab_size) {
+  tokenizer::BpeTrainingOptions training;
   training.vocab_size = vocab_size;
   training.min_frequency = options_.min_frequency;
   training.threads = static_cast<int>(options_.threads);
   for (;;) {
-    BpeTrainer trainer(training);
+    tokenizer::BpeTrainer trainer(training);
     TrainingSide side = training_side(training);
     bool has_text = false;
     DocumentReader reader = reader_of_pieces(training);
@@ -314,7 +315,7 @@ BpeModel Preparation::trained_bpe(int64_t vocab_size) {
     });
     if (input_.must_repeat(reader)) continue;
     if (!has_text) refuse_without_text(reader);
-    BpeModel model = trainer.train([this](int64_t done, int64_t total) {
+    tokenizer::BpeModel model = trainer.train([this](int64_t done, int64_t total) {
       const auto merges = [](int64_t count) { return static_cast<uint64_t>(count); };
       return !progress_ || progress_({"training the tokenizer", merges(done), merges(total), /*in_bytes=*/false});
     });
@@ -327,12 +328,12 @@ BpeModel Preparation::trained_bpe(int64_t vocab_size) {
 }
 
 // What the writer gave, and all of the metadata but the tokenizer's hash.
-std::unique_ptr<BinWriter> Preparation::encode(const Tokenizer& tokenizer, Metadata& metadata) {
+std::unique_ptr<BinWriter> Preparation::encode(const tokenizer::Tokenizer& tokenizer, data::Metadata& metadata) {
   const auto shape = input_.conversations();
   const ChunkEncoder encoder(tokenizer, options_, shape.has_value());
   metadata.vocab_size = tokenizer.vocab_size();
-  metadata.width_bytes = width_for(tokenizer.vocab_size());
-  metadata.tokenizer = kTokenizerFile;
+  metadata.width_bytes = data::width_for(tokenizer.vocab_size());
+  metadata.tokenizer = data::kTokenizerFile;
   for (;;) {
     metadata.invalid_utf8_bytes = metadata.ends_as_text = 0;
     metadata.conversations = {};
@@ -377,25 +378,26 @@ void write_file(const std::string& path, const std::string& text) {
 }
 
 // The metadata come last, with the hashes of the others.
-void Preparation::commit(const std::string& tokenizer, std::unique_ptr<BinWriter> writer, const Metadata& metadata) {
+void Preparation::commit(const std::string& tokenizer, std::unique_ptr<BinWriter> writer,
+                         const data::Metadata& metadata) {
   writer->commit();
   writer.reset();  // and with it files that were of use on the way
-  write_file(output_.path() + "/" + kTokenizerFile, tokenizer);
-  if (options_.format == BinFormat::prepared) write_file(output_.path() + "/" + kMetadataFile, to_json(metadata));
+  write_file(output_.path() + "/" + data::kTokenizerFile, tokenizer);
+  if (options_.format == BinFormat::prepared) write_file(output_.path() + "/" + data::kMetadataFile, to_json(metadata));
   output_.commit();
 }
 
 }  // namespace
 
-Metadata prepare(const PrepareOptions& options, const std::string& output_dir,
-                 const std::function<bool(const PrepareProgress&)>& progress) {
+data::Metadata prepare(const PrepareOptions& options, const std::string& output_dir,
+                       const std::function<bool(const PrepareProgress&)>& progress) {
   if (options.inputs.empty()) refuse("nothing to read: name files, folders or patterns, or - for standard input");
   std::error_code none;
   const bool is_new = !fs::exists(output_dir, none);
   create_folders(output_dir);
   try {
     const FolderLock lock(output_dir, ExitCode::config, "--output");
-    Replacement output(output_dir);
+    data::Replacement output(output_dir);
     return Preparation(options, output_dir, output, progress).run();
   } catch (...) {
     if (is_new) rmdir(output_dir.c_str());  // where it is empty
@@ -403,4 +405,4 @@ Metadata prepare(const PrepareOptions& options, const std::string& output_dir,
   }
 }
 
-}  // namespace gpt
+}  // namespace gpt::prepare

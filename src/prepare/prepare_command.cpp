@@ -6,7 +6,7 @@
 #include "gpt/config/data_config.h"
 #include "gpt/core/error.h"
 
-namespace gpt {
+namespace gpt::prepare {
 namespace {
 
 constexpr const char* kExamples = R"(  gpt-prepare --input book.txt --tokenizer bpe:4096 --output data/book
@@ -118,7 +118,7 @@ std::vector<config::Section> sections(PrepareCommand& command) {
 std::optional<PrepareCommand> parse_prepare_options(int argc, const char* const* argv) {
   PrepareCommand command;
   command.options.deduplicate = Deduplicate::exact;
-  command.options.chat_format = TextFormat();
+  command.options.chat_format = tokenizer::TextFormat();
   const std::vector<config::Section> options = sections(command);
   const auto arguments =
       config::parse_arguments({.name = "gpt-prepare",
@@ -138,4 +138,4 @@ std::optional<PrepareCommand> parse_prepare_options(int argc, const char* const*
   return command;
 }
 
-}  // namespace gpt
+}  // namespace gpt::prepare

@@ -19,24 +19,25 @@
 #include "gpt/data/bin.h"
 #include "gpt/data/corpus.h"
 
-namespace gpt {
+namespace gpt::prepare {
 namespace {
 
 constexpr int kBarWidth = 20;
 
 // In the output folder, by their paths.
-std::vector<std::string> written_files(BinFormat format, const std::string& output_dir, const Metadata& metadata) {
+std::vector<std::string> written_files(BinFormat format, const std::string& output_dir,
+                                       const data::Metadata& metadata) {
   std::vector<std::string> files;
   for (const std::string& name : BinWriter::file_names(format)) files.push_back(output_dir + "/" + name);
-  if (!metadata.conversations.shape.empty()) files.push_back(output_dir + "/" + kMarksFile);
-  files.push_back(output_dir + "/" + kTokenizerFile);
-  if (format == BinFormat::prepared) files.push_back(output_dir + "/" + kMetadataFile);
+  if (!metadata.conversations.shape.empty()) files.push_back(output_dir + "/" + data::kMarksFile);
+  files.push_back(output_dir + "/" + data::kTokenizerFile);
+  if (format == BinFormat::prepared) files.push_back(output_dir + "/" + data::kMetadataFile);
   return files;
 }
 
 void report_prepared_conversations(const PrepareOptions& options, const std::string& output_dir) {
-  const Bin bin = open_bin({.path = output_dir + "/" + kBinFile, .is_prepared = true});
-  Corpus corpus;
+  const data::Bin bin = data::open_bin({.path = output_dir + "/" + data::kBinFile, .is_prepared = true});
+  data::Corpus corpus;
   corpus.tokenizer = bin.tokenizer, corpus.train = bin.train;
   corpus.source = fmt::format("{}", fmt::join(options.inputs, " "));
   report_conversations(corpus, bin.metadata);
@@ -44,7 +45,7 @@ void report_prepared_conversations(const PrepareOptions& options, const std::str
 
 }  // namespace
 
-std::string describe_files(const Metadata& metadata) {
+std::string describe_files(const data::Metadata& metadata) {
   const auto read = static_cast<int64_t>(metadata.sources.size()),
              passed_over = static_cast<int64_t>(metadata.skipped.size());
   std::vector<std::string> facts;
@@ -72,7 +73,7 @@ std::string describe_files(const Metadata& metadata) {
   return fmt::format("{}", fmt::join(facts, "; "));
 }
 
-void warn_of_ends_as_text(const Metadata& metadata) {
+void warn_of_ends_as_text(const data::Metadata& metadata) {
   if (metadata.ends_as_text == 0) return;
   log::warn(fmt::format(
       "the text has the letters of an end of text, such as <|endoftext|>, {}, and they are learned as letters; "
@@ -125,7 +126,7 @@ std::string progress_line(const PrepareProgress& progress, double seconds) {
   return line;
 }
 
-void report_prepared(const PrepareOptions& options, const std::string& output_dir, const Metadata& metadata) {
+void report_prepared(const PrepareOptions& options, const std::string& output_dir, const data::Metadata& metadata) {
   const auto& [train, validation] = std::pair(metadata.train, metadata.validation);
   const int64_t tokens = train.tokens + validation.tokens, bytes = train.bytes + validation.bytes;
   log::status("");
@@ -165,18 +166,19 @@ void report_prepared(const PrepareOptions& options, const std::string& output_di
   if (options.format != BinFormat::prepared) {
     return log::info(
         fmt::format("Next: gpt-train --data.bin {0}train.bin --data.validation_bin {0}val.bin --data.tokenizer {0}{1}",
-                    folder, kTokenizerFile));
+                    folder, data::kTokenizerFile));
   }
   const std::string model = options.saved_tokenizer.empty() ? "" : fmt::format("--init_from {} ", options.tokenizer);
-  log::info(fmt::format("Next: gpt-train {3}--data.bin {0}{1} --data.metadata {0}{2}", folder, kBinFile, kMetadataFile,
-                        model));
+  log::info(fmt::format("Next: gpt-train {3}--data.bin {0}{1} --data.metadata {0}{2}", folder, data::kBinFile,
+                        data::kMetadataFile, model));
 }
 
-std::string prepared_json(const PrepareOptions& options, const std::string& output_dir, const Metadata& metadata) {
+std::string prepared_json(const PrepareOptions& options, const std::string& output_dir,
+                          const data::Metadata& metadata) {
   using nlohmann::ordered_json;
   const ordered_json object{{"files", written_files(options.format, output_dir, metadata)},
                             {"metadata", ordered_json::parse(to_json(metadata))}};
   return object.dump(2, ' ', /*ensure_ascii=*/true, ordered_json::error_handler_t::replace) + "\n";
 }
 
-}  // namespace gpt
+}  // namespace gpt::prepare

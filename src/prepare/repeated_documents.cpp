@@ -4,7 +4,7 @@
 #include <string_view>
 #include <utility>
 
-namespace gpt {
+namespace gpt::prepare {
 namespace {
 
 // Documents are compared where eight numbers in a row agree: of those with a similarity of 0.8 (0.9) it finds 95 % (99.99 %).
@@ -63,4 +63,4 @@ bool RepetitionFinder::is_near_an_earlier_one() {
   return false;
 }
 
-}  // namespace gpt
+}  // namespace gpt::prepare

@@ -15,7 +15,7 @@
 #include "gpt/prepare/prepare_options.h"
 #include "min_hash.h"
 
-namespace gpt {
+namespace gpt::prepare {
 
 // Documents by the number of their source and the position in it where they begin.
 class RepeatedDocuments {
@@ -65,4 +65,4 @@ class RepetitionFinder {
   std::unordered_map<uint64_t, uint32_t> first_owner_;  // the first owner of a band of numbers, in sketches_
 };
 
-}  // namespace gpt
+}  // namespace gpt::prepare

@@ -7,14 +7,14 @@
 
 #include "gpt/core/error.h"
 
-namespace gpt {
+namespace gpt::prepare {
 namespace {
 
 constexpr const char* kEndOfText = "<|endoftext|>";  // GPT-2's, which texts for other tokenizers have too
 
-std::optional<std::string> own_end_of_text(const Tokenizer& tokenizer) {
+std::optional<std::string> own_end_of_text(const tokenizer::Tokenizer& tokenizer) {
   const std::optional<int32_t> id = tokenizer.end_of_text();
-  for (const SpecialToken& special : tokenizer.special_tokens()) {
+  for (const tokenizer::SpecialToken& special : tokenizer.special_tokens()) {
     if (special.id == id) return special.text;
   }
   return std::nullopt;
@@ -22,7 +22,7 @@ std::optional<std::string> own_end_of_text(const Tokenizer& tokenizer) {
 
 }  // namespace
 
-std::vector<std::string> separators(const std::string& document_separator, const Tokenizer* tokenizer) {
+std::vector<std::string> separators(const std::string& document_separator, const tokenizer::Tokenizer* tokenizer) {
   if (document_separator == "none") return {};
   if (document_separator != kAutomaticSeparator) {
     if (!document_separator.empty() && document_separator.find_first_of("\r\n") == std::string::npos)
@@ -70,4 +70,4 @@ size_t name_across(std::string_view text, size_t cut, const std::vector<std::str
   return cut;
 }
 
-}  // namespace gpt
+}  // namespace gpt::prepare

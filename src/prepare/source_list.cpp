@@ -21,7 +21,7 @@
 #include "gpt/core/log.h"
 #include "own_files.h"
 
-namespace gpt {
+namespace gpt::prepare {
 namespace {
 
 namespace fs = std::filesystem;
@@ -284,4 +284,4 @@ void announce(const std::vector<LeftOut>& left_out) {
   if (!left_out.empty()) log::info("Left out: " + describe(left_out));
 }
 
-}  // namespace gpt
+}  // namespace gpt::prepare

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace gpt {
+namespace gpt::prepare {
 
 enum class TextKind {
   plain,       // a file is a document
@@ -52,4 +52,4 @@ SourceList find_sources(const std::vector<std::string>& inputs, const std::strin
 // Logs one line, such as "Left out: models (runs), tokens (token ids), 2 hidden files or folders", where there is anything.
 void announce(const std::vector<LeftOut>& left_out);
 
-}  // namespace gpt
+}  // namespace gpt::prepare

@@ -6,7 +6,7 @@
 
 #include "gpt/core/hash.h"
 
-namespace gpt {
+namespace gpt::prepare {
 
 // With an expected ten documents on the smaller side it is never empty by chance (1 in 20,000) nor far from its share.
 int64_t documents_to_split(double validation_fraction) {
@@ -39,4 +39,4 @@ std::string_view TrainingSide::of(const DocumentPart& part, std::string_view tex
   return text.substr(0, static_cast<size_t>(left));
 }
 
-}  // namespace gpt
+}  // namespace gpt::prepare

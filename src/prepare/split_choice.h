@@ -7,7 +7,7 @@
 #include "chunk.h"
 #include "gpt/prepare/prepare_options.h"
 
-namespace gpt {
+namespace gpt::prepare {
 
 // How many documents there must be for a split by documents; with fewer the last tokens are for validation.
 int64_t documents_to_split(double validation_fraction);
@@ -33,4 +33,4 @@ class TrainingSide {
   int64_t passed_ = 0;  // bytes, in the second pass
 };
 
-}  // namespace gpt
+}  // namespace gpt::prepare

@@ -10,7 +10,7 @@
 #include "gpt/core/error.h"
 #include "gpt/data/token_file.h"
 
-namespace gpt {
+namespace gpt::prepare {
 namespace {
 
 constexpr size_t kBuffer = 1 << 20;
@@ -107,8 +107,8 @@ int64_t SplitFile::bytes_of_text(int64_t begin, int64_t end, const std::vector<i
   return sum;
 }
 
-SplitCounts SplitFile::counts_from(int64_t begin, const std::vector<int32_t>& token_bytes) {
-  SplitCounts counts{.tokens = tokens() - begin};
+data::SplitCounts SplitFile::counts_from(int64_t begin, const std::vector<int32_t>& token_bytes) {
+  data::SplitCounts counts{.tokens = tokens() - begin};
   const int width = ids_->width();
   int64_t at = begin;
   ids_->read(begin, tokens(), [&](const std::string& ids) {
@@ -116,8 +116,8 @@ SplitCounts SplitFile::counts_from(int64_t begin, const std::vector<int32_t>& to
     const int64_t end = at + std::ssize(ids) / width;
     marks_->read(at, end, [&marks](const std::string& block) { marks += block; });
     for (int64_t i = 0; i < std::ssize(marks); ++i) {
-      counts.documents += has(marks[i], TokenMark::kBegins);
-      if (!has(marks[i], TokenMark::kLearned)) continue;
+      counts.documents += has(marks[i], data::TokenMark::kBegins);
+      if (!has(marks[i], data::TokenMark::kLearned)) continue;
       ++counts.learned;
       counts.bytes += token_bytes.at(id_at(ids, i, width));
     }
@@ -131,7 +131,7 @@ int64_t SplitFile::conversation_near(int64_t position) {
   bool is_found = false;
   marks_->read(0, tokens(), [&](const std::string& marks) {
     for (const char mark : marks) {
-      const bool is_candidate = at > 0 && has(mark, TokenMark::kBegins);
+      const bool is_candidate = at > 0 && has(mark, data::TokenMark::kBegins);
       if (is_candidate && (!is_found || std::abs(at - position) < std::abs(nearest - position))) {
         nearest = at;
         is_found = true;
@@ -142,4 +142,4 @@ int64_t SplitFile::conversation_near(int64_t position) {
   return nearest;
 }
 
-}  // namespace gpt
+}  // namespace gpt::prepare

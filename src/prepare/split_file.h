@@ -13,7 +13,7 @@
 #include "gpt/core/hash.h"
 #include "gpt/data/metadata.h"
 
-namespace gpt {
+namespace gpt::prepare {
 
 // Ids, or marks, on their way to a file: numbers of `width` bytes.
 class IdFile {
@@ -59,7 +59,7 @@ class SplitFile {
 
   int64_t bytes_of_text(int64_t begin, int64_t end, const std::vector<int32_t>& token_bytes);
   // Counts of the conversations from `begin` on, where one begins.
-  SplitCounts counts_from(int64_t begin, const std::vector<int32_t>& token_bytes);
+  data::SplitCounts counts_from(int64_t begin, const std::vector<int32_t>& token_bytes);
   // Where a conversation begins that is not the first one, as near to `position` as there is one; the end where it is the only one.
   int64_t conversation_near(int64_t position);
 
@@ -67,4 +67,4 @@ class SplitFile {
   std::unique_ptr<IdFile> ids_, marks_;
 };
 
-}  // namespace gpt
+}  // namespace gpt::prepare

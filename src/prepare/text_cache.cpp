@@ -38,7 +38,7 @@
 #include "gpt/tokenizer/make_tokenizer.h"
 #include "source_list.h"
 
-namespace gpt {
+namespace gpt::prepare {
 namespace {
 
 namespace fs = std::filesystem;
@@ -56,18 +56,18 @@ std::string cache_root(const DataConfig& config) {
 std::string identity(const std::string& tokenizer) {
   if (tokenizer == "char") return tokenizer;
   if (tokenizer.starts_with("bpe:")) return tokenizer + " of the training side";
-  return hash128(make_tokenizer(tokenizer, {})->to_json());
+  return hash128(tokenizer::make_tokenizer(tokenizer, {})->to_json());
 }
 
 std::string size_text(int64_t bytes) { return format_bytes(static_cast<double>(bytes)); }
 
 std::string texts(int64_t count) { return fmt::format("{} prepared text{}", count, count == 1 ? "" : "s"); }
 
-using Open = std::function<Bin(const std::string& path)>;
+using Open = std::function<data::Bin(const std::string& path)>;
 
 class TextCache {
  public:
-  TextCache(const std::string& input, const DataConfig& config, const std::optional<TextFormat>& chat_format,
+  TextCache(const std::string& input, const DataConfig& config, const std::optional<tokenizer::TextFormat>& chat_format,
             std::vector<int32_t> prefix, const Open& open)
       : config_(config),
         chat_format_(chat_format),
@@ -78,7 +78,7 @@ class TextCache {
         list_(find_sources({input}, "", root_)),
         content_(content_hash(input, list_.sources, root_ + "/" + kHashIndex)) {}
 
-  Bin text(const std::string& saved_tokenizer) const {
+  data::Bin text(const std::string& saved_tokenizer) const {
     const std::string own = identity(config_.tokenizer);
     clear_cache_place(folder_for(own));
     if (saved_tokenizer.empty()) return prepared(folder_for(own), "");
@@ -111,20 +111,20 @@ class TextCache {
   // The tokenizer's hash in a finished entry; empty where there is none, or none that can be read.
   static std::string tokenizer_hash(const std::string& folder) {
     try {
-      return read_metadata(folder + "/" + kMetadataFile).tokenizer_hash;
+      return data::read_metadata(folder + "/" + data::kMetadataFile).tokenizer_hash;
     } catch (const Error&) { return ""; }
   }
 
-  Bin opened(const std::string& folder, std::shared_ptr<const void> in_use) const {
-    Bin bin = open_(folder + "/" + kBinFile);
+  data::Bin opened(const std::string& folder, std::shared_ptr<const void> in_use) const {
+    data::Bin bin = open_(folder + "/" + data::kBinFile);
     bin.in_use = std::move(in_use);
     return bin;
   }
 
   // Nothing where there is nothing to use. `damage`: why, where something is there.
-  std::optional<Bin> find(const std::string& folder, std::string& damage) const {
+  std::optional<data::Bin> find(const std::string& folder, std::string& damage) const {
     try {
-      finish_replacement(folder);  // which puts the file there that marks what is in use
+      data::finish_replacement(folder);  // which puts the file there that marks what is in use
       if (auto in_use = use_cache_entry(folder)) return opened(folder, std::move(in_use));
     } catch (const Error& error) {
       if (error.code() != ExitCode::data) throw;
@@ -133,10 +133,10 @@ class TextCache {
     return std::nullopt;
   }
 
-  Bin prepared(const std::string& folder, const std::string& saved_tokenizer) const {
+  data::Bin prepared(const std::string& folder, const std::string& saved_tokenizer) const {
     clear_cache_place(folder);
     std::string damage;
-    std::optional<Bin> bin = find(folder, damage);
+    std::optional<data::Bin> bin = find(folder, damage);
     if (bin) announce(list_.left_out);  // as preparing it does
     if (!bin) bin = opened(folder, make(folder, saved_tokenizer, damage));
     const std::string files = describe_files(bin->metadata);
@@ -156,7 +156,7 @@ class TextCache {
     });
     if (damage.empty()) {
       if (auto in_use = use_cache_entry(folder)) return in_use;
-    } else if (const std::optional<Bin> bin = find(folder, damage)) {
+    } else if (const std::optional<data::Bin> bin = find(folder, damage)) {
       return bin->in_use;
     }
     prepare_entry(folder, saved_tokenizer, damage);
@@ -200,7 +200,7 @@ class TextCache {
   }
 
   const DataConfig& config_;
-  const std::optional<TextFormat>& chat_format_;
+  const std::optional<tokenizer::TextFormat>& chat_format_;
   const std::vector<int32_t> prefix_;
   const Open& open_;
   const std::string input_, root_;
@@ -240,9 +240,9 @@ bool holds_conversations(const std::string& input, const DataConfig& config) {
   return conversations_in(find_sources({input}, "", cache_root(config)).sources, config.text_field).has_value();
 }
 
-Bin prepared_text(const std::string& input, const DataConfig& config, const std::string& saved_tokenizer,
-                  const std::optional<TextFormat>& chat_format, const std::optional<TextFormat>& format,
-                  const Open& open) {
+data::Bin prepared_text(const std::string& input, const DataConfig& config, const std::string& saved_tokenizer,
+                        const std::optional<tokenizer::TextFormat>& chat_format,
+                        const std::optional<tokenizer::TextFormat>& format, const Open& open) {
   try {
     return TextCache(input, config, chat_format, format ? format->prefix : std::vector<int32_t>(), open)
         .text(saved_tokenizer);
@@ -284,4 +284,4 @@ std::string clear_text_cache(const DataConfig& config) {
   return line;
 }
 
-}  // namespace gpt
+}  // namespace gpt::prepare

@@ -55,7 +55,7 @@ void eight_bit_product_out(const at::Tensor& result, bool adds, const EightBitFa
 
 int64_t second_factor_bytes(int64_t rows, int64_t columns) { return cpu::int8_second_factor_bytes(rows, columns); }
 
-std::string eight_bit_obstacle(EightBitType type, const DeviceInfo& device) {
+std::string eight_bit_obstacle(EightBitType type, const device::DeviceInfo& device) {
   // Compute capabilities with the instructions that LibTorch's kernels use. For fp8 those kernels have a scale for each row.
   constexpr int kInt8Capability = 75, kFp8Capability = 90;
   const bool is_fp8 = type == EightBitType::fp8;

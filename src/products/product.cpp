@@ -148,7 +148,7 @@ at::Tensor product_through_gelu(const at::Tensor& a, const at::Tensor& b, const 
   return result;
 }
 
-void accumulate_product(const Parameter& weight, const at::Tensor& gradient, const at::Tensor& rows,
+void accumulate_product(const parameters::Parameter& weight, const at::Tensor& gradient, const at::Tensor& rows,
                         MatrixLibrary library, const at::Tensor& sums, SumsKernel kernel) {
   const at::Tensor& result = weight.gradient();
   compute({.a = gradient.t(),

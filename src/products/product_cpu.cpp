@@ -90,7 +90,7 @@ bool can_multiply(const Product& product) {
   };
   const bool has_kernel = a.scalar_type() == at::kFloat
                               ? result.scalar_type() == at::kFloat
-                              : a.scalar_type() == at::kBFloat16 && dot_product_gain() > 0 &&
+                              : a.scalar_type() == at::kBFloat16 && device::dot_product_gain() > 0 &&
                                     (result.scalar_type() == at::kBFloat16 || result.scalar_type() == at::kFloat);
   return has_kernel && a.size(1) > 0 && takes(a, 1) && takes(b, 0);
 }

@@ -25,7 +25,7 @@ namespace {
 
 constexpr int64_t kLeastQuantizedProducts = 1 << 17;  // for a thread: below, waking it costs more than it saves
 
-static_assert(kQuantizedGroup == QuantizedWeight::kGroup);
+static_assert(kQuantizedGroup == parameters::QuantizedWeight::kGroup);
 
 const QuantizedProductKernel& best_kernel() {
 #if defined(__x86_64__)
@@ -37,9 +37,9 @@ const QuantizedProductKernel& best_kernel() {
 
 int64_t padded_terms(int64_t columns) { return at::divup(columns, kTerms) * kTerms; }
 
-int64_t panel_bytes(QuantizedType type, int64_t columns) {
+int64_t panel_bytes(parameters::QuantizedType type, int64_t columns) {
   const int64_t terms = padded_terms(columns);
-  return type == QuantizedType::int8 ? panel_bytes_int8(terms) : panel_bytes_int4(terms);
+  return type == parameters::QuantizedType::int8 ? panel_bytes_int8(terms) : panel_bytes_int4(terms);
 }
 
 // Where the scale of a row's group is within a panel of int8, and the code of a term.
@@ -55,7 +55,7 @@ int64_t code_place_int8(int64_t row, int64_t term) {
 }
 
 // Row `row` of the weight into its panel.
-void pack_int8(const QuantizedWeight& weight, int64_t row, uint8_t* panel) {
+void pack_int8(const parameters::QuantizedWeight& weight, int64_t row, uint8_t* panel) {
   const auto* codes = weight.codes.const_data_ptr<int8_t>() + row * weight.columns;
   const auto* scales = weight.scales.const_data_ptr<float>() + row * weight.groups();
   const int64_t place = row % kPanelRows;
@@ -65,7 +65,7 @@ void pack_int8(const QuantizedWeight& weight, int64_t row, uint8_t* panel) {
     panel[code_place_int8(place, term)] = static_cast<uint8_t>(codes[term] + 128);
 }
 
-void pack_int4(const QuantizedWeight& weight, int64_t row, uint8_t* panel) {
+void pack_int4(const parameters::QuantizedWeight& weight, int64_t row, uint8_t* panel) {
   constexpr size_t kSize = sizeof(c10::BFloat16);
   const auto* codes = weight.codes.const_data_ptr<uint8_t>() + row * weight.codes.size(1);
   const int64_t place = row % kPanelRows;
@@ -107,9 +107,9 @@ struct QuantizedRows {
 }  // namespace
 }  // namespace cpu
 
-PackedWeight pack(const QuantizedWeight& weight) {
+PackedWeight pack(const parameters::QuantizedWeight& weight) {
   const int64_t panels = at::divup(weight.rows, cpu::kPanelRows), bytes = cpu::panel_bytes(weight.type, weight.columns);
-  const bool is_int8 = weight.type == QuantizedType::int8;
+  const bool is_int8 = weight.type == parameters::QuantizedType::int8;
   // Codes that no weight has are multiplied by terms that are 0, or belong to columns that nobody asks for.
   PackedWeight packed{weight.type, weight.rows, weight.columns,
                       at::zeros({panels * cpu::kPanelRows, bytes / cpu::kPanelRows}, at::kByte)};
@@ -142,7 +142,7 @@ at::Tensor quantized_product(const at::Tensor& rows, const PackedWeight& weight,
                                                .panels = weight.panels.const_data_ptr<uint8_t>(),
                                                .bias = bias.defined() ? bias.const_data_ptr<float>() : nullptr,
                                                .y = y.mutable_data_ptr<float>()};
-  const auto multiply = weight.type == QuantizedType::int8 ? kernel.multiply_int8 : kernel.multiply_int4;
+  const auto multiply = weight.type == parameters::QuantizedType::int8 ? kernel.multiply_int8 : kernel.multiply_int4;
   const int64_t of_panel = product.M * product.K * cpu::kPanelRows;
   at::parallel_for(0, at::divup(product.N, cpu::kPanelRows),
                    std::max<int64_t>(1, cpu::kLeastQuantizedProducts / of_panel),
@@ -151,7 +151,8 @@ at::Tensor quantized_product(const at::Tensor& rows, const PackedWeight& weight,
 }
 
 at::Tensor rows_of(const PackedWeight& weight, const at::Tensor& ids) {
-  TORCH_CHECK(weight.type == QuantizedType::int8 && ids.dim() == 1 && ids.scalar_type() == at::kLong && ids.is_cpu(),
+  TORCH_CHECK(weight.type == parameters::QuantizedType::int8 && ids.dim() == 1 && ids.scalar_type() == at::kLong &&
+                  ids.is_cpu(),
               "rows_of: needs a weight of type int8 and int64 ids on a CPU");
   const at::Tensor numbers = ids.contiguous();
   const at::Tensor result = at::empty({numbers.numel(), weight.columns}, at::kFloat);

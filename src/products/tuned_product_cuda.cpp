@@ -122,7 +122,7 @@ void compute_tuned(const Product& product, ComputeProduct by_libtorch) {
   const std::lock_guard lock(mutex);
   const std::optional<ProductKey> key = key_of(product);
   const auto find = [&]() -> std::optional<Measured<CublasLt::Way>> {
-    if (is_recording()) return std::nullopt;
+    if (device::is_recording()) return std::nullopt;
     CublasLt library{bytes_of(product)};
     return measure(library, product, *key, by_libtorch);
   };

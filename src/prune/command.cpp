@@ -34,17 +34,19 @@ namespace gpt::prune {
 namespace {
 
 // What a run has that begins with these weights, whose optimizer remembers nothing yet. What was frozen is to be trained again, as is all.
-Checkpoint beginning_of(const Checkpoint& large, const GPT& model, NamedTensors weights) {
-  Checkpoint small;
+checkpoint::Checkpoint beginning_of(const checkpoint::Checkpoint& large, const model::GPT& model,
+                                    parameters::NamedTensors weights) {
+  checkpoint::Checkpoint small;
   small.config = large.config;
   small.config.model = model.config();
   small.config.training.tuning = {};
   small.step = large.step;
   small.model = std::move(weights);
-  const Parameters& parameters = model.parameters();
+  const parameters::Parameters& parameters = model.parameters();
   small.optimizer =
-      make_optimizer(parameters, small.config.training.optimizer, {{0, parameters.layout().trained_size}})->state();
-  small.rng = {{"cpu", random_state(at::kCPU)}};
+      optim::make_optimizer(parameters, small.config.training.optimizer, {{0, parameters.layout().trained_size}})
+          ->state();
+  small.rng = {{"cpu", device::random_state(at::kCPU)}};
   small.best_val_loss = std::numeric_limits<double>::infinity();
   small.tokenizer = large.tokenizer;
   small.data_fingerprint = large.data_fingerprint;
@@ -79,14 +81,14 @@ std::string left_out(const std::vector<KeptLayer>& kept, int64_t layers) {
 
 std::string report(const ModelConfig& large, const ModelConfig& small, const std::vector<KeptLayer>& kept,
                    double loss_before, double loss_after) {
-  const double flops_before = flops_per_token(large), flops_after = flops_per_token(small);
+  const double flops_before = layout::flops_per_token(large), flops_after = layout::flops_per_token(small);
   std::vector<Row> rows{{"", "before", "after", ""},
                         count_row("layers", large.n_layer, small.n_layer, left_out(kept, large.n_layer)),
                         count_row("heads of a layer", large.heads(), small.heads())};
   if (large.kv_heads() != large.heads())
     rows.push_back(count_row("key and value heads", large.kv_heads(), small.kv_heads()));
   rows.push_back(count_row("neurons of a layer", large.hidden(), small.hidden()));
-  rows.push_back(count_row("parameters", parameter_count(large), parameter_count(small)));
+  rows.push_back(count_row("parameters", layout::parameter_count(large), layout::parameter_count(small)));
   rows.push_back({"training a token takes", format_flops(flops_before), format_flops(flops_after),
                   change(flops_before, flops_after)});
   rows.push_back({"loss", fmt::format("{:.4f}", loss_before), fmt::format("{:.4f}", loss_after),
@@ -109,8 +111,8 @@ std::string json_report(const std::string& output, const ModelConfig& large, con
                         {"heads", config.heads()},
                         {"kv_heads", config.kv_heads()},
                         {"neurons", config.hidden()},
-                        {"parameters", parameter_count(config)},
-                        {"flops_per_token", flops_per_token(config)},
+                        {"parameters", layout::parameter_count(config)},
+                        {"flops_per_token", layout::flops_per_token(config)},
                         {"loss", std::isfinite(loss) ? ordered_json(loss) : ordered_json()}};
   };
   const ordered_json object{{"output", output},
@@ -123,41 +125,41 @@ std::string json_report(const std::string& output, const ModelConfig& large, con
 // The folder of a checkpoint that has its usual name.
 std::string shortest_name(const std::string& file) {
   const std::filesystem::path path(file);
-  return path.filename() == kLastCheckpoint && path.has_parent_path() ? path.parent_path().string() : file;
+  return path.filename() == checkpoint::kLastCheckpoint && path.has_parent_path() ? path.parent_path().string() : file;
 }
 
 std::string next_command(const PruneOptions& options) {
   const std::string from = shortest_name(options.output);
   const std::string to = from.ends_with(".pt") ? from.substr(0, from.size() - 3) : from;
   return printable_line(fmt::format("gpt-train --init_from {} --{} {} --output_dir {}-trained", from,
-                                    has_name_of_bin(options.data) ? "bin" : "data", options.data, to));
+                                    data::has_name_of_bin(options.data) ? "bin" : "data", options.data, to));
 }
 
 }  // namespace
 
 void prune_checkpoint(const PruneOptions& options) {
-  const at::Device device = select_device(options.device).device;
-  use_cpu_threads(options.threads);
-  const Checkpoint large = load_checkpoint(options.checkpoint, Parts::model);
+  const at::Device device = device::select_device(options.device).device;
+  device::use_cpu_threads(options.threads);
+  const checkpoint::Checkpoint large = checkpoint::load_checkpoint(options.checkpoint, checkpoint::Parts::model);
   const ModelConfig& config = large.config.model;
   const Removal removal = removal_from(options.amounts, config);
-  const Batch sequences = sequences_of(options.data, options.text_field, large, device, options.sequences);
+  const batches::Batch sequences = sequences_of(options.data, options.text_field, large, device, options.sequences);
   log::info(fmt::format("{}: {} parameters, reading {} of {} from {} on {}", options.checkpoint,
-                        format_count(static_cast<double>(parameter_count(config))),
+                        format_count(static_cast<double>(layout::parameter_count(config))),
                         plural(sequences.inputs.size(0), "sequence"), plural(config.block_size, "token"), options.data,
-                        describe_device(device).name));
-  GPT model(config, device, large.model);
+                        device::describe_device(device).name));
+  model::GPT model(config, device, large.model);
   Measured measured = measure_importance(model, sequences);
   if (options.choice == Choice::random)
     measured.importance = random_importance(config, static_cast<uint64_t>(options.seed));
 
   const std::vector<KeptLayer> kept = most_important(measured.importance, removal, config);
-  NamedTensors weights = smaller_weights(config, large.model, kept);
-  const GPT smaller(smaller_config(config, kept), device, weights);
+  parameters::NamedTensors weights = smaller_weights(config, large.model, kept);
+  const model::GPT smaller(smaller_config(config, kept), device, weights);
   const double loss = mean_loss(smaller, sequences);
   const std::filesystem::path folder = std::filesystem::path(options.output).parent_path();
   if (!folder.empty()) create_folders(folder.string());
-  save_checkpoint(options.output, beginning_of(large, smaller, std::move(weights)));
+  checkpoint::save_checkpoint(options.output, beginning_of(large, smaller, std::move(weights)));
   log::success(fmt::format("{}: written", options.output));
   if (options.json) return print(json_report(options.output, config, smaller.config(), kept, measured.loss, loss));
   print(report(config, smaller.config(), kept, measured.loss, loss) +

@@ -17,7 +17,7 @@
 namespace gpt::prune {
 namespace {
 
-using Role = ParameterRole;
+using Role = layout::ParameterRole;
 
 // What passes, added up over all tokens.
 struct Seen {
@@ -87,7 +87,7 @@ std::vector<double> added_by(const at::Tensor& absolutes, const at::Tensor& weig
 }
 
 // Their mean loss; `seen` hears of each batch, where it is given.
-double read(const GPT& model, const Batch& sequences, Seen* seen) {
+double read(const model::GPT& model, const batches::Batch& sequences, Seen* seen) {
   const int64_t N = sequences.inputs.size(0), T = sequences.inputs.size(1);
   const int64_t most = std::max<int64_t>(1, (model.device().is_cpu() ? 4096 : 32'768) / T);
   double sum = 0;
@@ -109,16 +109,16 @@ double read(const GPT& model, const Batch& sequences, Seen* seen) {
 
 }  // namespace
 
-double mean_loss(const GPT& model, const Batch& sequences) { return read(model, sequences, nullptr); }
+double mean_loss(const model::GPT& model, const batches::Batch& sequences) { return read(model, sequences, nullptr); }
 
-Measured measure_importance(GPT& model, const Batch& sequences) {
+Measured measure_importance(model::GPT& model, const batches::Batch& sequences) {
   const ModelConfig& config = model.config();
-  const Parameters& parameters = model.parameters();
+  const parameters::Parameters& parameters = model.parameters();
   Seen seen(config.n_layer);
   Measured result;
   {
-    const OperatorsInScope observing(model,
-                                     std::make_shared<ObservingOperators>(model.operators(), seen, config.norm_place));
+    const model::OperatorsInScope observing(model, std::make_shared<ObservingOperators>(model.operators(), seen,
+                                                                                        config.norm_place));
     result.loss = read(model, sequences, &seen);
   }
   if (!std::isfinite(result.loss))

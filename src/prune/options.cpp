@@ -99,10 +99,10 @@ void require_complete(const PruneOptions& options) {
 
 // A file that is not there yet: a checkpoint may be all that is left of a run.
 std::string new_file(const std::string& output) {
-  const std::string file = output.ends_with(".pt") ? output : fmt::format("{}/{}", output, kLastCheckpoint);
+  const std::string file = output.ends_with(".pt") ? output : fmt::format("{}/{}", output, checkpoint::kLastCheckpoint);
   std::error_code ignored;
   const std::string taken =
-      file != output && !std::filesystem::is_directory(output, ignored) ? output : checkpoint_file(output);
+      file != output && !std::filesystem::is_directory(output, ignored) ? output : checkpoint::checkpoint_file(output);
   if (std::filesystem::exists(taken, ignored))
     throw Error(ExitCode::config,
                 fmt::format("--output {}: {} is there already; name another folder or file", output, taken));
@@ -132,7 +132,7 @@ std::optional<PruneOptions> parse_prune_options(int argc, const char* const* arg
   options.amounts = {parse_amount("mlp", written.mlp), parse_amount("heads", written.heads),
                      parse_amount("layers", written.layers)};
   require_complete(options);
-  options.checkpoint = checkpoint_file(options.checkpoint);
+  options.checkpoint = checkpoint::checkpoint_file(options.checkpoint);
   options.output = new_file(options.output);
   return options;
 }

@@ -12,17 +12,19 @@
 namespace gpt::prune {
 namespace {
 
-Corpus corpus_of(const std::string& data, const std::string& text_field, const Checkpoint& checkpoint) {
+data::Corpus corpus_of(const std::string& data, const std::string& text_field,
+                       const checkpoint::Checkpoint& checkpoint) {
   DataConfig config;
   config.text_field = text_field;
   config.validation_fraction = 0;
-  (has_name_of_bin(data) ? config.bin : config.text) = data;
+  (data::has_name_of_bin(data) ? config.bin : config.text) = data;
   if (config.bin.empty() && checkpoint.tokenizer.empty())
     fail(
         data,
         "the checkpoint has no tokenizer to encode a text with, because its run was given token ids; name ids of the same kind");
   const int64_t vocabulary = *checkpoint.config.model.vocab_size;
-  Corpus corpus = load_corpus(config, /*block_size=*/1, checkpoint.tokenizer, vocabulary, checkpoint.text_format);
+  data::Corpus corpus =
+      prepare::load_corpus(config, /*block_size=*/1, checkpoint.tokenizer, vocabulary, checkpoint.text_format);
   if (corpus.vocab_size <= vocabulary) return corpus;
   fail(data,
        fmt::format(
@@ -32,11 +34,11 @@ Corpus corpus_of(const std::string& data, const std::string& text_field, const C
 
 }  // namespace
 
-Batch sequences_of(const std::string& data, const std::string& text_field, const Checkpoint& checkpoint,
-                   at::Device device, int64_t most) {
-  const Corpus corpus = corpus_of(data, text_field, checkpoint);
+batches::Batch sequences_of(const std::string& data, const std::string& text_field,
+                            const checkpoint::Checkpoint& checkpoint, at::Device device, int64_t most) {
+  const data::Corpus corpus = corpus_of(data, text_field, checkpoint);
   const int64_t length = checkpoint.config.model.block_size;
-  const SplitWindows windows(corpus.train, length, at::kCPU, /*packs=*/device.is_cpu());
+  const batches::SplitWindows windows(corpus.train, length, at::kCPU, /*packs=*/device.is_cpu());
   if (windows.size() < 1) {
     fail(data, fmt::format("it has {}, and one sequence of the model takes {} (block_size + 1); name a longer text",
                            plural(corpus.train.size(), "token"), with_commas(length + 1)));

@@ -13,7 +13,7 @@
 namespace gpt::prune {
 namespace {
 
-using Role = ParameterRole;
+using Role = layout::ParameterRole;
 
 at::Tensor chosen(const at::Tensor& weight, int64_t dim, const std::vector<int64_t>& indices) {
   return weight.detach().index_select(dim, at::tensor(indices).to(weight.device()));
@@ -26,7 +26,8 @@ void add_rows_of(std::vector<int64_t>& rows, const std::vector<int64_t>& heads, 
 }
 
 // What of a parameter stays, before which only whole layers were left out.
-at::Tensor part_of(const ParameterRow& row, const at::Tensor& weight, const KeptLayer& kept, const ModelConfig& model) {
+at::Tensor part_of(const layout::ParameterRow& row, const at::Tensor& weight, const KeptLayer& kept,
+                   const ModelConfig& model) {
   const int64_t H = model.heads(), KV = model.kv_heads(), D = model.head_dim();
   std::vector<int64_t> heads;
   switch (row.role) {
@@ -68,17 +69,17 @@ ModelConfig smaller_config(ModelConfig model, const std::vector<KeptLayer>& kept
   return model;
 }
 
-NamedTensors smaller_weights(const ModelConfig& model, const NamedTensors& weights,
-                             const std::vector<KeptLayer>& kept) {
-  const std::vector<ParameterRow> rows = parameter_table(model);
-  const std::vector<at::Tensor> tensors = tensors_of_rows(rows, weights, "model");
-  NamedTensors smaller;
-  for (const ParameterRow& row : parameter_table(smaller_config(model, kept))) {
+parameters::NamedTensors smaller_weights(const ModelConfig& model, const parameters::NamedTensors& weights,
+                                         const std::vector<KeptLayer>& kept) {
+  const std::vector<layout::ParameterRow> rows = layout::parameter_table(model);
+  const std::vector<at::Tensor> tensors = parameters::tensors_of_rows(rows, weights, "model");
+  parameters::NamedTensors smaller;
+  for (const layout::ParameterRow& row : layout::parameter_table(smaller_config(model, kept))) {
     const bool is_in_layer = row.layer >= 0 && row.layer < std::ssize(kept);
     const int64_t was = is_in_layer     ? kept[static_cast<size_t>(row.layer)].layer
                         : row.layer < 0 ? row.layer
                                         : model.n_layer;
-    const auto found = std::find_if(rows.begin(), rows.end(), [&](const ParameterRow& of) {
+    const auto found = std::find_if(rows.begin(), rows.end(), [&](const layout::ParameterRow& of) {
       return of.role == row.role && of.is_bias == row.is_bias && of.layer == was;
     });
     if (found == rows.end()) throw std::logic_error("the larger model has no " + row.name);

@@ -13,7 +13,7 @@
 #include "gpt/report/loss_curve.h"
 #include "gpt/report/run_history.h"
 
-namespace gpt {
+namespace gpt::report {
 namespace {
 
 // A row of the table: intervals that follow each other.
@@ -197,4 +197,4 @@ void ClosingCurve::end() {
                             std::min(columns, kMostColumns), kRows, locale_is_utf8()));
 }
 
-}  // namespace gpt
+}  // namespace gpt::report

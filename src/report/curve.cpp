@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace gpt {
+namespace gpt::report {
 
 Curve::Bucket Curve::bucket_of(int64_t step, double value) {
   Bucket bucket;
@@ -91,4 +91,4 @@ std::vector<CurvePoint> Curve::means(int64_t from) const {
   return means;
 }
 
-}  // namespace gpt
+}  // namespace gpt::report

@@ -10,7 +10,7 @@
 
 #include "gpt/core/format.h"
 
-namespace gpt {
+namespace gpt::report {
 namespace {
 
 constexpr double kBusy = 0.9;        // share of the time, from which a device counts as busy
@@ -247,4 +247,4 @@ std::string to_text(const DeviceUse& use) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-}  // namespace gpt
+}  // namespace gpt::report

@@ -10,7 +10,7 @@
 
 #include "gpt/core/process.h"
 
-namespace gpt {
+namespace gpt::report {
 
 std::optional<EarlyLoss> early_loss(const RunHistory& history, int64_t total_steps) {
   const std::vector<CurvePoint> losses = history.validation_loss.points(), bits = history.bits_per_byte.points();
@@ -54,4 +54,4 @@ void StopAtThird::activity(const ActivityRecord& activity) {
   if (activity.what == "training" && early_loss(history_, total_steps_)) process::request_stop(SIGTERM);
 }
 
-}  // namespace gpt
+}  // namespace gpt::report

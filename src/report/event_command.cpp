@@ -16,7 +16,7 @@
 #include "gpt/core/surroundings.h"
 #include "json_number.h"
 
-namespace gpt {
+namespace gpt::report {
 namespace {
 
 using nlohmann::ordered_json;
@@ -166,4 +166,4 @@ void EventCommand::forget_ended() {
   });
 }
 
-}  // namespace gpt
+}  // namespace gpt::report

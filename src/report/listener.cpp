@@ -8,7 +8,7 @@
 
 #include "gpt/core/log.h"
 
-namespace gpt {
+namespace gpt::report {
 
 const TaskRecord::Metric& TaskRecord::main_metric() const {
   for (const char* name : {"acc_norm", "acc", "bits_per_byte"}) {
@@ -78,4 +78,4 @@ void Listeners::end() {
   tell([](Listener& l) { l.end(); });
 }
 
-}  // namespace gpt
+}  // namespace gpt::report

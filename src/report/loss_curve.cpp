@@ -13,7 +13,7 @@
 
 #include "gpt/core/format.h"
 
-namespace gpt {
+namespace gpt::report {
 namespace {
 
 using StepLabel = std::function<std::string(double step)>;
@@ -217,4 +217,4 @@ std::string draw_loss_curve(std::vector<LossCurve> curves, int width, int height
   return text + fmt::format("\n{:{}}{}", "", kLabelWidth + 1, step_labels(steps, canvas.columns(), label));
 }
 
-}  // namespace gpt
+}  // namespace gpt::report

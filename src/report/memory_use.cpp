@@ -4,7 +4,7 @@
 
 #include "gpt/core/format.h"
 
-namespace gpt {
+namespace gpt::report {
 
 double MemoryUse::total() const {
   return weights + gradients + optimizer + teacher + data + activations + logits + workspace;
@@ -30,4 +30,4 @@ std::string to_text(const MemoryUse& use) {
   return format_bytes(use.total()) + text;
 }
 
-}  // namespace gpt
+}  // namespace gpt::report

@@ -5,7 +5,7 @@
 #include "gpt/report/run_page.h"
 #include "json_number.h"
 
-namespace gpt {
+namespace gpt::report {
 namespace {
 
 nlohmann::ordered_json device_json(const DeviceUse& device) {
@@ -105,4 +105,4 @@ void MetricsFile::efficiency(const EfficiencyRecord& e) {
   file().line(record.dump());
 }
 
-}  // namespace gpt
+}  // namespace gpt::report

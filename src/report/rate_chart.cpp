@@ -11,7 +11,7 @@
 #include "gpt/core/format.h"
 #include "gpt/report/loss_curve.h"
 
-namespace gpt {
+namespace gpt::report {
 namespace {
 
 constexpr double kStepsOfOctave = 1000;  // whole numbers stand for the logarithms of rates
@@ -129,4 +129,4 @@ std::string rate_curves_svg(const std::vector<RateCurve>& curves, double rate, c
       bottom, kStyle, rate_text(rate), body);
 }
 
-}  // namespace gpt
+}  // namespace gpt::report

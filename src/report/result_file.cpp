@@ -14,7 +14,7 @@
 #include "gpt/core/version.h"
 #include "json_number.h"
 
-namespace gpt {
+namespace gpt::report {
 namespace {
 
 using nlohmann::ordered_json;
@@ -134,4 +134,4 @@ void ResultFile::write(const std::string& state, int64_t step) const {
   if (prints_) print(result);
 }
 
-}  // namespace gpt
+}  // namespace gpt::report

@@ -14,7 +14,7 @@
 
 #include "gpt/core/file.h"
 
-namespace gpt {
+namespace gpt::report {
 namespace {
 
 using nlohmann::json;
@@ -298,4 +298,4 @@ std::optional<ReportedState> read_reported_state(std::string_view text_of_json) 
   return ReportedState{.has_ended = ended->get<bool>(), .stopped = text(object, "stopped").value_or("")};
 }
 
-}  // namespace gpt
+}  // namespace gpt::report

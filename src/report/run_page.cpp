@@ -8,13 +8,13 @@
 #include <string_view>
 #include <utility>
 
-namespace gpt {
+namespace gpt::report {
 namespace {
 
 using nlohmann::ordered_json;
 
 ordered_json page_number(const std::optional<double>& value) {
-  return value ? gpt::page_number(*value) : ordered_json(nullptr);
+  return value ? report::page_number(*value) : ordered_json(nullptr);
 }
 
 ordered_json points_json(int64_t from, const std::vector<CurvePoint>& points) {
@@ -181,4 +181,4 @@ std::string script_safe(const ordered_json& value) {
   return safe;
 }
 
-}  // namespace gpt
+}  // namespace gpt::report

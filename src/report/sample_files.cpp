@@ -4,7 +4,7 @@
 
 #include "gpt/core/file.h"
 
-namespace gpt {
+namespace gpt::report {
 
 void SampleFiles::sample(const SampleRecord& sample) {
   create_folders(folder_);
@@ -13,4 +13,4 @@ void SampleFiles::sample(const SampleRecord& sample) {
   file.commit();
 }
 
-}  // namespace gpt
+}  // namespace gpt::report

@@ -9,7 +9,7 @@
 #include "gpt/core/file.h"
 #include "json_number.h"
 
-namespace gpt {
+namespace gpt::report {
 namespace {
 
 using nlohmann::ordered_json;
@@ -143,4 +143,4 @@ void StatusFile::write() {
   file.commit(Durability::unsynced);
 }
 
-}  // namespace gpt
+}  // namespace gpt::report

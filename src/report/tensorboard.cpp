@@ -20,7 +20,7 @@
 #include "gpt/core/file.h"
 #include "gpt/report/run_history.h"
 
-namespace gpt {
+namespace gpt::report {
 namespace {
 
 // Field numbers of TensorFlow's event.proto, summary.proto, tensor.proto and tensor_shape.proto.
@@ -295,4 +295,4 @@ void TensorBoardEvents::sample(const SampleRecord& sample) {
   if (file_) file_->record(text_record(sample.step, "sample", sample.text));
 }
 
-}  // namespace gpt
+}  // namespace gpt::report

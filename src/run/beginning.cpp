@@ -41,7 +41,7 @@ RunData load_data(const Config& asked, const config::Origins& origins, Beginning
   if (begins.start) config::keep_choices(data.config, origins, begins.start->checkpoint.config);
   data.corpus =
       begins.initial ? load_corpus_for(*begins.initial, data.config) : load_run_corpus(data.config, begins.start);
-  data.config.model.vocab_size = vocabulary_for(data.corpus, data.config.model.vocab_size);
+  data.config.model.vocab_size = data::vocabulary_for(data.corpus, data.config.model.vocab_size);
   require_fitting_teacher(data.config, data.config.data, data.corpus);
   if (begins.start) data.changes = require_same_configuration(*begins.start, data.config);
   return data;

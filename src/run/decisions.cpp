@@ -37,7 +37,7 @@ std::string told_length(double value) {
 constexpr std::array kKinds = {
     Kind{.what = kLearningRateFactor,
          .above = 0,
-         .most = kMostLearningRateFactor,
+         .most = checkpoint::kMostLearningRateFactor,
          .is_whole = false,
          .take_effect = [](State& state, double value, int64_t) { state.learning_rate_factor = value; },
          .told = [](double value) { return fmt::format("the learning rate is {:.3g} times the schedule's", value); }},
@@ -66,7 +66,7 @@ const Kind* find_kind(std::string_view what) {
   return found == kKinds.end() ? nullptr : found;
 }
 
-const Kind& kind_of(const Decision& decision) {
+const Kind& kind_of(const checkpoint::Decision& decision) {
   if (const Kind* const kind = find_kind(decision.what)) return *kind;
   throw Error(ExitCode::checkpoint,
               fmt::format("the run has decided '{}' at step {}, which this version does not know: use the one that "
@@ -74,15 +74,18 @@ const Kind& kind_of(const Decision& decision) {
                           decision.what, decision.step));
 }
 
-bool is_of_same(const Decision& a, const Decision& b) { return a.step == b.step && a.what == b.what; }
+bool is_of_same(const checkpoint::Decision& a, const checkpoint::Decision& b) {
+  return a.step == b.step && a.what == b.what;
+}
 
-const Decision* find_same(const std::vector<Decision>& decisions, const Decision& decision) {
+const checkpoint::Decision* find_same(const std::vector<checkpoint::Decision>& decisions,
+                                      const checkpoint::Decision& decision) {
   const auto found = std::find_if(decisions.begin(), decisions.end(),
-                                  [&](const Decision& other) { return is_of_same(other, decision); });
+                                  [&](const checkpoint::Decision& other) { return is_of_same(other, decision); });
   return found == decisions.end() ? nullptr : &*found;
 }
 
-bool is_earlier(const Decision& a, const Decision& b) { return a.step < b.step; }
+bool is_earlier(const checkpoint::Decision& a, const checkpoint::Decision& b) { return a.step < b.step; }
 
 // What is wrong with a line; empty: nothing.
 std::string fault_of(const Json& line) {
@@ -108,16 +111,16 @@ std::string fault_of(const Json& line) {
 }
 
 struct Line {
-  Decision decision;
+  checkpoint::Decision decision;
   std::string place;  // PATH:LINE
 };
 
-Decision parse(std::string_view line, const std::string& place, ExitCode code) {
+checkpoint::Decision parse(std::string_view line, const std::string& place, ExitCode code) {
   const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (const std::string fault = fault_of(json); !fault.empty())
     throw Error(code, fmt::format(R"({} {}; a decision is a line such as {{"step": 100, "what": "{}", "value": 0.5}})",
                                   place, fault, kLearningRateFactor));
-  return json.get<Decision>();
+  return json.get<checkpoint::Decision>();
 }
 
 // The lines before are in order, and this one comes behind them.
@@ -152,8 +155,8 @@ std::vector<Line> read_lines(const std::string& path, ExitCode code) {
   return lines;
 }
 
-std::vector<Decision> without_places(const std::vector<Line>& lines) {
-  std::vector<Decision> decisions;
+std::vector<checkpoint::Decision> without_places(const std::vector<Line>& lines) {
+  std::vector<checkpoint::Decision> decisions;
   for (const Line& line : lines) decisions.push_back(line.decision);
   return decisions;
 }
@@ -166,30 +169,31 @@ bool is_there(const std::string& path) {
 }
 
 // What comes later takes the place of what the same step had before.
-void add(std::vector<Decision>& decisions, const Decision& decision) {
+void add(std::vector<checkpoint::Decision>& decisions, const checkpoint::Decision& decision) {
   const auto same = std::find_if(decisions.begin(), decisions.end(),
-                                 [&](const Decision& other) { return is_of_same(other, decision); });
+                                 [&](const checkpoint::Decision& other) { return is_of_same(other, decision); });
   same == decisions.end() ? decisions.push_back(decision) : void(*same = decision);
 }
 
-std::vector<Decision> joined(std::vector<Decision> taken, const std::vector<Decision>& to_come) {
-  for (const Decision& decision : to_come) add(taken, decision);
+std::vector<checkpoint::Decision> joined(std::vector<checkpoint::Decision> taken,
+                                         const std::vector<checkpoint::Decision>& to_come) {
+  for (const checkpoint::Decision& decision : to_come) add(taken, decision);
   return taken;
 }
 
-void write_decisions(const std::string& path, const std::vector<Decision>& decisions) {
+void write_decisions(const std::string& path, const std::vector<checkpoint::Decision>& decisions) {
   AtomicFile file(path);
-  for (const Decision& decision : decisions) file.write(Json(decision).dump() + "\n");
+  for (const checkpoint::Decision& decision : decisions) file.write(Json(decision).dump() + "\n");
   file.commit();
 }
 
 // Those of an earlier start that the run will come to again.
-std::vector<Decision> own_to_come(const Folder& folder, const StartingPoint& start) {
-  std::vector<Decision> own;
+std::vector<checkpoint::Decision> own_to_come(const Folder& folder, const StartingPoint& start) {
+  std::vector<checkpoint::Decision> own;
   const std::string path = folder.decisions_path();
   if (!is_there(path)) return own;
   for (const auto& [decision, place] : read_lines(path, ExitCode::checkpoint)) {
-    const Decision* const same = find_same(start.checkpoint.decisions, decision);
+    const checkpoint::Decision* const same = find_same(start.checkpoint.decisions, decision);
     if (same && (same->value == decision.value || decision.step < start.checkpoint.step)) continue;
     if (decision.step >= start.checkpoint.step) {
       own.push_back(decision);
@@ -210,23 +214,25 @@ std::vector<Decision> own_to_come(const Folder& folder, const StartingPoint& sta
 
 }  // namespace
 
-std::vector<Decision> read_decisions(const std::string& path) {
+std::vector<checkpoint::Decision> read_decisions(const std::string& path) {
   return without_places(read_lines(path, ExitCode::checkpoint));
 }
 
-std::vector<Decision> decisions_to_come(const Folder& folder, const Beginning& begins, const std::string& replay) {
+std::vector<checkpoint::Decision> decisions_to_come(const Folder& folder, const Beginning& begins,
+                                                    const std::string& replay) {
   const int64_t step = begins.start ? begins.start->checkpoint.step : 0;
-  const std::vector<Decision> taken = begins.start ? begins.start->checkpoint.decisions : std::vector<Decision>();
-  for (const Decision& decision : taken) (void)kind_of(decision);
-  std::vector<Decision> to_come;
+  const std::vector<checkpoint::Decision> taken =
+      begins.start ? begins.start->checkpoint.decisions : std::vector<checkpoint::Decision>();
+  for (const checkpoint::Decision& decision : taken) (void)kind_of(decision);
+  std::vector<checkpoint::Decision> to_come;
   if (begins.start && begins.start->continues) to_come = own_to_come(folder, *begins.start);
   if (!to_come.empty())
     log::info(fmt::format("{} after step {}, of {}, will be taken again", plural(std::ssize(to_come), "decision"),
                           with_commas(step), folder.decisions_path()));
   if (replay.empty()) return to_come;
-  const std::vector<Decision> own = joined(taken, to_come);
+  const std::vector<checkpoint::Decision> own = joined(taken, to_come);
   for (const Line& line : read_lines(replay, ExitCode::config)) {
-    const Decision* const same = find_same(own, line.decision);
+    const checkpoint::Decision* const same = find_same(own, line.decision);
     if (same && same->value != line.decision.value)
       refuse_replay(line, fmt::format("the run has decided that {} is {}", same->what, same->value));
     if (!same && line.decision.step < step) refuse_replay(line, fmt::format("the run is at step {} already", step));
@@ -237,13 +243,15 @@ std::vector<Decision> decisions_to_come(const Folder& folder, const Beginning& b
   return to_come;
 }
 
-void begin_decisions(const Folder& folder, const std::vector<Decision>& taken, const std::vector<Decision>& to_come) {
+void begin_decisions(const Folder& folder, const std::vector<checkpoint::Decision>& taken,
+                     const std::vector<checkpoint::Decision>& to_come) {
   const std::string path = folder.decisions_path();
-  const std::vector<Decision> now = joined(taken, to_come),
-                              before = is_there(path) ? read_decisions(path) : std::vector<Decision>();
+  const std::vector<checkpoint::Decision> now = joined(taken, to_come),
+                                          before = is_there(path) ? read_decisions(path)
+                                                                  : std::vector<checkpoint::Decision>();
   if (now == before) return;
   std::vector<std::string> lost;
-  for (const Decision& decision : before)
+  for (const checkpoint::Decision& decision : before)
     if (std::find(now.begin(), now.end(), decision) == now.end()) lost.push_back(Json(decision).dump());
   if (!lost.empty()) {
     const std::string old = folder.path() + "/decisions.old.jsonl";
@@ -254,12 +262,12 @@ void begin_decisions(const Folder& folder, const std::vector<Decision>& taken, c
   write_decisions(path, now);
 }
 
-std::string describe(const Decision& decision) { return kind_of(decision).told(decision.value); }
+std::string describe(const checkpoint::Decision& decision) { return kind_of(decision).told(decision.value); }
 
 bool Decisions::decide(const char* what, double value) {
-  Decision decision{.step = state_.step, .what = what, .value = value};
+  checkpoint::Decision decision{.step = state_.step, .what = what, .value = value};
   const auto before = std::find_if(to_come_.begin(), to_come_.end(),
-                                   [&](const Decision& other) { return is_of_same(other, decision); });
+                                   [&](const checkpoint::Decision& other) { return is_of_same(other, decision); });
   if (before != to_come_.end()) {
     decision = *before;
     to_come_.erase(before);
@@ -271,9 +279,9 @@ bool Decisions::decide(const char* what, double value) {
 }
 
 // At the first process alone; what another one answers is not asked for.
-bool Decisions::write(const Decision& decision) const {
+bool Decisions::write(const checkpoint::Decision& decision) const {
   if (!ranks_->is_first()) return true;
-  std::vector<Decision> all = state_.decisions;
+  std::vector<checkpoint::Decision> all = state_.decisions;
   add(all, decision);
   try {
     write_decisions(folder_.decisions_path(), joined(std::move(all), to_come_));
@@ -285,21 +293,23 @@ bool Decisions::write(const Decision& decision) const {
   return true;
 }
 
-void Decisions::take(const Decision& decision) {
+void Decisions::take(const checkpoint::Decision& decision) {
   kind_of(decision).take_effect(state_, decision.value, schedule_steps_);
   add(state_.decisions, decision);
 }
 
 bool Decisions::has_to_come(const char* what) const {
-  return std::any_of(to_come_.begin(), to_come_.end(), [what](const Decision& later) { return later.what == what; });
+  return std::any_of(to_come_.begin(), to_come_.end(),
+                     [what](const checkpoint::Decision& later) { return later.what == what; });
 }
 
-std::vector<Decision> Decisions::take_due() {
-  const auto first_later = std::find_if(to_come_.begin(), to_come_.end(),
-                                        [this](const Decision& decision) { return decision.step > state_.step; });
-  const std::vector<Decision> due(to_come_.begin(), first_later);
+std::vector<checkpoint::Decision> Decisions::take_due() {
+  const auto first_later = std::find_if(to_come_.begin(), to_come_.end(), [this](const checkpoint::Decision& decision) {
+    return decision.step > state_.step;
+  });
+  const std::vector<checkpoint::Decision> due(to_come_.begin(), first_later);
   to_come_.erase(to_come_.begin(), first_later);
-  for (const Decision& decision : due) take(decision);
+  for (const checkpoint::Decision& decision : due) take(decision);
   return due;
 }
 

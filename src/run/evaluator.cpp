@@ -62,7 +62,7 @@ struct Sample {
   }
 };
 
-SplitWindows windows_of(const Tokens& validation, int64_t block_size, at::Device device, bool packs) {
+batches::SplitWindows windows_of(const data::Tokens& validation, int64_t block_size, at::Device device, bool packs) {
   try {
     return {validation, block_size, device, packs};
   } catch (const Error& error) { throw Error(error.code(), fmt::format("validation: {}", error.what())); }
@@ -96,8 +96,8 @@ double evaluation_steps(const TrainingConfig& training, int64_t block_size, int6
   return static_cast<double>(tokens) / (kForwardsOfUpdate * static_cast<double>(step_tokens));
 }
 
-Evaluator::Evaluator(const Corpus& corpus, const BatchShape& batch, const EvaluationRule& rule, at::Device device,
-                     const Precision& precision, const distributed::Mesh& mesh)
+Evaluator::Evaluator(const data::Corpus& corpus, const batches::BatchShape& batch, const EvaluationRule& rule,
+                     at::Device device, const device::Precision& precision, const distributed::Mesh& mesh)
     : corpus_(corpus),
       windows_(windows_of(corpus.validation, batch.length, device, rule.packing)),
       order_(static_cast<uint64_t>(windows_.size()), kOrderKey),
@@ -142,18 +142,18 @@ void Evaluator::read_in_order() {
   if (is_whole()) std::sort(chosen_.begin(), chosen_.end());
 }
 
-bool Evaluator::knows_bytes() const { return text_bytes(corpus_, std::vector<Tokens>()).has_value(); }
+bool Evaluator::knows_bytes() const { return data::text_bytes(corpus_, std::vector<data::Tokens>()).has_value(); }
 
 std::optional<double> Evaluator::bytes() {
   if (bytes_) return bytes_;
-  std::vector<Tokens> parts;
+  std::vector<data::Tokens> parts;
   for (const int64_t window : chosen_) parts.push_back(windows_.targets_of(window));
   if (is_whole()) parts.push_back(windows_.targets_of(windows_.size()));
-  return bytes_ = text_bytes(corpus_, parts);
+  return bytes_ = data::text_bytes(corpus_, parts);
 }
 
-at::Tensor Evaluator::sums(GPT& model, const Batch& batch) const {
-  Autocast autocast(device_, autocast_type_);
+at::Tensor Evaluator::sums(model::GPT& model, const batches::Batch& batch) const {
+  device::Autocast autocast(device_, autocast_type_);
   std::optional<ops::OnlySdpBackends> kernels;
   if (batch.inputs.size(1) == 1) kernels.emplace(ops::without_cudnn());  // what is left of the validation tokens
   return model.token_losses(batch.inputs, batch.targets, batch.starts).sum(1, /*keepdim=*/false, at::kDouble);
@@ -175,15 +175,15 @@ bool Evaluator::settle(const at::Tensor& sums) {
 }
 
 // Every process computes it, so that all have the same.
-double Evaluator::sum_of_rest(GPT& model) const {
+double Evaluator::sum_of_rest(model::GPT& model) const {
   const at::Tensor sum = sums(model, windows_.rest_batch()).cpu();  // sync: once per evaluation of a whole split
   stages_->sum(sum);
   return sum.item<double>();
 }
 
-Evaluation Evaluator::run(GPT& model, const std::function<bool(double share)>& stop) {
+Evaluation Evaluator::run(model::GPT& model, const std::function<bool(double share)>& stop) {
   at::NoGradGuard no_grad;
-  const EvaluationMode evaluation(model);
+  const model::EvaluationMode evaluation(model);
   at::Tensor all = at::empty({0}, at::kDouble);
   int64_t done = 0;
   do {

@@ -41,7 +41,7 @@ class TimedUpdates {
     for (int64_t i = 0; i < updates; ++i, ++made_)
       (void)run_update(run_.step(), run_.state().loader, run_.plan().micro_batches(made_), run_.rates(), made_,
                        [this] { return must_end(); });
-    synchronize(setup_.device.device);  // sync: it is timed
+    device::synchronize(setup_.device.device);  // sync: it is timed
     return std::chrono::duration<double>(RunningClock::now() - begin).count() / static_cast<double>(updates);
   }
   const Run& run() const { return run_; }
@@ -73,13 +73,14 @@ TimedRun time_updates(const Setup& setup) {
           .checkpoint_bytes = updates.run().state().checkpoint_bytes()};
 }
 
-bool is_length(const Decision& decision) { return decision.what == kTotalSteps; }
+bool is_length(const checkpoint::Decision& decision) { return decision.what == kTotalSteps; }
 
 // The length that an earlier run had, which this one is to repeat.
 std::optional<int64_t> take_decided(Beginning& begins, int64_t step) {
-  const auto found = std::find_if(begins.decisions.begin(), begins.decisions.end(), [step](const Decision& decision) {
-    return is_length(decision) && decision.step == step;
-  });
+  const auto found =
+      std::find_if(begins.decisions.begin(), begins.decisions.end(), [step](const checkpoint::Decision& decision) {
+        return is_length(decision) && decision.step == step;
+      });
   if (found == begins.decisions.end()) return std::nullopt;
   const auto steps = std::llround(found->value);
   begins.decisions.erase(found);
@@ -98,7 +99,7 @@ void leave_told_lengths_out(const Config& config, Beginning& begins, bool is_rep
   const std::string fixed = why_length_is_fixed(config.training.schedule, config.data);
   const bool has_another = begins.start && !has_same_length(begins.start->checkpoint, config.training.schedule);
   if (fixed.empty() && (!has_another || is_replay)) return;
-  const auto is_told = [](const Decision& decision) { return decision.what == kSteps; };
+  const auto is_told = [](const checkpoint::Decision& decision) { return decision.what == kSteps; };
   if (std::erase_if(begins.decisions, is_told) > 0 && is_replay)
     throw Error(ExitCode::config,
                 fmt::format("--replay: the run that decided this was told its length, and {}", fixed));
@@ -131,10 +132,11 @@ int64_t steps_in_time(const UpdateConfig& config, const TimedRun& run, double se
   return std::clamp<int64_t>(steps, 1, most_steps(training.schedule, plan.steps_per_epoch));
 }
 
-std::optional<Plan> plan_with_time(const UpdateConfig& config, const TimedRun& run, const Checkpoint* start) {
+std::optional<Plan> plan_with_time(const UpdateConfig& config, const TimedRun& run,
+                                   const checkpoint::Checkpoint* start) {
   const ScheduleConfig& schedule = config.training.schedule;
   if (!schedule.has_time()) return std::nullopt;
-  const Course course = start ? course_with(*start, schedule) : Course();
+  const optim::Course course = start ? course_with(*start, schedule) : optim::Course();
   if (course.planned > 0) {
     Plan plan = plan_run(config.training, run.batches_per_epoch, course.planned);
     plan.total_steps = course.total;
@@ -156,7 +158,7 @@ void find_length(Setup& setup, Beginning& begins, bool is_replay) {
   require_time_left(time, of_first(setup.mesh, seconds_since_start()), setup.mesh.all->is_first());
   setup.teacher = teacher_of(setup);
   const TimedRun timed = time_updates(setup);
-  release_unused_memory(setup.device.device);
+  device::release_unused_memory(setup.device.device);
   const double left = time.seconds - seconds_since_start();
   const int64_t steps = of_first(setup.mesh, steps_in_time(setup.config, timed, left));
   log::info(fmt::format("training.max_time: {} are left for {} of {}, with validation", format_duration(left),

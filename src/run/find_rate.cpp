@@ -37,7 +37,7 @@ ScheduleConfig schedule_for(const ScheduleConfig& of_run, int64_t run_steps, dou
   const bool decays = of_run.lr_schedule != LrSchedule::constant && of_run.lr_schedule != LrSchedule::plateau;
   ScheduleConfig schedule = of_run;
   schedule.learning_rate = rate;
-  schedule.warmup_steps = std::min(warmup_steps(of_run, run_steps), updates / 2);
+  schedule.warmup_steps = std::min(optim::warmup_steps(of_run, run_steps), updates / 2);
   schedule.lr_schedule = !decays                                    ? LrSchedule::constant
                          : of_run.lr_schedule == LrSchedule::linear ? LrSchedule::linear
                                                                     : LrSchedule::cosine;
@@ -63,9 +63,10 @@ class Trials {
     const int64_t counted_from = updates - std::max<int64_t>(1, updates / 4);
     double first = 0, sum = 0;
     for (int64_t update = 0; update < updates; ++update) {
-      const ScheduledRates rates{learning_rate_at(schedule, update, updates),
-                                 weight_decay_share(setup_.config.training.optimizer.decay_schedule,
-                                                    static_cast<double>(update) / static_cast<double>(updates))};
+      const optim::ScheduledRates rates{optim::learning_rate_at(schedule, update, updates),
+                                        optim::weight_decay_share(setup_.config.training.optimizer.decay_schedule,
+                                                                  static_cast<double>(update) /
+                                                                      static_cast<double>(updates))};
       if (!make_update(run, rates, update)) return std::nullopt;
       const bool is_looked_at = update == 0 || update >= counted_from || update % kLookEvery == 0;
       if (!is_looked_at) continue;
@@ -81,7 +82,7 @@ class Trials {
   static constexpr int64_t kLookEvery = 8;
   static constexpr double kDiverged = 1.5;
 
-  bool make_update(Run& run, const ScheduledRates& rates, int64_t update) {
+  bool make_update(Run& run, const optim::ScheduledRates& rates, int64_t update) {
     const auto stop = [this] { return must_end(); };
     if (stop()) return false;
     return run_update(run.step(), run.state().loader, run.plan().micro_batches(update), rates, update, stop)
@@ -117,16 +118,16 @@ int64_t search_updates(const Setup& setup, int64_t run_steps) {
   constexpr double kShare = 1.0 / 3, kCoreSpeed = 60e9, kCardSpeed = 30e12, kCardShare = 0.3;
   constexpr int64_t kMost = 3000, kMostRuns = 8;  // of small models, which are far from a minute with them
   const Config& config = setup.config;
-  const DeviceInfo& device = setup.device;
+  const device::DeviceInfo& device = setup.device;
   const TrainingConfig& training = config.training;
   const bool is_cuda = device.device.is_cuda();
   const double speed = is_cuda ? kCardShare * device.peak_flops(setup.precision.dtype).value_or(kCardSpeed / kCardShare)
                                : kCoreSpeed * static_cast<double>(at::get_num_threads());
   const auto micro_batches =
       static_cast<double>(training.gradient_accumulation_steps) / static_cast<double>(setup.mesh.data->size());
-  const double per_token =
-      flops_per_token(in_training(config.model, training), parameter_table(config.model, training.tuning)) +
-      teacher_flops_per_token(config.model, training);
+  const double per_token = layout::flops_per_token(in_training(config.model, training),
+                                                   layout::parameter_table(config.model, training.tuning)) +
+                           teacher_flops_per_token(config.model, training);
   const double micro_batch = per_token * static_cast<double>(training.batch_size * config.sequence_length()) / speed;
   constexpr double kOverhead = 2e-3;  // seconds of a micro-batch, whatever its size
   const double fitting = kShare * most_seconds(training.schedule) / (micro_batches * (micro_batch + kOverhead));
@@ -134,8 +135,8 @@ int64_t search_updates(const Setup& setup, int64_t run_steps) {
 }
 
 std::optional<FoundRate> find_rate(const Setup& setup, const Beginning& begins) {
-  const DataLoader loader(setup.corpus.sources, setup.config.data, schedule_options(setup.config, setup.corpus),
-                          at::kCPU);
+  const batches::DataLoader loader(setup.corpus.sources, setup.config.data,
+                                   schedule_options(setup.config, setup.corpus), at::kCPU);
   const int64_t run_steps = plan_run(setup.config.training, loader.batches_per_epoch()).total_steps;
   const ScheduleConfig& schedule = setup.config.training.schedule;
   // What the first process's device allows, as all processes have to make the same runs.

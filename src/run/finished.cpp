@@ -32,7 +32,7 @@ FinishedRun out_of_patience(const StartingPoint& start, const Config& config, co
 
 std::optional<FinishedRun> find_finished(const StartingPoint& start, const Config& config,
                                          const config::Origins& origins, const Plan& plan, bool has_validation) {
-  const Checkpoint& checkpoint = start.checkpoint;
+  const checkpoint::Checkpoint& checkpoint = start.checkpoint;
   const int64_t step = checkpoint.step, patience = config.training.cadence.patience;
   if (step < plan.total_steps && (patience == 0 || checkpoint.evaluations_since_best < patience)) return std::nullopt;
   if (step < plan.total_steps) return out_of_patience(start, config, plan);

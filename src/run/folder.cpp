@@ -24,14 +24,17 @@ bool exists(const std::string& path) {
   return fs::exists(path, ignored);
 }
 
-std::vector<std::string> checkpoints_in(const std::string& folder) { return newest_first(folder, names_in(folder)); }
+std::vector<std::string> checkpoints_in(const std::string& folder) {
+  return checkpoint::newest_first(folder, names_in(folder));
+}
 
 // The first of `candidates` that can be read. `reasons` says why those before it cannot.
 std::optional<StartingPoint> first_readable(const std::vector<std::string>& candidates, std::string& reasons,
-                                            const StateNeeds& needs = {}) {
+                                            const checkpoint::StateNeeds& needs = {}) {
   for (const std::string& path : candidates) {
     try {
-      StartingPoint found{load_checkpoint(path, needs), path, fs::path(path).filename() == kLastCheckpoint};
+      StartingPoint found{checkpoint::load_checkpoint(path, needs), path,
+                          fs::path(path).filename() == checkpoint::kLastCheckpoint};
       found.started_by = found.checkpoint.started_by;
       return found;
     } catch (const Error& error) {
@@ -55,9 +58,10 @@ int64_t step_in(std::string_view line) {
 // The step of a checkpoint that a run goes back from: none is read whose name says it, and what cannot be read lies beyond every
 // step, as does ckpt.pt, which is the end of the run.
 int64_t step_of(const std::string& folder, const std::string& name) {
-  if (const auto step = step_in_name(name)) return *step;
+  if (const auto step = checkpoint::step_in_name(name)) return *step;
   std::string unreadable;
-  const auto found = name == kLastCheckpoint ? std::nullopt : first_readable({folder + "/" + name}, unreadable);
+  const auto found =
+      name == checkpoint::kLastCheckpoint ? std::nullopt : first_readable({folder + "/" + name}, unreadable);
   return found ? found->checkpoint.step : std::numeric_limits<int64_t>::max();
 }
 
@@ -97,7 +101,7 @@ const std::string& created(const std::string& path) {
 
 }  // namespace
 
-Folder::Folder(const std::string& path, StateNeeds needs)
+Folder::Folder(const std::string& path, checkpoint::StateNeeds needs)
     : Folder(path, std::move(needs), std::make_unique<FolderLock>(created(path), ExitCode::checkpoint, "output_dir")) {
   log::open_file(path_ + "/" + kRunLog);
 }
@@ -132,7 +136,8 @@ InTheWay Folder::beyond(const StartingPoint& start) const {
   const int64_t step = start.checkpoint.step;
   // A ckpt.pt that is older than numbered ones was put there in order to go back to it.
   for (const std::string& name : names_in(path_)) {
-    if (start.is_last && is_numbered(name) && step_in_name(name).value_or(0) > step) ahead.push_back(name);
+    if (start.is_last && checkpoint::is_numbered(name) && checkpoint::step_in_name(name).value_or(0) > step)
+      ahead.push_back(name);
   }
   return {std::move(ahead), fmt::format("What lies beyond step {} is now in ", step)};
 }
@@ -150,7 +155,8 @@ FoundStart Folder::go_back(const std::string& path, const std::string& why) cons
     if (step > start.checkpoint.step) ahead.push_back(name);
   }
   // The run has no best checkpoint then until it evaluates again.
-  if (contains(ahead, kBestCheckpoint)) start.checkpoint.best_val_loss = std::numeric_limits<double>::infinity();
+  if (contains(ahead, checkpoint::kBestCheckpoint))
+    start.checkpoint.best_val_loss = std::numeric_limits<double>::infinity();
   std::string told =
       fmt::format("{} {} (step {}); what lies beyond it is now in ", why, path, with_commas(start.checkpoint.step));
   return {std::move(start), {std::move(ahead), std::move(told)}};
@@ -158,8 +164,8 @@ FoundStart Folder::go_back(const std::string& path, const std::string& why) cons
 
 FoundStart Folder::find_start(const std::string& resume_from, bool restart) const {
   const bool holds_run = holds_checkpoint(path_);
-  const bool named = names_checkpoint(resume_from);
-  const std::string path = named ? absolute_checkpoint(resume_from) : "";
+  const bool named = checkpoint::names_checkpoint(resume_from);
+  const std::string path = named ? checkpoint::absolute_checkpoint(resume_from) : "";
   if (restart || !holds_run) {
     if (!named) return {std::nullopt, old_run()};
     return {StartingPoint{load(path), path, /*is_last=*/false, /*started_by=*/path}, old_run()};
@@ -299,7 +305,7 @@ void Folder::move_metrics_beyond(int64_t step) const {
 std::vector<std::string> Folder::numbered() const {
   std::error_code ignored;  // what cannot be listed or removed now is tried again with the next one
   std::vector<std::string> names = names_in(path_, ignored);
-  std::erase_if(names, [](const std::string& name) { return !is_numbered(name); });
+  std::erase_if(names, [](const std::string& name) { return !checkpoint::is_numbered(name); });
   return names;
 }
 
@@ -312,12 +318,15 @@ void Folder::remove_old_numbered(int64_t keep_last) const {
 void Folder::remove_but(bool (*is_of_kind)(const std::string&), std::optional<int64_t> kept_step) const {
   std::error_code ignored;  // as above
   for (const std::string& name : names_in(path_, ignored)) {
-    if (is_of_kind(name) && (!kept_step || step_in_name(name) != kept_step)) fs::remove(path_ + "/" + name, ignored);
+    if (is_of_kind(name) && (!kept_step || checkpoint::step_in_name(name) != kept_step))
+      fs::remove(path_ + "/" + name, ignored);
   }
 }
 
-void Folder::remove_rollbacks_but(std::optional<int64_t> kept_step) const { remove_but(is_for_rollback, kept_step); }
-void Folder::remove_stable_but(int64_t kept_step) const { remove_but(is_stable, kept_step); }
+void Folder::remove_rollbacks_but(std::optional<int64_t> kept_step) const {
+  remove_but(checkpoint::is_for_rollback, kept_step);
+}
+void Folder::remove_stable_but(int64_t kept_step) const { remove_but(checkpoint::is_stable, kept_step); }
 
 void Folder::require_space(uint64_t bytes, const TrainingConfig& training, const InTheWay& in_the_way) const {
   const CadenceConfig& cadence = training.cadence;
@@ -327,10 +336,11 @@ void Folder::require_space(uint64_t bytes, const TrainingConfig& training, const
     return std::max<int64_t>(0, kept - std::count_if(names.begin(), names.end(), is_of_kind));
   };
   // One more than is kept: a checkpoint is written beside the one it replaces.
-  const uint64_t files = 1 + !contains(names, kLastCheckpoint) + !contains(names, kBestCheckpoint) +
-                         missing(cadence.keep_last, is_numbered) +
-                         missing(cadence.divergence.kept_checkpoints(), is_for_rollback) +
-                         missing(training.schedule.kept_checkpoints(), is_stable);
+  const uint64_t files = 1 + !contains(names, checkpoint::kLastCheckpoint) +
+                         !contains(names, checkpoint::kBestCheckpoint) +
+                         missing(cadence.keep_last, checkpoint::is_numbered) +
+                         missing(cadence.divergence.kept_checkpoints(), checkpoint::is_for_rollback) +
+                         missing(training.schedule.kept_checkpoints(), checkpoint::is_stable);
   const uint64_t needed = files * bytes, available = free_disk_space(path_);
   if (available >= needed) return;
   throw Error(ExitCode::disk,

@@ -38,7 +38,7 @@ namespace {
 constexpr double kCharactersOfBpe = 4;
 
 double characters_per_token(std::string_view tokenizer, const std::string& path) {
-  const bool is_bpe = tokenizer.empty() || tokenizer_from_json(tokenizer, path)->name() == "bpe";
+  const bool is_bpe = tokenizer.empty() || tokenizer::tokenizer_from_json(tokenizer, path)->name() == "bpe";
   return is_bpe ? kCharactersOfBpe : 1;
 }
 
@@ -52,7 +52,7 @@ std::string absolute_initial(const std::string& path, const std::string& output_
   if (saved && saved->training.init_from == absolute) return absolute;
   if (const std::string why = exchange::why_missing(path); !why.empty() && !holds_checkpoint(output_dir))
     throw Error(ExitCode::checkpoint, fmt::format("training.init_from: {}", why));
-  return absolute_checkpoint(path);
+  return checkpoint::absolute_checkpoint(path);
 }
 
 // Nothing where it cannot be read and need not be.
@@ -123,10 +123,11 @@ bool asks_for_other_tokenizer(const Config& config, const config::Origins& origi
   if (spec == "char" && !written->second.starts_with("--"))
     return false;  // the default, which every effective_config.yaml has
   if (own.empty()) return true;
-  const auto tokenizer = tokenizer_from_json(own, config.training.init_from);
+  const auto tokenizer = tokenizer::tokenizer_from_json(own, config.training.init_from);
   if (spec == "char" || spec == "byte") return tokenizer->name() != spec;
-  if (const auto size = trained_vocabulary(spec)) return tokenizer->name() != "bpe" || tokenizer->vocab_size() != *size;
-  return make_tokenizer(spec, {})->to_json() != own;
+  if (const auto size = tokenizer::trained_vocabulary(spec))
+    return tokenizer->name() != "bpe" || tokenizer->vocab_size() != *size;
+  return tokenizer::make_tokenizer(spec, {})->to_json() != own;
 }
 
 // The rows of learned positions that the run has.
@@ -139,20 +140,20 @@ void keep_positions(InitialWeights& initial, int64_t positions) {
 }
 
 void note_changed_vocabulary(InitialWeights& initial, ModelConfig model) {
-  for (const ParameterRow& row : parameter_table(model))
-    if (is_vocabulary(row.role)) initial.changed.insert(row.name);
+  for (const layout::ParameterRow& row : layout::parameter_table(model))
+    if (layout::is_vocabulary(row.role)) initial.changed.insert(row.name);
 }
 
 // The rows that the run keeps in few bits and that can be packed as they are read. A vocabulary may be another one in the run.
-std::vector<ParameterRow> rows_to_pack(Config config) {
+std::vector<layout::ParameterRow> rows_to_pack(Config config) {
   if (!config.model.vocab_size) config.model.vocab_size = 1;  // no name follows from it
-  std::vector<ParameterRow> rows = parameter_table(config.model, config.training.tuning);
-  std::erase_if(rows, [](const ParameterRow& row) { return is_vocabulary(row.role); });
+  std::vector<layout::ParameterRow> rows = layout::parameter_table(config.model, config.training.tuning);
+  std::erase_if(rows, [](const layout::ParameterRow& row) { return layout::is_vocabulary(row.role); });
   return rows;
 }
 
 // The weights of `initial` for the tokenizer of the corpus.
-void adopt_vocabulary(InitialWeights& initial, ModelConfig model, const Corpus& corpus) {
+void adopt_vocabulary(InitialWeights& initial, ModelConfig model, const data::Corpus& corpus) {
   if (initial.tokenizer.empty() || !corpus.tokenizer) {
     throw Error(ExitCode::config,
                 fmt::format("data.tokenizer: the rows of {} cannot be matched with another tokenizer's, because {} has "
@@ -160,7 +161,7 @@ void adopt_vocabulary(InitialWeights& initial, ModelConfig model, const Corpus& 
                             initial.path, initial.tokenizer.empty() ? "it" : corpus.source));
   }
   model.vocab_size = corpus.vocab_size;
-  const auto own = tokenizer_from_json(initial.tokenizer, initial.path);
+  const auto own = tokenizer::tokenizer_from_json(initial.tokenizer, initial.path);
   const auto [kept, added, dropped] = match_vocabulary(initial.model, model, *own, *corpus.tokenizer);
   note_changed_vocabulary(initial, model);
   log::info(
@@ -175,8 +176,9 @@ void adopt_vocabulary(InitialWeights& initial, ModelConfig model, const Corpus& 
 }
 
 // Rows for the tokens that the corpus has beyond those of the weights, and for a larger vocabulary.
-void adopt_more_tokens(InitialWeights& initial, ModelConfig& model, const Corpus& corpus) {
-  const auto own = initial.tokenizer.empty() ? nullptr : tokenizer_from_json(initial.tokenizer, initial.path);
+void adopt_more_tokens(InitialWeights& initial, ModelConfig& model, const data::Corpus& corpus) {
+  const auto own =
+      initial.tokenizer.empty() ? nullptr : tokenizer::tokenizer_from_json(initial.tokenizer, initial.path);
   const int64_t from = own ? own->vocab_size() : initial.vocab_size,
                 tokens = own && corpus.tokenizer ? corpus.tokenizer->vocab_size() : from;
   model.vocab_size = std::max(*model.vocab_size, tokens);
@@ -190,8 +192,8 @@ void adopt_more_tokens(InitialWeights& initial, ModelConfig& model, const Corpus
 }
 
 // The model's. Where the documents of the text are separated by another token than those at which its texts end, they end there, too.
-std::optional<TextFormat> format_for(const Corpus& corpus) {
-  std::optional<TextFormat> format = corpus.text_format;
+std::optional<tokenizer::TextFormat> format_for(const data::Corpus& corpus) {
+  std::optional<tokenizer::TextFormat> format = corpus.text_format;
   if (!format || !corpus.tokenizer || corpus.has_conversations) return format;
   const std::optional<int32_t> separator = corpus.tokenizer->end_of_text();
   if (!separator || corpus.sample_start != separator) return format;
@@ -207,7 +209,7 @@ ModelOfFile read_model(const std::string& path) {
     const exchange::ForeignModel foreign = exchange::read_foreign_model(path);
     return {foreign.model, characters_per_token(foreign.tokenizer, path), foreign.tokenizer};
   }
-  const ContainerReader file(path);
+  const container::ContainerReader file(path);
   Config config;
   config::read_yaml(file.text("config.yaml"), path + ": config.yaml", config);
   std::string tokenizer(file.text("tokenizer.json"));
@@ -215,8 +217,8 @@ ModelOfFile read_model(const std::string& path) {
   return {config.model, characters, std::move(tokenizer)};
 }
 
-NamedTensors read_weights(const std::string& path, const ModelConfig& model) {
-  if (!exchange::is_hugging_face(path)) return load_checkpoint(path, Parts::model).model;
+parameters::NamedTensors read_weights(const std::string& path, const ModelConfig& model) {
+  if (!exchange::is_hugging_face(path)) return checkpoint::load_checkpoint(path, checkpoint::Parts::model).model;
   return exchange::read_weights(path, model, *exchange::read_foreign_model(path).family);
 }
 
@@ -256,10 +258,10 @@ double take_model(Config& config, const config::Origins& origins) {
 
 InitialWeights read_initial_weights(const Config& config, const config::Origins& origins) {
   const std::string& path = config.training.init_from;
-  RowPacker packer(rows_to_pack(config));
-  const auto base = config.training.tuning.lora.is_on() ? std::optional(describe_base(path)) : std::nullopt;
+  parameters::RowPacker packer(rows_to_pack(config));
+  const auto base = config.training.tuning.lora.is_on() ? std::optional(checkpoint::describe_base(path)) : std::nullopt;
   if (!exchange::is_hugging_face(path)) {
-    InitialWeights initial = initial_weights(load_checkpoint(path, packer), config, origins);
+    InitialWeights initial = initial_weights(checkpoint::load_checkpoint(path, packer), config, origins);
     initial.base = base, initial.frozen = std::move(packer.matrices);
     return initial;
   }
@@ -276,7 +278,8 @@ InitialWeights read_initial_weights(const Config& config, const config::Origins&
   return initial;
 }
 
-InitialWeights initial_weights(Checkpoint checkpoint, const Config& config, const config::Origins& origins) {
+InitialWeights initial_weights(checkpoint::Checkpoint checkpoint, const Config& config,
+                               const config::Origins& origins) {
   InitialWeights initial{config.training.init_from, checkpoint.step, std::move(checkpoint.model),
                          std::move(checkpoint.tokenizer)};
   initial.vocab_size = *checkpoint.config.model.vocab_size;
@@ -286,21 +289,21 @@ InitialWeights initial_weights(Checkpoint checkpoint, const Config& config, cons
   return initial;
 }
 
-Corpus load_corpus_to_measure(Config& config) {
+data::Corpus load_corpus_to_measure(Config& config) {
   const bool has_texts =
       config.data.bin.empty() && config.model.vocab_size;  // without a vocabulary it is another tokenizer's
   std::optional<exchange::TextsOfModel> own;
   if (has_texts && !config.training.init_from.empty()) own = exchange::texts_of_model(config.training.init_from);
-  const std::optional<TextFormat> format = own ? std::optional(own->format) : std::nullopt;
-  Corpus corpus =
-      load_corpus(config.data, config.sequence_length(), own ? own->tokenizer : "", config.model.vocab_size, format);
+  const std::optional<tokenizer::TextFormat> format = own ? std::optional(own->format) : std::nullopt;
+  data::Corpus corpus = prepare::load_corpus(config.data, config.sequence_length(), own ? own->tokenizer : "",
+                                             config.model.vocab_size, format);
   if (own) config.model.vocab_size = std::max(*config.model.vocab_size, corpus.vocab_size);  // with tokens for turns
   return corpus;
 }
 
-Corpus load_corpus_for(InitialWeights& initial, Config& config) {
+data::Corpus load_corpus_for(InitialWeights& initial, Config& config) {
   if (initial.changes_tokenizer) {
-    Corpus corpus = load_corpus(data_with_cache(config), config.sequence_length(), "", std::nullopt);
+    data::Corpus corpus = prepare::load_corpus(data_with_cache(config), config.sequence_length(), "", std::nullopt);
     adopt_vocabulary(initial, config.model, corpus);
     return corpus;
   }
@@ -312,8 +315,8 @@ Corpus load_corpus_for(InitialWeights& initial, Config& config) {
                     initial.path,
                     initial.step ? ", because its run was given token ids alone" : ": there is no tokenizer.json"));
   }
-  Corpus corpus = load_corpus(data_with_cache(config), config.sequence_length(), initial.tokenizer,
-                              config.model.vocab_size, initial.text_format);
+  data::Corpus corpus = prepare::load_corpus(data_with_cache(config), config.sequence_length(), initial.tokenizer,
+                                             config.model.vocab_size, initial.text_format);
   corpus.text_format = format_for(corpus);
   adopt_more_tokens(initial, config.model, corpus);
   const int64_t vocab_size = *config.model.vocab_size;

@@ -15,17 +15,17 @@
 
 namespace gpt::run {
 
-bool has_same_length(const Checkpoint& checkpoint, const ScheduleConfig& schedule) {
+bool has_same_length(const checkpoint::Checkpoint& checkpoint, const ScheduleConfig& schedule) {
   const ScheduleConfig& before = checkpoint.config.training.schedule;
   return before.epochs == schedule.epochs && before.max_steps == schedule.max_steps &&
          before.has_time() == schedule.has_time();
 }
 
-Course course_with(const Checkpoint& checkpoint, const ScheduleConfig& schedule) {
+optim::Course course_with(const checkpoint::Checkpoint& checkpoint, const ScheduleConfig& schedule) {
   const double before = checkpoint.config.training.schedule.max_time.seconds, now = schedule.max_time.seconds;
-  if (now == 0) return has_same_length(checkpoint, schedule) ? checkpoint.course : Course();
+  if (now == 0) return has_same_length(checkpoint, schedule) ? checkpoint.course : optim::Course();
   if (before == 0) return {};
-  Course course = checkpoint.course;
+  optim::Course course = checkpoint.course;
   if (course.planned > 0 && before != now) course.stretch(now / before, checkpoint.step);
   return course;
 }
@@ -33,7 +33,7 @@ Course course_with(const Checkpoint& checkpoint, const ScheduleConfig& schedule)
 namespace {
 
 // With the warm-up that a run along wsd has had.
-ScheduleConfig schedule_of(ScheduleConfig schedule, const Checkpoint& checkpoint) {
+ScheduleConfig schedule_of(ScheduleConfig schedule, const checkpoint::Checkpoint& checkpoint) {
   if (schedule.lr_schedule == LrSchedule::wsd && !schedule.warmup_steps)
     schedule.warmup_steps = checkpoint.warmup_steps;
   return schedule;
@@ -45,31 +45,34 @@ struct Place {
   int64_t steps = 0;
 };
 
-Place place_of(const ScheduleConfig& schedule, const Checkpoint& checkpoint, int64_t steps_per_epoch) {
-  const Course course = course_with(checkpoint, schedule);
+Place place_of(const ScheduleConfig& schedule, const checkpoint::Checkpoint& checkpoint, int64_t steps_per_epoch) {
+  const optim::Course course = course_with(checkpoint, schedule);
   return {course.position_at(checkpoint.step),
           course.planned > 0 ? course.planned : total_steps(schedule, steps_per_epoch)};
 }
 
-std::optional<int64_t> steps_before(const ScheduleConfig& schedule, const Checkpoint& checkpoint,
+std::optional<int64_t> steps_before(const ScheduleConfig& schedule, const checkpoint::Checkpoint& checkpoint,
                                     int64_t steps_per_epoch) {
-  return steps_before_decay(schedule_of(schedule, checkpoint), place_of(schedule, checkpoint, steps_per_epoch).steps);
+  return optim::steps_before_decay(schedule_of(schedule, checkpoint),
+                                   place_of(schedule, checkpoint, steps_per_epoch).steps);
 }
 
-double next_rate(const ScheduleConfig& schedule, const Checkpoint& checkpoint, int64_t steps_per_epoch) {
+double next_rate(const ScheduleConfig& schedule, const checkpoint::Checkpoint& checkpoint, int64_t steps_per_epoch) {
   const Place place = place_of(schedule, checkpoint, steps_per_epoch);
-  return learning_rate_at(schedule_of(schedule, checkpoint), place.position, place.steps, checkpoint.plateau);
+  return optim::learning_rate_at(schedule_of(schedule, checkpoint), place.position, place.steps, checkpoint.plateau);
 }
 
-double next_weight_decay(const TrainingConfig& training, const Checkpoint& checkpoint, int64_t steps_per_epoch) {
+double next_weight_decay(const TrainingConfig& training, const checkpoint::Checkpoint& checkpoint,
+                         int64_t steps_per_epoch) {
   const Place place = place_of(training.schedule, checkpoint, steps_per_epoch);
   const OptimizerConfig& optimizer = training.optimizer;
   return optimizer.weight_decay *
-         weight_decay_share(optimizer.decay_schedule, place.position / static_cast<double>(place.steps));
+         optim::weight_decay_share(optimizer.decay_schedule, place.position / static_cast<double>(place.steps));
 }
 
 // "The learning rate of step 101 is 0.001, and would have been 1e-05 without the changes".
-std::optional<std::string> change_at(const Checkpoint& checkpoint, const char* what, double then, double now) {
+std::optional<std::string> change_at(const checkpoint::Checkpoint& checkpoint, const char* what, double then,
+                                     double now) {
   constexpr double kFelt = 0.01;  // a share of what it was
   if (std::abs(now - then) <= kFelt * then) return std::nullopt;
   return fmt::format("The {} of step {} is {:.3g}, and would have been {:.3g} without the changes", what,
@@ -80,7 +83,7 @@ std::optional<std::string> change_at(const Checkpoint& checkpoint, const char* w
 
 std::optional<std::string> checkpoint_before_decay(const StartingPoint& start, const ScheduleConfig& now,
                                                    int64_t steps_per_epoch) {
-  const Checkpoint& checkpoint = start.checkpoint;
+  const checkpoint::Checkpoint& checkpoint = start.checkpoint;
   const auto then = steps_before(checkpoint.config.training.schedule, checkpoint, steps_per_epoch),
              later = steps_before(now, checkpoint, steps_per_epoch);
   const double position = place_of(checkpoint.config.training.schedule, checkpoint, steps_per_epoch).position;
@@ -90,27 +93,28 @@ std::optional<std::string> checkpoint_before_decay(const StartingPoint& start, c
   std::error_code ignored;
   std::optional<int64_t> newest;
   for (const std::string& name : names_in(folder.string(), ignored)) {
-    const auto step = is_stable(name) ? step_in_name(name) : std::nullopt;
+    const auto step = checkpoint::is_stable(name) ? checkpoint::step_in_name(name) : std::nullopt;
     const bool is_before = step && per_step * static_cast<double>(*step) < static_cast<double>(*later);
     if (is_before && *step <= checkpoint.step) newest = std::max(newest.value_or(0), *step);
   }
   if (!newest) return std::nullopt;
-  return (folder / stable_checkpoint(*newest)).string();
+  return (folder / checkpoint::stable_checkpoint(*newest)).string();
 }
 
 void move_before_decay(StartingPoint& start, const ScheduleConfig& now, int64_t steps_per_epoch) {
-  if (std::filesystem::path(start.path).filename() != kLastCheckpoint) return;
-  if (const auto path = checkpoint_before_decay(start, now, steps_per_epoch)) start = {load_checkpoint(*path), *path};
+  if (std::filesystem::path(start.path).filename() != checkpoint::kLastCheckpoint) return;
+  if (const auto path = checkpoint_before_decay(start, now, steps_per_epoch))
+    start = {checkpoint::load_checkpoint(*path), *path};
 }
 
-std::optional<std::string> describe_rate_change(const Checkpoint& checkpoint, const ScheduleConfig& now,
+std::optional<std::string> describe_rate_change(const checkpoint::Checkpoint& checkpoint, const ScheduleConfig& now,
                                                 int64_t steps_per_epoch) {
   return change_at(checkpoint, "learning rate",
                    next_rate(checkpoint.config.training.schedule, checkpoint, steps_per_epoch),
                    next_rate(now, checkpoint, steps_per_epoch));
 }
 
-std::optional<std::string> describe_decay_change(const Checkpoint& checkpoint, const TrainingConfig& now,
+std::optional<std::string> describe_decay_change(const checkpoint::Checkpoint& checkpoint, const TrainingConfig& now,
                                                  int64_t steps_per_epoch) {
   const TrainingConfig& then = checkpoint.config.training;
   const auto is_constant = [](const TrainingConfig& training) {

@@ -22,15 +22,15 @@ constexpr int64_t kNone = -1;
 // What tokens are told by: whether they are special, and their text.
 using Key = std::pair<bool, std::string>;
 
-std::vector<Key> keys_of(const Tokenizer& tokenizer) {
+std::vector<Key> keys_of(const tokenizer::Tokenizer& tokenizer) {
   std::vector<Key> keys;
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) keys.emplace_back(false, tokenizer.piece(id, false));
-  for (const SpecialToken& token : tokenizer.special_tokens()) keys[token.id] = {true, token.text};
+  for (const tokenizer::SpecialToken& token : tokenizer.special_tokens()) keys[token.id] = {true, token.text};
   return keys;
 }
 
 // For each id of `to`, that of `from`, or kNone.
-std::vector<int64_t> matches(const Tokenizer& from, const Tokenizer& to) {
+std::vector<int64_t> matches(const tokenizer::Tokenizer& from, const tokenizer::Tokenizer& to) {
   std::map<Key, int64_t> ids;
   const std::vector<Key> old = keys_of(from);
   for (size_t id = 0; id < old.size(); ++id)
@@ -67,9 +67,9 @@ at::Tensor extended(const at::Tensor& rows, int64_t from, int64_t tokens, int64_
 
 // Calls visit(tensor, rows) for those that have a row for each id, with how many the model has.
 template <class Visit>
-void for_each_vocabulary(NamedTensors& weights, const ModelConfig& model, const Visit& visit) {
-  for (const ParameterRow& row : parameter_table(model)) {
-    if (row.role != ParameterRole::token_embedding && row.role != ParameterRole::head) continue;
+void for_each_vocabulary(parameters::NamedTensors& weights, const ModelConfig& model, const Visit& visit) {
+  for (const layout::ParameterRow& row : layout::parameter_table(model)) {
+    if (row.role != layout::ParameterRole::token_embedding && row.role != layout::ParameterRole::head) continue;
     for (auto& [name, tensor] : weights)
       if (name == row.name) visit(tensor, row.shape[0]);
   }
@@ -77,8 +77,8 @@ void for_each_vocabulary(NamedTensors& weights, const ModelConfig& model, const 
 
 }  // namespace
 
-MatchedVocabulary match_vocabulary(NamedTensors& weights, const ModelConfig& model, const Tokenizer& from,
-                                   const Tokenizer& to) {
+MatchedVocabulary match_vocabulary(parameters::NamedTensors& weights, const ModelConfig& model,
+                                   const tokenizer::Tokenizer& from, const tokenizer::Tokenizer& to) {
   const at::NoGradGuard no_grad;
   const std::vector<int64_t> ids = matches(from, to);
   for_each_vocabulary(weights, model, [&](at::Tensor& tensor, int64_t rows) {
@@ -90,7 +90,7 @@ MatchedVocabulary match_vocabulary(NamedTensors& weights, const ModelConfig& mod
   return {.kept = kept, .added = std::ssize(ids) - kept, .dropped = from.vocab_size() - std::ssize(used)};
 }
 
-void extend_vocabulary(NamedTensors& weights, const ModelConfig& model, int64_t from, int64_t tokens) {
+void extend_vocabulary(parameters::NamedTensors& weights, const ModelConfig& model, int64_t from, int64_t tokens) {
   const at::NoGradGuard no_grad;
   for_each_vocabulary(weights, model,
                       [&](at::Tensor& tensor, int64_t rows) { tensor = extended(tensor, from, tokens, rows); });

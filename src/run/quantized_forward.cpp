@@ -36,7 +36,7 @@ class BlockProducts {
     std::vector<std::pair<int64_t, int64_t>> shapes{{qkv, C}, {C, A}, {F, C}, {C, F}};
     if (model.is_gated()) shapes.emplace_back(F, C);
     for (const auto& [out, in] : shapes) {
-      layers_.push_back({Parameter(random(out, in)), random(rows, in), random(rows, out)});
+      layers_.push_back({parameters::Parameter(random(out, in)), random(rows, in), random(rows, out)});
       flops_ += 2.0 * static_cast<double>(rows * out * in) * (all_ ? 3 : 1);
     }
   }
@@ -54,8 +54,8 @@ class BlockProducts {
 
  private:
   struct Layer {
-    Parameter weight;        // (out, in)
-    at::Tensor x, gradient;  // (rows, in), (rows, out)
+    parameters::Parameter weight;  // (out, in)
+    at::Tensor x, gradient;        // (rows, in), (rows, out)
   };
   const bool all_;
   std::vector<Layer> layers_;
@@ -63,10 +63,10 @@ class BlockProducts {
 };
 
 double seconds_of(at::Device device, const std::function<void()>& work) {
-  synchronize(device);  // sync: the work is timed
+  device::synchronize(device);  // sync: the work is timed
   const auto begin = std::chrono::steady_clock::now();
   work();
-  synchronize(device);
+  device::synchronize(device);
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
@@ -76,17 +76,17 @@ const char* name_of(QuantizedForward type) {
   return type == QuantizedForward::int8 ? "int8" : type == QuantizedForward::fp8 ? "fp8" : "none";
 }
 
-LayerSpan quantized_blocks(const ModelConfig& model, const QuantizedConfig& config) {
+layout::LayerSpan quantized_blocks(const ModelConfig& model, const QuantizedConfig& config) {
   return {config.skip, model.n_layer - config.skip};
 }
 
-std::string quantization_obstacle(const QuantizedConfig& config, const DeviceInfo& device) {
+std::string quantization_obstacle(const QuantizedConfig& config, const device::DeviceInfo& device) {
   if (!config.is_on()) return "";
   const std::string why = ops::eight_bit_obstacle(type_of(config.type), device);
   return why.empty() ? "" : fmt::format("{} {}", name_of(config.type), why);
 }
 
-void require_quantized_forward(const TrainingConfig& training, const DeviceInfo& device) {
+void require_quantized_forward(const TrainingConfig& training, const device::DeviceInfo& device) {
   if (const std::string why = quantization_obstacle(training.quantized, device); !why.empty())
     throw Error(ExitCode::config, fmt::format("training.quantized_forward: {}; set it to none", why));
 }

@@ -11,7 +11,7 @@
 namespace gpt::run {
 
 Recorder recorder_for(const TrainingConfig& training, const ModelConfig& model, c10::Device device) {
-  return Recorder(effective_mode(training, model, device).records ? graphs_of(device) : nullptr);
+  return Recorder(model::effective_mode(training, model, device).records ? device::graphs_of(device) : nullptr);
 }
 
 bool Recorder::run(const Key& key, const std::function<void()>& work) {
@@ -36,10 +36,10 @@ bool Recorder::run(const Key& key, const std::function<void()>& work) {
 }
 
 // Records the work and replays it for the first time. Null where that fails; then nothing is recorded any more.
-std::unique_ptr<Graph> Recorder::record(const std::function<void()>& work) {
+std::unique_ptr<device::Graph> Recorder::record(const std::function<void()>& work) {
   std::string why;
   try {
-    std::unique_ptr<Graph> graph = graphs_->make();
+    std::unique_ptr<device::Graph> graph = graphs_->make();
     graph->record(work);
     graph->replay();
     if (!std::exchange(is_announced_, true)) log::success("Recording the step as CUDA graphs");

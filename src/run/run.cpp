@@ -58,7 +58,7 @@ bool is_equal_in_all(distributed::Communicator& ranks, const std::string& text) 
 // Processes that compute the whole update each must come to the same bits.
 void require_equal_processes(const Setup& setup) {
   if (!setup.config.training.optimizer.has_muon() || !division_of(setup).repeats_updates()) return;
-  std::string own = fmt::format("{} {}", setup.device.name, gpt::name_of(newton_schulz_type(setup.device)));
+  std::string own = fmt::format("{} {}", setup.device.name, device::name_of(optim::newton_schulz_type(setup.device)));
   for (const auto& [what, value] : run_environment(at::kCPU)) own += fmt::format("\n{}: {}", what, value);
   if (is_equal_in_all(*setup.mesh.data, own)) return;
   config::Facts facts = facts_of(setup);
@@ -82,12 +82,12 @@ Run::Run(const Setup& setup, Beginning begins, const MakeRecorder& make_recorder
       keeps_time_(schedule_.has_time() && begins.keeps_time) {
   const TrainingConfig& training = setup.config.training;
   begin_course(state_, schedule_, begins);
-  const Course& course = state_.course;
+  const optim::Course& course = state_.course;
   plan_ = plan_run(training, state_.loader.batches_per_epoch(),
                    course.planned > 0 ? std::optional(course.planned) : std::nullopt);
   if (schedule_.lr_schedule == LrSchedule::wsd && !schedule_.warmup_steps) schedule_.warmup_steps = state_.warmup_steps;
   if (schedule_.lr_schedule == LrSchedule::wsd || (course.planned > 0 && schedule_.has_time()))
-    schedule_.warmup_steps = gpt::warmup_steps(schedule_, plan_.total_steps);
+    schedule_.warmup_steps = gpt::optim::warmup_steps(schedule_, plan_.total_steps);
   if (course.planned > 0 && schedule_.has_time())  // nobody knew how long it would be
     schedule_.warmup_steps = std::min(*schedule_.warmup_steps, course.planned / 2);
   follow_course();
@@ -115,17 +115,17 @@ bool Run::check_operators(bool is_told) {
   TrainingConfig training = setup_.config.training;
   const parallel::Division& division = state_.division();
   if (is_told && division.speaks_within_passes() &&
-      effective_mode(training, state_.model.config(), setup_.device.device).records)
+      model::effective_mode(training, state_.model.config(), setup_.device.device).records)
     log::info(fmt::format(
         "With distributed.{} no CUDA graphs are recorded, because processes speak to each other in every micro-batch",
         division.speaks_within_passes_with()));
   if (!training.execution.use_compile) {
-    (void)compile_model(state_.model, training, setup_.precision, is_told);
+    (void)model::compile_model(state_.model, training, setup_.precision, is_told);
     return false;
   }
-  const bool works = compile_model(state_.model, training, setup_.precision, is_told);
-  if (!setup_.mesh.all->is_any(!works)) {     // all processes compute alike
-    reset_memory_peak(setup_.device.device);  // LibTorch's operators took more than a step does
+  const bool works = model::compile_model(state_.model, training, setup_.precision, is_told);
+  if (!setup_.mesh.all->is_any(!works)) {             // all processes compute alike
+    device::reset_memory_peak(setup_.device.device);  // LibTorch's operators took more than a step does
     return true;
   }
   Config without = setup_.config;
@@ -149,14 +149,14 @@ int64_t Run::schedule_steps() const { return state_.course.planned > 0 ? state_.
 
 double Run::progress() const { return state_.course.position_at(state_.step) / static_cast<double>(schedule_steps()); }
 
-ScheduledRates Run::rates() const {
+optim::ScheduledRates Run::rates() const {
   const double position = state_.course.position_at(state_.step);
-  return {state_.learning_rate_factor * learning_rate_at(schedule_, position, schedule_steps(), state_.plateau),
-          weight_decay_share(setup_.config.training.optimizer.decay_schedule, progress())};
+  return {state_.learning_rate_factor * optim::learning_rate_at(schedule_, position, schedule_steps(), state_.plateau),
+          optim::weight_decay_share(setup_.config.training.optimizer.decay_schedule, progress())};
 }
 
 bool Run::begins_decay() const {
-  const auto before = steps_before_decay(schedule_, schedule_steps());
+  const auto before = optim::steps_before_decay(schedule_, schedule_steps());
   if (!before) return false;
   const auto begin = static_cast<double>(*before);
   const bool was_before = state_.step == 0 || state_.course.position_at(state_.step - 1) < begin;
@@ -166,7 +166,8 @@ bool Run::begins_decay() const {
 std::optional<int64_t> Run::update(const std::function<bool()>& stop) {
   const State::Cursor before = state_.cursor();
   std::optional<int64_t> tokens;
-  if (AveragedOptimizer* const averages = averages_of(*state_.optimizer)) averages->set_progress(progress());
+  if (optim::AveragedOptimizer* const averages = optim::averages_of(*state_.optimizer))
+    averages->set_progress(progress());
   try {
     tokens = run_update(*step_, state_.loader, plan_.micro_batches(state_.step), rates(), state_.step, stop);
   } catch (const std::exception&) {
@@ -186,7 +187,7 @@ void Run::try_update(int64_t micro_batches) {
   constexpr double kLearningRate = 0;
   const auto is_stopped = [] { return process::stop_signal() != 0; };
   (void)run_update(*step_, state_.loader, micro_batches, kLearningRate, state_.step, is_stopped);
-  synchronize(setup_.device.device);  // sync: it is timed, and what went wrong is found out here
+  device::synchronize(setup_.device.device);  // sync: it is timed, and what went wrong is found out here
   if (is_stopped()) throw Error(ExitCode::interrupted, "interrupted");
 }
 
@@ -194,7 +195,7 @@ Evaluator& Run::evaluator() {
   const Config& config = setup_.config;
   const TrainingConfig& training = config.training;
   if (!evaluator_) {
-    evaluator_.emplace(setup_.corpus, BatchShape{training.batch_size, config.sequence_length()},
+    evaluator_.emplace(setup_.corpus, batches::BatchShape{training.batch_size, config.sequence_length()},
                        EvaluationRule{.eval_batches = training.cadence.eval_batches,
                                       .sequences = state_.eval_sequences.value_or(0),
                                       .most = most_eval_sequences(training, state_.course.planned),

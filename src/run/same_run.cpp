@@ -91,8 +91,9 @@ void require_run_data(const Config& config, const std::string& origin) {
     config::require_data(config, origin);
   } catch (const Error& error) {
     const std::string& from = config.training.resume_from;
-    const std::string folder =
-        names_checkpoint(from) ? fs::path(checkpoint_file(from)).parent_path() : fs::path(config.output_dir);
+    const std::string folder = checkpoint::names_checkpoint(from)
+                                   ? fs::path(checkpoint::checkpoint_file(from)).parent_path()
+                                   : fs::path(config.output_dir);
     const std::string path = fs::path(folder) / kEffectiveConfig;
     std::error_code ignored;
     if (!fs::is_regular_file(path, ignored)) throw;
@@ -102,13 +103,13 @@ void require_run_data(const Config& config, const std::string& origin) {
 
 DataConfig data_with_cache(const Config& config) {
   DataConfig data = config.data;
-  data.cache_dir = usable_cache(data, config.output_dir + "/prepared");
+  data.cache_dir = prepare::usable_cache(data, config.output_dir + "/prepared");
   return data;
 }
 
-Corpus load_run_corpus(const Config& config, const std::optional<StartingPoint>& start) {
+data::Corpus load_run_corpus(const Config& config, const std::optional<StartingPoint>& start) {
   const DataConfig data = data_with_cache(config);
-  if (!start) return load_corpus(data, config.sequence_length(), "", config.model.vocab_size);
+  if (!start) return prepare::load_corpus(data, config.sequence_length(), "", config.model.vocab_size);
   const DataConfig& saved = start->checkpoint.config.data;
   const auto refuse_data = [&](const std::string& why) {
     const std::string then = data_name(saved), now = data_name(config.data);
@@ -118,13 +119,13 @@ Corpus load_run_corpus(const Config& config, const std::optional<StartingPoint>&
                : fmt::format("it was trained on {}, and {} holds other data: {}", then, now, why),
            fmt::format(", and with --init_from {} if it is to begin with the weights of this one", start->path));
   };
-  require_same_tokenizer(config.data.tokenizer, start->checkpoint.tokenizer);
+  tokenizer::require_same_tokenizer(config.data.tokenizer, start->checkpoint.tokenizer);
   require_same_split(*start, config);
-  Corpus corpus;
+  data::Corpus corpus;
   try {
-    corpus = load_corpus(data, config.sequence_length(), start->checkpoint.tokenizer, config.model.vocab_size,
-                         start->checkpoint.text_format);
-  } catch (const UnencodableText& error) { refuse_data(error.what()); } catch (const Error& error) {
+    corpus = prepare::load_corpus(data, config.sequence_length(), start->checkpoint.tokenizer, config.model.vocab_size,
+                                  start->checkpoint.text_format);
+  } catch (const tokenizer::UnencodableText& error) { refuse_data(error.what()); } catch (const Error& error) {
     if (error.code() != ExitCode::data || data_name(saved) == data_name(config.data)) throw;
     refuse_data(error.what());
   }

@@ -11,25 +11,25 @@
 namespace gpt::run {
 
 config::Facts facts_of(const Setup& setup) {
-  config::Facts facts = gpt::facts_of(setup.device, setup.precision);
-  const Corpus& corpus = setup.corpus;
+  config::Facts facts = device::facts_of(setup.device, setup.precision);
+  const data::Corpus& corpus = setup.corpus;
   facts.processes = setup.mesh.all->size();
   facts.data_processes = setup.mesh.data->size();
   facts.has_validation = corpus.validation.size() > 0;
   facts.has_own_split = corpus.has_own_split;
   facts.has_json_lines = corpus.has_json_lines;
-  facts.has_conversations = std::ranges::any_of(corpus.sources, &Tokens::has_marks);
+  facts.has_conversations = std::ranges::any_of(corpus.sources, &data::Tokens::has_marks);
   return facts;
 }
 
-Setup set_up(Config config, Corpus corpus, at::Device device, const PrecisionConfig& asked) {
-  config.model.vocab_size = vocabulary_for(corpus, config.model.vocab_size);
-  (void)document_separator(config.data, corpus);  // which refuses documents that cannot be told apart
-  configure_memory(config.training, device);
-  const DeviceInfo info = describe_device(device);
-  const std::string change = choose_again_if_missing(config.training.precision, asked, info);
-  const Precision precision = resolve_precision(config.training.precision, info);
-  apply_precision(precision, config.training.execution.deterministic);
+Setup set_up(Config config, data::Corpus corpus, at::Device device, const PrecisionConfig& asked) {
+  config.model.vocab_size = data::vocabulary_for(corpus, config.model.vocab_size);
+  (void)data::document_separator(config.data, corpus);  // which refuses documents that cannot be told apart
+  device::configure_memory(config.training, device);
+  const device::DeviceInfo info = device::describe_device(device);
+  const std::string change = device::choose_again_if_missing(config.training.precision, asked, info);
+  const device::Precision precision = device::resolve_precision(config.training.precision, info);
+  device::apply_precision(precision, config.training.execution.deterministic);
   Setup setup{std::move(config), std::move(corpus), info, precision, change, {}};
   config::require_agreement(setup.config, facts_of(setup));
   require_quantized_forward(setup.config.training, info);

@@ -53,7 +53,7 @@ std::string difference_from(const nlohmann::json& first, const Config& asked, in
 }
 
 // The processes of a machine have the same files; the first of them prepares what is not prepared yet.
-Corpus load_on_machine(const distributed::Group& group, Config& config, Beginning& begins) {
+data::Corpus load_on_machine(const distributed::Group& group, Config& config, Beginning& begins) {
   const distributed::Ranks& ranks = group.ranks();
   const int64_t first = ranks.rank - ranks.local_rank;
   const auto load = [&] {
@@ -61,7 +61,7 @@ Corpus load_on_machine(const distributed::Group& group, Config& config, Beginnin
   };
   const std::string name = fmt::format("prepared/{}", first);
   if (ranks.local_rank != 0 && first != 0) (void)group.from(first, name, "");
-  Corpus corpus = load();
+  data::Corpus corpus = load();
   if (ranks.local_rank == 0) (void)group.from(first, name, "");
   return corpus;
 }
@@ -97,7 +97,7 @@ void say_beginning(const distributed::Group& group, const Beginning& begins, con
   }
   said["has_initial"] = begins.initial.has_value();
   said["decisions"] = nlohmann::json::array();
-  for (const Decision& decision : begins.decisions)
+  for (const checkpoint::Decision& decision : begins.decisions)
     said["decisions"].push_back({{"step", decision.step}, {"what", decision.what}, {"value", decision.value}});
   (void)group.from(0, "beginning", packed(said));
 }
@@ -131,7 +131,7 @@ SharedBeginning hear_beginning(const distributed::Group& group, const config::Co
   for (const nlohmann::json& decision : said.at("decisions"))
     shared.begins.decisions.push_back({decision.at("step").get<int64_t>(), decision.at("what").get<std::string>(),
                                        decision.at("value").get<double>()});
-  Corpus& corpus = shared.data.corpus = load_on_machine(group, config, shared.begins);
+  data::Corpus& corpus = shared.data.corpus = load_on_machine(group, config, shared.begins);
   if (corpus.fingerprint != said.at("fingerprint").get<std::string>()) {
     throw Error(ExitCode::data,
                 fmt::format("{} has other data here than at rank 0: give every machine the same files", corpus.source));

@@ -43,21 +43,22 @@ constexpr const char* kMasks = "dropout masks";
 // The hash of what training.lora_base has made of the weights.
 constexpr const char* kNarrowBase = "base";
 
-ParameterTypes types_of(const TrainingConfig& training, const Precision& precision) {
+parameters::ParameterTypes types_of(const TrainingConfig& training, const device::Precision& precision) {
   return {.compute = precision.weight_type(),
           .has_master = training.precision.master_weights,
-          .gradient = gradient_type(training, precision.end_to_end)};
+          .gradient = device::gradient_type(training, precision.end_to_end)};
 }
 
 // Those of the checkpoint, or of another model with new adapters, where the run trains such; nothing: they are drawn.
-std::optional<NamedTensors> weights_of(Beginning& begins, const std::vector<ParameterRow>& of_model, uint64_t seed) {
+std::optional<parameters::NamedTensors> weights_of(Beginning& begins, const std::vector<layout::ParameterRow>& of_model,
+                                                   uint64_t seed) {
   if (begins.start) return begins.start->checkpoint.model;
-  if (begins.initial) return with_new_adapters(std::move(begins.initial->model), of_model, seed);
+  if (begins.initial) return checkpoint::with_new_adapters(std::move(begins.initial->model), of_model, seed);
   return std::nullopt;
 }
 
 // The hash of the values that parameters keep in few bits; empty where there are none.
-std::string hash_of_narrow(const Parameters& parameters) {
+std::string hash_of_narrow(const parameters::Parameters& parameters) {
   Hash128 hash;
   bool has_any = false;
   for (size_t i = 0; i < parameters.rows().size(); ++i) {
@@ -70,30 +71,33 @@ std::string hash_of_narrow(const Parameters& parameters) {
 }
 
 // What else has been read for the model: those of its weights that are packed already.
-FrozenMatrices packed_of(const Beginning& begins) {
-  return begins.start ? begins.start->checkpoint.frozen : begins.initial ? begins.initial->frozen : FrozenMatrices();
+parameters::FrozenMatrices packed_of(const Beginning& begins) {
+  return begins.start     ? begins.start->checkpoint.frozen
+         : begins.initial ? begins.initial->frozen
+                          : parameters::FrozenMatrices();
 }
 
 // Where values are divided each process keeps its part of one parameter after the other.
-GPT make_model(const Config& config, at::Device device, const ParameterTypes& types, Beginning& begins,
-               const parallel::Division& division) {
+model::GPT make_model(const Config& config, at::Device device, const parameters::ParameterTypes& types,
+                      Beginning& begins, const parallel::Division& division) {
   const TuningConfig& tuning = config.training.tuning;
   const uint64_t seed = stream_seed(config, kWeights);
-  const std::vector<ParameterRow> of_model = parameter_table(config.model, tuning);
-  std::optional<NamedTensors> weights = weights_of(begins, of_model, seed);
-  std::vector<ParameterRow> rows = cut(of_model, config.model, division.part());
-  auto values = division.values(rows, flat_layout(rows));
+  const std::vector<layout::ParameterRow> of_model = layout::parameter_table(config.model, tuning);
+  std::optional<parameters::NamedTensors> weights = weights_of(begins, of_model, seed);
+  std::vector<layout::ParameterRow> rows = layout::cut(of_model, config.model, division.part());
+  auto values = division.values(rows, layout::flat_layout(rows));
   if (!values)
-    return weights ? GPT(config.model, device, std::move(*weights), types, tuning, division.part(), packed_of(begins))
-                   : GPT(config.model, device, seed, types, tuning, division.part());
-  Parameters parameters(std::move(rows), device, types, std::move(values));
-  GPT model(config.model, parameters, ops::fused_operators(), division.part(), of_model);
+    return weights ? model::GPT(config.model, device, std::move(*weights), types, tuning, division.part(),
+                                packed_of(begins))
+                   : model::GPT(config.model, device, seed, types, tuning, division.part());
+  parameters::Parameters parameters(std::move(rows), device, types, std::move(values));
+  model::GPT model(config.model, parameters, ops::fused_operators(), division.part(), of_model);
   weights ? model.copy_from(std::move(*weights)) : parameters.draw(seed, of_model);
   model.set_layer_weights(std::make_shared<parallel::DividedWeights>(parameters, division));
   return model;
 }
 
-ScheduleOptions with(ScheduleOptions options, const Dealing& dealing) {
+data::ScheduleOptions with(data::ScheduleOptions options, const data::Dealing& dealing) {
   options.dealing = dealing;
   return options;
 }
@@ -110,29 +114,29 @@ std::string in_one_line(std::string text) {
 
 }  // namespace
 
-ScheduleOptions schedule_options(const Config& config, const Corpus& corpus) {
-  ScheduleOptions options{.stages = stage_batches(config.data, config.training, config.sequence_length()),
-                          .seed = stream_seed(config, kData),
-                          .order = config.data.order,
-                          .packing = config.data.packing};
-  if (std::ranges::any_of(corpus.sources, &Tokens::has_marks))
-    options.document_separator = document_separator(config.data, corpus);
+data::ScheduleOptions schedule_options(const Config& config, const data::Corpus& corpus) {
+  data::ScheduleOptions options{.stages = data::stage_batches(config.data, config.training, config.sequence_length()),
+                                .seed = stream_seed(config, kData),
+                                .order = config.data.order,
+                                .packing = config.data.packing};
+  if (std::ranges::any_of(corpus.sources, &data::Tokens::has_marks))
+    options.document_separator = data::document_separator(config.data, corpus);
   if (corpus.tokenizer) options.end_of_text = corpus.tokenizer->end_of_text();
   return options;
 }
 
-uint64_t checkpoint_file_bytes(const Config& config, const Tokenizer* tokenizer) {
+uint64_t checkpoint_file_bytes(const Config& config, const tokenizer::Tokenizer* tokenizer) {
   // The tokenizer twice, for us and for Python; the rest is far below a megabyte.
   const uint64_t tokenizer_bytes = tokenizer ? tokenizer->to_json().size() : 0;
-  return checkpoint_bytes(config.model, config.training) + 2 * tokenizer_bytes + (1 << 20);
+  return checkpoint::checkpoint_bytes(config.model, config.training) + 2 * tokenizer_bytes + (1 << 20);
 }
 
-State::State(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision,
+State::State(const Config& config, const data::Corpus& corpus, at::Device device, const device::Precision& precision,
              Beginning begins, const parallel::Division& division)
     : frozen_(find_frozen(config, begins)),
       model(make_model(config, device, types_of(config.training, precision), begins, division)),
-      optimizer(make_optimizer(model.parameters(), config.training.optimizer,
-                               division.spans(model.parameters().rows(), model.parameters().layout()))),
+      optimizer(optim::make_optimizer(model.parameters(), config.training.optimizer,
+                                      division.spans(model.parameters().rows(), model.parameters().layout()))),
       scaler(precision.grad_scaler, device),
       loader(corpus.sources, config.data,
              with(schedule_options(config, corpus), division.dealing(config.training.gradient_accumulation_steps)),
@@ -144,16 +148,16 @@ State::State(const Config& config, const Corpus& corpus, at::Device device, cons
       counts_(ops::no_updates(device)),
       watch_(watch_for(config.training.cadence.divergence, device)) {
   seed_generators(dropout_seed());
-  model.set_operators(
-      tensor_parallel(select_operators(config.training.execution, device), division.tensor, config.model));
+  model.set_operators(model::tensor_parallel(model::select_operators(config.training.execution, device),
+                                             division.tensor, config.model));
   model.set_training_operators(quantized_operators(config.model, config.training.quantized, model.operators()));
   const ExecutionConfig& execution = config.training.execution;
   model.set_gradient_checkpointing(execution.gradient_checkpointing);
   if (const int64_t swapped = std::min(execution.swap_activations.value_or(config.model.n_layer), config.model.n_layer);
       swapped > 0)
-    model.set_activation_swap(std::make_shared<ActivationSwap>(swapped, host_copies(device)));
-  if (model.part().stages > 1) model.set_stage_link(std::make_shared<StageLink>(division.pipeline));
-  model.set_document_separator(document_separator(config.data, corpus));
+    model.set_activation_swap(std::make_shared<model::ActivationSwap>(swapped, device::host_copies(device)));
+  if (model.part().stages > 1) model.set_stage_link(std::make_shared<model::StageLink>(division.pipeline));
+  model.set_document_separator(data::document_separator(config.data, corpus));
   model.train(true);
   frozen_.hash = hash_of_narrow(model.parameters());
   begins.start ? restore(*begins.start) : begin();
@@ -163,24 +167,24 @@ State::State(const Config& config, const Corpus& corpus, at::Device device, cons
 }
 
 void State::seed_generators(uint64_t seed) const {
-  seed_random_state(at::kCPU, seed);
-  if (device_.is_cuda()) seed_random_state(device_, seed);
+  device::seed_random_state(at::kCPU, seed);
+  if (device_.is_cuda()) device::seed_random_state(device_, seed);
 }
 
-bool State::tunes_products() const { return effective_mode(config_.training, config_.model, device_).tunes; }
+bool State::tunes_products() const { return model::effective_mode(config_.training, config_.model, device_).tunes; }
 
 uint64_t State::dropout_seed() const { return stream_seed(config_, kDropout); }
 
 std::map<std::string, at::Tensor> State::random_state() const {
-  std::map<std::string, at::Tensor> state{{"cpu", gpt::random_state(at::kCPU)}};
-  if (device_.is_cuda()) state["cuda"] = gpt::random_state(device_);
+  std::map<std::string, at::Tensor> state{{"cpu", gpt::device::random_state(at::kCPU)}};
+  if (device_.is_cuda()) state["cuda"] = gpt::device::random_state(device_);
   return state;
 }
 
 void State::set_random_state(const std::map<std::string, at::Tensor>& state) {
-  if (const auto it = state.find("cpu"); it != state.end()) gpt::set_random_state(at::kCPU, it->second);
+  if (const auto it = state.find("cpu"); it != state.end()) gpt::device::set_random_state(at::kCPU, it->second);
   if (const auto it = state.find("cuda"); it != state.end() && device_.is_cuda())
-    gpt::set_random_state(device_, it->second);
+    gpt::device::set_random_state(device_, it->second);
 }
 
 State::Cursor State::cursor() const { return {loader.position(), random_state()}; }
@@ -201,14 +205,14 @@ void State::prepare_capture() {
   if (!can_capture()) rounded_ = parallel::rounded_moments(*optimizer, model.parameters(), division_);
 }
 
-Checkpoint State::capture() const {
+checkpoint::Checkpoint State::capture() const {
   TORCH_CHECK(can_capture(), "State: capture() without prepare_capture()");
   await_weights();
-  Checkpoint saved;
+  checkpoint::Checkpoint saved;
   saved.model = model.parameters().values();
   if (division_.divides_checkpoints()) {
-    parallel::capture_parts(*optimizer, model, parameter_table(config_.model, config_.training.tuning), division_,
-                            rounded_.value_or(parallel::RoundedMoments()), saved);
+    parallel::capture_parts(*optimizer, model, layout::parameter_table(config_.model, config_.training.tuning),
+                            division_, rounded_.value_or(parallel::RoundedMoments()), saved);
   } else {
     saved.optimizer = optimizer->state();
   }
@@ -227,32 +231,32 @@ Checkpoint State::capture() const {
 State::Frozen State::find_frozen(const Config& config, const Beginning& begins) {
   Frozen frozen;
   if (!begins.start && !begins.initial) return {.is_drawn = true};
-  const std::vector<ParameterRow> rows = parameter_table(config.model, config.training.tuning);
-  const NamedTensors& values = begins.start ? begins.start->checkpoint.model : begins.initial->model;
+  const std::vector<layout::ParameterRow> rows = layout::parameter_table(config.model, config.training.tuning);
+  const parameters::NamedTensors& values = begins.start ? begins.start->checkpoint.model : begins.initial->model;
   if (begins.start) {
     frozen.base = begins.start->checkpoint.base, frozen.from_base = begins.start->checkpoint.from_base;
   } else if (begins.initial->base) {
     frozen.base = begins.initial->base;
-    for (const ParameterRow& row : rows)
+    for (const layout::ParameterRow& row : rows)
       if (!row.is_trained && !begins.initial->changed.contains(row.name)) frozen.from_base.insert(row.name);
   }
   for (const auto& [name, value] : values) {
-    const auto row = std::ranges::find(rows, name, &ParameterRow::name);
+    const auto row = std::ranges::find(rows, name, &layout::ParameterRow::name);
     if (row != rows.end() && row->is_narrow() && !frozen.from_base.contains(name))
       frozen.in_full.emplace_back(name, value.detach());
   }
   return frozen;
 }
 
-void State::leave_out_base(Checkpoint& saved) const {
+void State::leave_out_base(checkpoint::Checkpoint& saved) const {
   saved.base = frozen_.base;
   std::erase_if(saved.model, [this](const auto& tensor) { return frozen_.from_base.contains(tensor.first); });
   for (const std::string& name : frozen_.from_base) saved.parts.erase("model/" + name);
   if (frozen_.hash.empty()) return;
-  NamedTensors in_full = frozen_.in_full;
+  parameters::NamedTensors in_full = frozen_.in_full;
   if (frozen_.is_drawn) {
-    const std::vector<ParameterRow> rows = parameter_table(config_.model, config_.training.tuning);
-    Parameters drawn(parameter_table(config_.model), at::kCPU);
+    const std::vector<layout::ParameterRow> rows = layout::parameter_table(config_.model, config_.training.tuning);
+    parameters::Parameters drawn(layout::parameter_table(config_.model), at::kCPU);
     drawn.draw(stream_seed(config_, kWeights), rows);
     in_full = drawn.values();  // the first of all rows
     for (size_t i = in_full.size(); i-- > 0;)
@@ -264,8 +268,8 @@ void State::leave_out_base(Checkpoint& saved) const {
 }
 
 // Those that a run remembers besides tensors: its own, and those that others keep.
-void State::capture_values(Checkpoint& into) const {
-  static_cast<Remembered&>(into) = *this;
+void State::capture_values(checkpoint::Checkpoint& into) const {
+  static_cast<checkpoint::Remembered&>(into) = *this;
   into.data_round = loader.position().round;
   into.data_sample = loader.position().sample;
   into.skipped_steps = skipped_steps();
@@ -284,14 +288,14 @@ void State::capture_values(Checkpoint& into) const {
   if (!frozen_.hash.empty()) into.environment[kNarrowBase] = frozen_.hash;
 }
 
-void State::load_optimizer(const OptimizerState& saved) const {
+void State::load_optimizer(const optim::OptimizerState& saved) const {
   optimizer->load(parallel::state_of_stage(saved, division_, model.parameters().rows()));
 }
 
 // Where a checkpoint was read in part, that is what this process has.
-void State::require_own_values(const Checkpoint& checkpoint) const {
-  const std::vector<ParameterRow>& rows = model.parameters().rows();
-  const FlatLayout& layout = model.parameters().layout();
+void State::require_own_values(const checkpoint::Checkpoint& checkpoint) const {
+  const std::vector<layout::ParameterRow>& rows = model.parameters().rows();
+  const layout::FlatLayout& layout = model.parameters().layout();
   TORCH_CHECK(!checkpoint.read_state ||
                   *checkpoint.read_state == parallel::values_of_own_state(division_, rows, layout),
               "State: the checkpoint was read for another division of the optimizer's state");
@@ -305,7 +309,7 @@ void State::begin() {
 }
 
 void State::restore(const StartingPoint& start) {
-  const Checkpoint& checkpoint = start.checkpoint;
+  const checkpoint::Checkpoint& checkpoint = start.checkpoint;
   require_own_values(checkpoint);
   load_optimizer(checkpoint.optimizer);
   if (scaler.enabled() && checkpoint.scaler_scale.defined()) {
@@ -333,8 +337,8 @@ void State::restore(const StartingPoint& start) {
 }
 
 // As capture_values() has saved them, but for those that the loader, the corpus and this machine have.
-void State::restore_values(const Checkpoint& checkpoint) {
-  static_cast<Remembered&>(*this) = checkpoint;
+void State::restore_values(const checkpoint::Checkpoint& checkpoint) {
+  static_cast<checkpoint::Remembered&>(*this) = checkpoint;
   counts_.skipped.fill_(checkpoint.skipped_steps);
   counts_.skipped_in_a_row.fill_(checkpoint.consecutive_skipped_steps);
   if (watch_.spikes.defined()) watch_.spikes.fill_(checkpoint.spikes.value_or(0));
@@ -342,7 +346,7 @@ void State::restore_values(const Checkpoint& checkpoint) {
 }
 
 // One of another length, as another training.spike_window has it, is begun anew.
-void State::load_window(const Checkpoint& checkpoint) {
+void State::load_window(const checkpoint::Checkpoint& checkpoint) {
   if (!watch_.window.defined()) return;
   watch_.accepted.zero_();
   if (!checkpoint.spike_window.defined() || checkpoint.spike_window.sizes() != watch_.window.sizes()) return;
@@ -350,7 +354,7 @@ void State::load_window(const Checkpoint& checkpoint) {
   watch_.accepted.copy_(checkpoint.spike_accepted);
 }
 
-void State::go_back(const Checkpoint& checkpoint) {
+void State::go_back(const checkpoint::Checkpoint& checkpoint) {
   require_own_values(checkpoint);
   await_weights();
   model.copy_from(checkpoint.model, checkpoint.frozen);
@@ -362,7 +366,7 @@ void State::go_back(const Checkpoint& checkpoint) {
   counts_.skipped.fill_(checkpoint.skipped_steps + step - checkpoint.step);
 }
 
-void State::seek(const Checkpoint& checkpoint, const std::string& path) {
+void State::seek(const checkpoint::Checkpoint& checkpoint, const std::string& path) {
   try {
     loader.seek({checkpoint.data_round, checkpoint.data_sample});
   } catch (const c10::Error& error) {
@@ -370,7 +374,7 @@ void State::seek(const Checkpoint& checkpoint, const std::string& path) {
   }
 }
 
-std::vector<std::string> environment_changes(const Checkpoint& checkpoint, at::Device device) {
+std::vector<std::string> environment_changes(const checkpoint::Checkpoint& checkpoint, at::Device device) {
   std::vector<std::string> changes;
   for (const auto& [what, now] : run_environment(device)) {
     const auto then = checkpoint.environment.find(what);
@@ -383,8 +387,8 @@ std::vector<std::string> environment_changes(const Checkpoint& checkpoint, at::D
 std::map<std::string, std::string> run_environment(at::Device device) {
   return {{kMasks, "by place"},
           {"build", version_text()},
-          {"device", describe_device(device).name},
-          {"cpu", describe_device(at::kCPU).name},
+          {"device", device::describe_device(device).name},
+          {"cpu", device::describe_device(at::kCPU).name},
           {"threads", std::to_string(at::get_num_threads())}};
 }
 

@@ -42,10 +42,10 @@ ModelOfFile read_teacher(const UpdateConfig& config) {
 }
 
 void require_fitting(const ModelOfFile& teacher, const UpdateConfig& config, const DataConfig& data,
-                     const Corpus& corpus) {
+                     const data::Corpus& corpus) {
   const int64_t vocabulary = *config.model.vocab_size, of_teacher = teacher.model.vocab_size.value_or(0);
   if (corpus.tokenizer && !teacher.tokenizer.empty() &&
-      tokenizer_from_json(teacher.tokenizer, config.training.distillation.from)->to_json() !=
+      tokenizer::tokenizer_from_json(teacher.tokenizer, config.training.distillation.from)->to_json() !=
           corpus.tokenizer->to_json()) {
     refuse_teacher(
         config,
@@ -65,7 +65,7 @@ void require_fitting(const ModelOfFile& teacher, const UpdateConfig& config, con
                                        with_commas(teacher.model.block_size), with_commas(config.sequence_length()),
                                        teacher.model.block_size, kWithout));
   }
-  if (teacher.model.top_blocks() > 0 && data.packing && std::ranges::any_of(corpus.sources, &Tokens::has_marks)) {
+  if (teacher.model.top_blocks() > 0 && data.packing && std::ranges::any_of(corpus.sources, &data::Tokens::has_marks)) {
     refuse_teacher(config,
                    fmt::format("has attention in chosen blocks, which knows no conversations within a sequence; set "
                                "data.packing: false, name another model, {}",
@@ -73,7 +73,7 @@ void require_fitting(const ModelOfFile& teacher, const UpdateConfig& config, con
   }
 }
 
-std::string hash_of(const NamedTensors& values) {
+std::string hash_of(const parameters::NamedTensors& values) {
   Hash128 hash;
   for (const auto& [name, tensor] : values) {
     const at::Tensor bytes = tensor.contiguous();
@@ -93,7 +93,7 @@ void take_teacher(UpdateConfig& config, const std::string& output_dir) {
   if (path.empty()) return;
   std::error_code ignored;
   path = exchange::is_hugging_face(path) ? std::filesystem::weakly_canonical(path, ignored).string()
-                                         : absolute_checkpoint(path);
+                                         : checkpoint::absolute_checkpoint(path);
   try {
     distillation.teacher = std::make_shared<const ModelConfig>(read_teacher(config).model);
   } catch (const Error&) {
@@ -111,10 +111,10 @@ std::optional<ModelConfig> teacher_in(const ModelConfig& model, const TrainingCo
 
 double teacher_flops_per_token(const ModelConfig& model, const TrainingConfig& training) {
   const std::optional<ModelConfig> teacher = teacher_in(model, training);
-  return teacher ? flops_per_token(*teacher) / 3 : 0;  // two thirds are the backward pass
+  return teacher ? layout::flops_per_token(*teacher) / 3 : 0;  // two thirds are the backward pass
 }
 
-void require_fitting_teacher(const UpdateConfig& config, const DataConfig& data, const Corpus& corpus) {
+void require_fitting_teacher(const UpdateConfig& config, const DataConfig& data, const data::Corpus& corpus) {
   if (!config.training.distillation.from.empty()) require_fitting(read_teacher(config), config, data, corpus);
 }
 
@@ -132,7 +132,7 @@ void require_same_teacher(const StartingPoint& start, const Setup& now, const st
 
 struct Teacher::Loaded {
   std::string hash;
-  GPT model;
+  model::GPT model;
 };
 
 Teacher::Loaded Teacher::load(const Setup& setup) {
@@ -140,15 +140,16 @@ Teacher::Loaded Teacher::load(const Setup& setup) {
   const at::Device device = setup.device.device;
   const ModelOfFile teacher = read_teacher(config);
   require_fitting(teacher, config, config.data, setup.corpus);
-  std::vector<ParameterRow> rows = parameter_table(teacher.model);
-  for (ParameterRow& row : rows) row.is_trained = false;
-  const NamedTensors values = read_weights(config.training.distillation.from, teacher.model);
-  Parameters parameters(std::move(rows), device,
-                        {.compute = setup.precision.weight_type(),
-                         .has_master = config.training.precision.master_weights});
+  std::vector<layout::ParameterRow> rows = layout::parameter_table(teacher.model);
+  for (layout::ParameterRow& row : rows) row.is_trained = false;
+  const parameters::NamedTensors values = read_weights(config.training.distillation.from, teacher.model);
+  parameters::Parameters parameters(std::move(rows), device,
+                                    {.compute = setup.precision.weight_type(),
+                                     .has_master = config.training.precision.master_weights});
   parameters.copy_from(values);
-  GPT model(teacher.model, std::move(parameters), select_operators(config.training.execution, device));
-  model.set_document_separator(document_separator(config.data, setup.corpus));  // it sees what the one that learns sees
+  model::GPT model(teacher.model, std::move(parameters), model::select_operators(config.training.execution, device));
+  model.set_document_separator(
+      data::document_separator(config.data, setup.corpus));  // it sees what the one that learns sees
   return {hash_of(values), std::move(model)};
 }
 
@@ -163,8 +164,9 @@ Teacher::Teacher(const DistillationConfig& config, Loaded loaded)
 ops::Distillation Teacher::about(const at::Tensor& ids, const at::Tensor& starts) const {
   const at::NoGradGuard no_gradients;
   const bool is_tied = model_.config().tie_weights;
-  const Parameter head = is_tied ? model_.parameters().weight(ParameterRole::token_embedding, -1)
-                                 : model_.parameters().weight(ParameterRole::head, model_.config().n_layer);
+  const parameters::Parameter head =
+      is_tied ? model_.parameters().weight(layout::ParameterRole::token_embedding, -1)
+              : model_.parameters().weight(layout::ParameterRole::head, model_.config().n_layer);
   return {.rows = model_.hidden(ids, {.document_starts = starts}),
           .head = head.compute_value(),
           .weight = weight_,
@@ -172,7 +174,7 @@ ops::Distillation Teacher::about(const at::Tensor& ids, const at::Tensor& starts
 }
 
 double Teacher::bytes() const {
-  const Parameters& parameters = model_.parameters();
+  const parameters::Parameters& parameters = model_.parameters();
   const at::Tensor& copies = parameters.flat_rounded();
   return static_cast<double>(parameters.flat_values().nbytes() + (copies.defined() ? copies.nbytes() : 0));
 }

@@ -40,21 +40,21 @@ TrainStep::TrainStep(const Updated& updated, const LossInputs& inputs, const Tra
       gradient_clip_(config.optimizer.gradient_clip),
       label_smoothing_(config.label_smoothing),
       loss_chunk_rows_(config.execution.loss_chunk_rows),
-      tunes_products_(effective_mode(config, updated.model.config(), updated.model.device()).tunes),
+      tunes_products_(model::effective_mode(config, updated.model.config(), updated.model.device()).tunes),
       recorder_(std::move(recorder)),
       strategy_(parallel::make_strategy(updated.model, division, config, recorder_.records())),
       verdict_(ops::new_verdict(updated.model.device())) {
-  const GPT& model = updated_.model;
+  const model::GPT& model = updated_.model;
   if (config.cadence.log_norms) norms_.emplace(model.parameters(), model.config().n_layer, division);
   if (!updated_.counts.skipped.defined()) updated_.counts = ops::no_updates(model.device());
   for (at::Tensor* scalar : {&learning_rate_, &decay_share_, &targets_, &share_})
     *scalar = at::zeros({}, model.device());
   if (model.config().dropout > 0 || config.tuning.lora.dropout > 0)
     dropout_place_ = at::zeros({2}, at::TensorOptions(model.device()).dtype(at::kLong));
-  reset_memory_peak(model.device());
+  device::reset_memory_peak(model.device());
 }
 
-void TrainStep::begin(const ScheduledRates& rates, int64_t targets, int64_t update) {
+void TrainStep::begin(const optim::ScheduledRates& rates, int64_t targets, int64_t update) {
   strategy_->begin();
   // Not where they change, because that is in several places.
   if (const auto& operators = updated_.model.training_operators()) operators->values_changed();
@@ -65,15 +65,15 @@ void TrainStep::begin(const ScheduledRates& rates, int64_t targets, int64_t upda
     fill(dropout_place_.select(0, 0), known_key_, dropout_key(inputs_.dropout_seed, update));
 }
 
-bool TrainStep::compute(DataLoader& loader, int64_t micro_batches, const std::function<bool()>& stop) {
+bool TrainStep::compute(batches::DataLoader& loader, int64_t micro_batches, const std::function<bool()>& stop) {
   return parallel::compute_micro_batches(*this, *strategy_, loader, micro_batches, stop);
 }
 
 void TrainStep::abandon() { updated_.model.parameters().clear_gradients(); }
 
-void TrainStep::load(DataLoader& loader, size_t lane, int64_t first_sample) {
+void TrainStep::load(batches::DataLoader& loader, size_t lane, int64_t first_sample) {
   strategy_->lanes().use(lane);
-  const BatchShape shape = loader.next_shape();
+  const batches::BatchShape shape = loader.next_shape();
   {
     const InPart part(part::kData);
     loader.next_into(batch(shape));
@@ -83,10 +83,10 @@ void TrainStep::load(DataLoader& loader, size_t lane, int64_t first_sample) {
   if (dropout_place_.defined()) fill(dropout_place_.select(0, 1), known_first_sample_, first_sample);
 }
 
-const Batch& TrainStep::batch(const BatchShape& shape) {
+const batches::Batch& TrainStep::batch(const batches::BatchShape& shape) {
   attention_window_ = shape.attention_window;
-  Batch& batch = batches_[{shape.sequences, shape.length, shape.has_starts}];
-  if (!batch.inputs.defined()) batch = empty_batch(shape, updated_.model.device());
+  batches::Batch& batch = batches_[{shape.sequences, shape.length, shape.has_starts}];
+  if (!batch.inputs.defined()) batch = batches::empty_batch(shape, updated_.model.device());
   return batch_ = batch;
 }
 
@@ -106,7 +106,7 @@ at::Tensor TrainStep::forward(const parallel::PassingBatch& passing, const at::T
   lanes.use(passing.lane);
   if (lanes.begin_micro_batch()) lanes.clear();
   const ops::TuneProducts tuning(tunes_products_);
-  LossOptions options = options_of(passing.batch, passing.dropout_place, passing.attention_window);
+  model::LossOptions options = options_of(passing.batch, passing.dropout_place, passing.attention_window);
   options.ids = passing.batch.inputs;
   options.layer_done = strategy_->layer_done(passing.is_last);
   at::Tensor out;
@@ -128,8 +128,8 @@ void TrainStep::backward(const parallel::PassingBatch& passing, const at::Tensor
   strategy_->end_backward();
 }
 
-LossOptions TrainStep::options_of(const Batch& batch, const at::Tensor& dropout_place,
-                                  std::optional<int64_t> attention_window) const {
+model::LossOptions TrainStep::options_of(const batches::Batch& batch, const at::Tensor& dropout_place,
+                                         std::optional<int64_t> attention_window) const {
   return {.label_smoothing = label_smoothing_,
           .chunk_rows = loss_chunk_rows_,
           .dropout_place = dropout_place,
@@ -155,14 +155,14 @@ void TrainStep::accumulate(bool is_last) {
 
 void TrainStep::add_micro_batch(bool is_first, bool is_last) {
   parallel::Lanes& lanes = strategy_->lanes();
-  const GPT& model = updated_.model;
+  const model::GPT& model = updated_.model;
   if (is_first) lanes.clear();
   const ops::TuneProducts tuning(tunes_products_);
   const at::Tensor upstream = updated_.scaler.scale(share_);
   at::Tensor loss;
   {
-    Autocast autocast(model.device(), inputs_.precision.autocast_type());
-    LossOptions options = options_of(batch_, dropout_place_, attention_window_);
+    device::Autocast autocast(model.device(), inputs_.precision.autocast_type());
+    model::LossOptions options = options_of(batch_, dropout_place_, attention_window_);
     if (inputs_.teacher) options.teacher = inputs_.teacher->about(batch_.inputs, batch_.starts);
     options.upstream = upstream, options.layer_done = strategy_->layer_done(is_last);
     loss = model.loss(batch_.inputs, batch_.targets, options);
@@ -174,7 +174,7 @@ void TrainStep::add_micro_batch(bool is_first, bool is_last) {
 }
 
 void TrainStep::note_kept_bytes() {
-  if (has_applied_) kept_bytes_ = std::max(kept_bytes_, tensor_bytes(updated_.model.device()));
+  if (has_applied_) kept_bytes_ = std::max(kept_bytes_, device::tensor_bytes(updated_.model.device()));
 }
 
 void TrainStep::apply() {
@@ -188,14 +188,14 @@ void TrainStep::apply() {
   if (std::exchange(has_applied_, true) || !tunes_products_) return;
   // The first update has the products of all others, but for those of other shapes, such as a partial batch's.
   if (const ops::Tuning tuning = ops::tuning_so_far(); tuning.products > 0) log::success(ops::to_text(tuning));
-  reset_memory_peak(updated_.model.device());  // measuring took more than a step does
+  device::reset_memory_peak(updated_.model.device());  // measuring took more than a step does
 }
 
 void TrainStep::update() {
   const InPart part(part::kOptimizer);
   at::NoGradGuard no_grad;
   const at::Tensor norm = strategy_->norm();
-  GradScaler& scaler = updated_.scaler;
+  optim::GradScaler& scaler = updated_.scaler;
   ops::judge({loss(), norm, scaler.scale_value(), targets_}, gradient_clip_, verdict_, updated_.counts, updated_.watch);
   updated_.optimizer.step({learning_rate_, decay_share_, verdict_.divisor, verdict_.skipped});
   // The scaler reacts only to the overflows that its scale can cure: those in the gradients.
@@ -203,8 +203,9 @@ void TrainStep::update() {
   strategy_->values_changed();
 }
 
-std::optional<int64_t> run_update(TrainStep& step, DataLoader& loader, int64_t micro_batches,
-                                  const ScheduledRates& rates, int64_t update, const std::function<bool()>& stop) {
+std::optional<int64_t> run_update(TrainStep& step, batches::DataLoader& loader, int64_t micro_batches,
+                                  const optim::ScheduledRates& rates, int64_t update,
+                                  const std::function<bool()>& stop) {
   const int64_t tokens = loader.tokens_ahead(micro_batches), targets = loader.learned_ahead(micro_batches);
   step.begin(rates, targets, update);
   if (!step.compute(loader, micro_batches, stop)) return step.abandon(), std::nullopt;

@@ -6,7 +6,7 @@ namespace gpt::run {
 
 WeightsToEvaluate::WeightsToEvaluate(State& state, const CadenceConfig& config)
     : model_(state.model),
-      averages_(config.evaluates == EvaluatedWeights::averages ? averages_of(*state.optimizer) : nullptr) {
+      averages_(config.evaluates == EvaluatedWeights::averages ? optim::averages_of(*state.optimizer) : nullptr) {
   if (!averages_) return;
   if (model_.layer_weights()) model_.layer_weights()->await_all();  // what is on its way to others is still read
   averages_->swap();

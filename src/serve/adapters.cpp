@@ -25,33 +25,36 @@ NamedAdapter parse_adapter(const std::string& written) {
   const std::string path = expand_home(is_named ? written.substr(equals + 1) : written);
   if (path.empty() || (is_named && before.empty()))
     throw Error(ExitCode::config, fmt::format("--adapter {}: NAME=PATH is needed, or a path alone", written));
-  return {is_named ? before : model_name(path), find_model(path)};
+  return {is_named ? before : model_name(path), generate::find_model(path)};
 }
 
 [[noreturn]] void refuse_change(const std::string& path, const std::string& parameter) {
-  refuse_adapter(path, fmt::format("it changes '{}', and products of blocks alone have adapters while they are served; "
-                                   "gpt-export merges it into a model of its own",
-                                   parameter));
+  generate::refuse_adapter(
+      path, fmt::format("it changes '{}', and products of blocks alone have adapters while they are served; "
+                        "gpt-export merges it into a model of its own",
+                        parameter));
 }
 
-ops::AdapterFactors factors_of(const std::string& path, const WeightAdapter& one, const GPT& model) {
+ops::AdapterFactors factors_of(const std::string& path, const checkpoint::WeightAdapter& one, const model::GPT& model) {
   const auto& [outputs, a, b] = one.product;
-  const std::vector<ParameterRow>& rows = model.parameters().rows();
-  const auto row = std::ranges::find(rows, one.weight, &ParameterRow::name);
-  if (row == rows.end() || !is_product_matrix(*row) || is_vocabulary(row->role)) refuse_change(path, one.weight);
+  const std::vector<layout::ParameterRow>& rows = model.parameters().rows();
+  const auto row = std::ranges::find(rows, one.weight, &layout::ParameterRow::name);
+  if (row == rows.end() || !layout::is_product_matrix(*row) || layout::is_vocabulary(row->role))
+    refuse_change(path, one.weight);
   if (a.size(1) != row->shape[1] || outputs.begin + outputs.length > row->shape[0])
-    refuse_adapter(path, fmt::format("it adds [{}, {}] to '{}', which is [{}, {}] in the model", b.size(0), a.size(1),
-                                     one.weight, row->shape[0], row->shape[1]));
+    generate::refuse_adapter(path, fmt::format("it adds [{}, {}] to '{}', which is [{}, {}] in the model", b.size(0),
+                                               a.size(1), one.weight, row->shape[0], row->shape[1]));
   const at::Device device = model.device();
   return {{row->role, row->layer}, outputs, a.to(device, at::kFloat), b.to(device, at::kFloat) * one.scale};
 }
 
-LoadedAdapter load_adapter(const std::string& path, AdapterReader& reader, const LoadedModel& of) {
-  const ReadAdapter found = reader.read(path);
+LoadedAdapter load_adapter(const std::string& path, generate::AdapterReader& reader, const generate::LoadedModel& of) {
+  const generate::ReadAdapter found = reader.read(path);
   if (!found.changes.whole.empty()) refuse_change(path, found.changes.whole[0].parameter);
-  if (found.changes.added.empty()) refuse_adapter(path, "it has no factors of any product");
+  if (found.changes.added.empty()) generate::refuse_adapter(path, "it has no factors of any product");
   LoadedAdapter loaded{{}, of.text_format};
-  for (const WeightAdapter& one : found.changes.added) loaded.factors.push_back(factors_of(path, one, *of.model));
+  for (const checkpoint::WeightAdapter& one : found.changes.added)
+    loaded.factors.push_back(factors_of(path, one, *of.model));
   found.change(loaded.text_format);
   return loaded;
 }
@@ -82,12 +85,12 @@ std::vector<NamedAdapter> parse_adapters(const std::vector<std::string>& written
   return adapters;
 }
 
-std::vector<LoadedAdapter> load_adapters(const std::vector<NamedAdapter>& adapters, const ModelOptions& of_model,
-                                         const LoadedModel& loaded) {
+std::vector<LoadedAdapter> load_adapters(const std::vector<NamedAdapter>& adapters,
+                                         const generate::ModelOptions& of_model, const generate::LoadedModel& loaded) {
   std::vector<LoadedAdapter> found;
   if (adapters.empty()) return found;
-  require_no_averages(of_model.averages);
-  AdapterReader reader(of_model.checkpoint, loaded.model->config(), loaded.tokenizer.get());
+  generate::require_no_averages(of_model.averages);
+  generate::AdapterReader reader(of_model.checkpoint, loaded.model->config(), loaded.tokenizer.get());
   for (const NamedAdapter& adapter : adapters) {
     const LoadedAdapter& one = found.emplace_back(load_adapter(adapter.path, reader, loaded));
     log::info(fmt::format("Adapter \"{}\" from {}: {}, rank {}", adapter.name, adapter.path,

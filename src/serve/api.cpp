@@ -101,7 +101,7 @@ void stream(Task& task, const AnswerRequest& request, CompletionWriter& writer, 
 
 }  // namespace
 
-Api::Api(ApiOptions options, const Session& session, Batcher& batcher)
+Api::Api(ApiOptions options, const generate::Session& session, Batcher& batcher)
     : options_(std::move(options)),
       session_(session),
       encoder_(session),

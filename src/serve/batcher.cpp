@@ -27,14 +27,15 @@ ApiError as_api_error(const std::exception& e) {
 
 }  // namespace
 
-Batcher::Batcher(Session& session, int64_t slots, int64_t queue, std::shared_ptr<const ops::RowAdapters> adapters)
+Batcher::Batcher(generate::Session& session, int64_t slots, int64_t queue,
+                 std::shared_ptr<const ops::RowAdapters> adapters)
     : session_(session),
       slots_(slots),
       queue_(queue),
       adapters_(std::move(adapters)),
       decoder_(*session.loaded.model, slots, session.loaded.compute_type, /*longest=*/std::nullopt, adapters_),
-      without_text_(ids_without_text(*session.loaded.tokenizer, *session.loaded.model->config().vocab_size,
-                                     session.loaded.model->device())) {}
+      without_text_(generate::ids_without_text(*session.loaded.tokenizer, *session.loaded.model->config().vocab_size,
+                                               session.loaded.model->device())) {}
 
 bool Batcher::submit(std::shared_ptr<Task> task) {
   const std::lock_guard lock(mutex_);
@@ -60,7 +61,7 @@ int64_t Batcher::seconds_until_room() const {
 
 void Batcher::run(const std::function<bool()>& should_stop) {
   const c10::InferenceMode inference;
-  const EvaluationMode evaluation(*session_.loaded.model);
+  const model::EvaluationMode evaluation(*session_.loaded.model);
   const ops::OnlySdpBackends backends(ops::without_cudnn());
   while (!should_stop()) {
     while (admit()) {}
@@ -84,7 +85,7 @@ void Batcher::run(const std::function<bool()>& should_stop) {
 }
 
 void Batcher::compute(bool single_tokens, const std::function<void()>& work) {
-  session_.threads ? work_timed(*session_.threads, single_tokens, work) : work();
+  session_.threads ? generate::work_timed(*session_.threads, single_tokens, work) : work();
 }
 
 // A moment, because signals wake nobody.
@@ -113,11 +114,12 @@ std::optional<Batcher::Growing> Batcher::next_waiting() {
   const int64_t choice = begun_++;
   if (begun_ == task->choices()) pop_waiting();
   ++in_use_;
-  const SamplingConfig& sampling = task->sampling;
+  const generate::SamplingConfig& sampling = task->sampling;
   Growing growing{task, choice,
-                  DrawnText(session_.loaded.model->device(), sampling.seed + static_cast<uint64_t>(choice),
-                            sampling.stop, sampling.ends.empty() ? session_.loaded.text_format.ends : sampling.ends,
-                            task->prompt_of(choice).has_text)};
+                  generate::DrawnText(session_.loaded.model->device(), sampling.seed + static_cast<uint64_t>(choice),
+                                      sampling.stop,
+                                      sampling.ends.empty() ? session_.loaded.text_format.ends : sampling.ends,
+                                      task->prompt_of(choice).has_text)};
   growing.text.ignores_end = task->ignores_end;
   return growing;
 }
@@ -153,7 +155,7 @@ at::Tensor Batcher::score_prompt(const Growing& growing) {
 }
 
 void Batcher::step() {
-  const Autocast autocast(session_.loaded.model->device(), session_.loaded.compute_type);
+  const device::Autocast autocast(session_.loaded.model->device(), session_.loaded.compute_type);
   const auto [slots, logits] = decoder_.step();
   std::vector<Growing*> growing;
   for (const int64_t slot : slots) {
@@ -167,11 +169,11 @@ void Batcher::step() {
 void Batcher::draw_each(const std::vector<Growing*>& growing, const at::Tensor& logits) {
   std::vector<int32_t> tokens(growing.size());
   std::vector<std::optional<Error>> errors(growing.size());
-  for_each_text(std::ssize(growing), [&](int64_t i) {
-    DrawnText& text = growing[i]->text;
+  generate::for_each_text(std::ssize(growing), [&](int64_t i) {
+    generate::DrawnText& text = growing[i]->text;
     try {
-      tokens[i] = draw(logits.narrow(0, i, 1), decoder_.tokens(text.slot), growing[i]->task->sampling, without_text_,
-                       text.generator);
+      tokens[i] = generate::draw(logits.narrow(0, i, 1), decoder_.tokens(text.slot), growing[i]->task->sampling,
+                                 without_text_, text.generator);
     } catch (const Error& error) { errors[i] = error; }
   });
   for (size_t i = 0; i < growing.size(); ++i) {
@@ -185,7 +187,7 @@ void Batcher::draw_each(const std::vector<Growing*>& growing, const at::Tensor& 
 
 void Batcher::take(Growing& growing, int32_t token, const at::Tensor& logits) {
   const Task& task = *growing.task;
-  DrawnText& text = growing.text;
+  generate::DrawnText& text = growing.text;
   TextEvent event{.new_tokens = 1};
   if (task.logprobs) event.scores = score_tokens(logits, {&token, 1}, *task.logprobs);
   event.text = text.take(token, *session_.loaded.tokenizer);

@@ -43,8 +43,8 @@ ordered_json usage_json(const Usage& usage) {
 
 }  // namespace
 
-std::string token_text(const Tokenizer& tokenizer, int32_t id) {
-  for (const SpecialToken& special : tokenizer.special_tokens())
+std::string token_text(const tokenizer::Tokenizer& tokenizer, int32_t id) {
+  for (const tokenizer::SpecialToken& special : tokenizer.special_tokens())
     if (special.id == id) return special.text;
   const std::string bytes = id < tokenizer.vocab_size() ? tokenizer.piece(id, false) : "";
   if (utf8::is_valid(bytes)) return bytes;
@@ -96,8 +96,9 @@ ordered_json LogprobsWriter::write_for_chat(const std::vector<TokenScore>& score
   return {{"content", std::move(content)}, {"refusal", nullptr}};
 }
 
-CompletionWriter::CompletionWriter(const Tokenizer& tokenizer, const std::string& model, int64_t prompt_tokens,
-                                   int64_t choices, bool has_logprobs, std::vector<std::string> echo, AnswerForm form)
+CompletionWriter::CompletionWriter(const tokenizer::Tokenizer& tokenizer, const std::string& model,
+                                   int64_t prompt_tokens, int64_t choices, bool has_logprobs,
+                                   std::vector<std::string> echo, AnswerForm form)
     : form_(form),
       id_(random_id(form)),
       model_(model),

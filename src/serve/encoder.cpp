@@ -6,7 +6,7 @@
 
 namespace gpt::serve {
 
-Encoder::Encoder(const Session& session) : session_(session), thread_(&Encoder::run, this) {}
+Encoder::Encoder(const generate::Session& session) : session_(session), thread_(&Encoder::run, this) {}
 
 Encoder::~Encoder() {
   {
@@ -18,8 +18,10 @@ Encoder::~Encoder() {
 }
 
 std::vector<int32_t> Encoder::encode(const std::string& prompt) {
-  return work(
-      [&] { return encode_prompt(*session_.loaded.tokenizer, prompt, "prompt", prompt_start(session_.loaded)); });
+  return work([&] {
+    return generate::encode_prompt(*session_.loaded.tokenizer, prompt, "prompt",
+                                   generate::prompt_start(session_.loaded));
+  });
 }
 
 std::vector<int32_t> Encoder::work(std::function<std::vector<int32_t>()> encode) {

@@ -31,7 +31,7 @@ Exit status
 )";
 
 std::vector<config::Option> model_rows(ServeOptions& o) {
-  std::vector<config::Option> rows = gpt::options(o.model, kThreadsAreTried);
+  std::vector<config::Option> rows = generate::options(o.model, generate::kThreadsAreTried);
   rows.insert(rows.begin() + 1,
               {.name = "adapter",
                .target = &o.adapters,
@@ -109,7 +109,7 @@ std::optional<ServeOptions> parse_serve_options(int argc, const char* const* arg
   const config::Origins given = config::apply_settings(arguments->settings, config::rows_of(rows));
   if (given.count("api-key") && options.api_key.empty()) throw Error(ExitCode::config, "--api-key needs a key");
   check_key(options);
-  options.model.checkpoint = find_model(options.model.checkpoint);
+  options.model.checkpoint = generate::find_model(options.model.checkpoint);
   return options;
 }
 

@@ -154,7 +154,7 @@ size_t read_model(Fields& fields, const CompletionRules& rules) {
   return model ? find_model(model->is_string() ? model->get<std::string>() : model->dump(), rules.models) : 0;
 }
 
-void read_sampling(Fields& fields, SamplingConfig& sampling) {
+void read_sampling(Fields& fields, generate::SamplingConfig& sampling) {
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   sampling.temperature = fields.number("temperature", 1, 0, 100);
   sampling.top_p = std::max(fields.number("top_p", 1, 0, 1), 1e-9);  // 0: the likeliest token

@@ -47,7 +47,7 @@ class Fields {
 
 // Fields that several requests have: the model, what is drawn but for its length, and how the answer is told.
 size_t read_model(Fields& fields, const CompletionRules& rules);
-void read_sampling(Fields& fields, SamplingConfig& sampling);
+void read_sampling(Fields& fields, generate::SamplingConfig& sampling);
 void read_stream(Fields& fields, bool refuses_unknown, AnswerRequest& request);
 void refuse_other_sampling(Fields& fields);
 

@@ -30,7 +30,8 @@ std::string url(const std::string& host, uint16_t port) {
 }
 
 // A template that cannot be used leaves the model to its completions.
-void choose_chat(const TextFormat& format, const Tokenizer& tokenizer, chat::Markup markup, ServedModel& model) {
+void choose_chat(const tokenizer::TextFormat& format, const tokenizer::Tokenizer& tokenizer, chat::Markup markup,
+                 ServedModel& model) {
   if (!chat::can_chat(format, tokenizer)) {
     model.no_chat =
         "this model has no chat template, and its tokenizer lacks <|im_start|> and <|im_end|>: it continues texts at /v1/completions";
@@ -54,15 +55,16 @@ void announce_chat(const ServedModel& model) {
           : "This model chats, at /v1/chat/completions and on the page: it has a chat template");
 }
 
-ServedModel served(std::string name, std::string root, const TextFormat& format, const ServeOptions& options,
-                   const Tokenizer& tokenizer) {
+ServedModel served(std::string name, std::string root, const tokenizer::TextFormat& format, const ServeOptions& options,
+                   const tokenizer::Tokenizer& tokenizer) {
   ServedModel model{.name = std::move(name), .root = std::move(root), .ends = format.ends};
   choose_chat(format, tokenizer, options.trust_markup ? chat::Markup::trusted : chat::Markup::text, model);
   return model;
 }
 
 // The operators of the model are then these; null where there are none.
-std::shared_ptr<const ops::RowAdapters> add_adapters(const std::vector<LoadedAdapter>& adapters, LoadedModel& loaded) {
+std::shared_ptr<const ops::RowAdapters> add_adapters(const std::vector<LoadedAdapter>& adapters,
+                                                     generate::LoadedModel& loaded) {
   if (adapters.empty()) return nullptr;
   std::vector<std::vector<ops::AdapterFactors>> factors;
   for (const LoadedAdapter& adapter : adapters) factors.push_back(adapter.factors);
@@ -76,14 +78,15 @@ std::shared_ptr<const ops::RowAdapters> add_adapters(const std::vector<LoadedAda
 int serve(const ServeOptions& options) {
   const std::string name = model_name(options.model.checkpoint);
   const std::vector<NamedAdapter> named = parse_adapters(options.adapters, name);
-  Session session = open_session(options.model);
+  generate::Session session = generate::open_session(options.model);
   const std::vector<LoadedAdapter> adapters = load_adapters(named, options.model, session.loaded);
   const auto row_adapters = add_adapters(adapters, session.loaded);
-  const int64_t slots = options.slots > 0 ? options.slots : texts_at_once(*session.loaded.model, ops::kMostFewRows);
+  const int64_t slots =
+      options.slots > 0 ? options.slots : generate::texts_at_once(*session.loaded.model, ops::kMostFewRows);
   Batcher batcher(session, slots, options.queue, row_adapters);
   ApiOptions api_options{.completions = {{}, options.most_tokens, options.strict_fields, options.ignore_tools},
                          .api_key = options.api_key};
-  const auto add = [&](const std::string& called, const std::string& root, const TextFormat& format) {
+  const auto add = [&](const std::string& called, const std::string& root, const tokenizer::TextFormat& format) {
     api_options.completions.models.push_back(called);
     api_options.models.push_back(served(called, root, format, options, *session.loaded.tokenizer));
   };

@@ -15,10 +15,10 @@ namespace {
 std::optional<Capability> instead;  // replaces known()
 
 // The system must allow the use of the unit's large registers.
-bool has_tiles() { return host::cpu_has_bfloat16_matrices() && dot_product_gain() > 0 && at::cpu::init_amx(); }
+bool has_tiles() { return host::cpu_has_bfloat16_matrices() && device::dot_product_gain() > 0 && at::cpu::init_amx(); }
 
 Capability known() {
-  static const Capability best = best_capability(at::get_cpu_capability(), dot_product_gain(), has_tiles);
+  static const Capability best = best_capability(at::get_cpu_capability(), device::dot_product_gain(), has_tiles);
   return best;
 }
 
@@ -27,7 +27,7 @@ Capability known() {
 Capability best_capability(std::string_view of_libtorch, double dot_product_gain, bool (*has_tiles)()) {
   if (of_libtorch != "AVX512") return of_libtorch == "AVX2" ? Capability::AVX2 : Capability::DEFAULT;
   if (has_tiles()) return Capability::AVX512_AMX;
-  return is_worthwhile(dot_product_gain) ? Capability::AVX512_BF16 : Capability::AVX512;
+  return device::is_worthwhile(dot_product_gain) ? Capability::AVX512_BF16 : Capability::AVX512;
 }
 
 Capability capability() { return instead.value_or(known()); }

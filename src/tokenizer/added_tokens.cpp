@@ -8,7 +8,7 @@
 #include "matcher.h"
 #include "unicode_class.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 namespace {
 
 // One character that belongs to a word, by the tables of tokenizers' other engine.
@@ -80,4 +80,4 @@ void AddedTokens::split(std::string_view text, bool specials, const Visitor& vis
   if (visited < text.size()) visit(text.substr(visited), nullptr);
 }
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

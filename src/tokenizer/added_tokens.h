@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace gpt {
+namespace gpt::tokenizer {
 
 struct AddedToken {
   std::string text;
@@ -41,4 +41,4 @@ class AddedTokens {
   std::vector<bool> begins_;        // by byte: whether a token begins with it
 };
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

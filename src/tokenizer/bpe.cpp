@@ -17,7 +17,7 @@
 #include "piece_memo.h"
 #include "piece_windows.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 namespace {
 
 using TokenIds = std::unordered_map<std::string_view, int32_t>;
@@ -275,4 +275,4 @@ std::string BpeTokenizer::decode(std::span<const int32_t> ids) const {
 
 size_t BpeTokenizer::last_cut(std::string_view text) const { return last_piece_boundary(impl_->model.split, text); }
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

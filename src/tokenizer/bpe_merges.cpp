@@ -8,7 +8,7 @@
 #include <queue>
 #include <utility>
 
-namespace gpt {
+namespace gpt::tokenizer {
 namespace {
 
 // Up to this many tokens, looking at every pair before each merge is faster than keeping the pairs in a heap.
@@ -149,4 +149,4 @@ size_t BpeMerges::apply_to_many(int32_t* ids, size_t count) const {
   return kept;
 }
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

@@ -8,7 +8,7 @@
 
 #include "gpt/tokenizer/bpe_model.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 
 class BpeMerges {
  public:
@@ -62,4 +62,4 @@ class BpeMerges {
   int present_shift_;  // from a 64-bit hash to a bit
 };
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

@@ -18,7 +18,7 @@
 #include "pair_queue.h"
 #include "piece_counter.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 namespace {
 
 constexpr int kBytes = 256;
@@ -155,4 +155,4 @@ BpeModel BpeTrainer::train(const std::function<bool(int64_t, int64_t)>& progress
   return vocabulary.model();
 }
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

@@ -8,7 +8,7 @@
 #include "gpt/tokenizer/byte_alphabet.h"
 #include "gpt/tokenizer/utf8.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 
 using nlohmann::json;
 
@@ -96,4 +96,4 @@ void BpeVocabulary::add_merge(const std::string& left, const std::string& right)
   model_.merges.push_back(pair);
 }
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

@@ -13,7 +13,7 @@
 #include "gpt/tokenizer/bpe_files.h"
 #include "gpt/tokenizer/bpe_model.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 
 // Throws gpt::Error(data) for a tokenizer of another form; the message begins with `origin`.
 [[noreturn]] void refuse_tokenizer(const std::string& origin, const std::string& why);
@@ -46,4 +46,4 @@ class BpeVocabulary {
   std::unordered_set<uint64_t> merged_;           // pairs
 };
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

@@ -7,7 +7,7 @@
 
 #include "gpt/core/error.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 
 void ByteTokenizer::encode(std::string_view text, std::vector<int32_t>& ids) const {
   ids.reserve(ids.size() + text.size());
@@ -24,4 +24,4 @@ std::string ByteTokenizer::decode(std::span<const int32_t> ids) const {
   return text;
 }
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

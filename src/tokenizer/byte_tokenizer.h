@@ -8,7 +8,7 @@
 
 #include "gpt/tokenizer/tokenizer.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 
 class ByteTokenizer final : public Tokenizer {
  public:
@@ -21,4 +21,4 @@ class ByteTokenizer final : public Tokenizer {
   std::string to_json() const override { return R"({"type":"byte"})"; }
 };
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

@@ -9,7 +9,7 @@
 #include "gpt/tokenizer/text_error.h"
 #include "gpt/tokenizer/utf8.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 
 CharTokenizer CharTokenizer::from_text(std::string_view text) {
   std::vector<bool> seen(utf8::kCodePoints);
@@ -82,4 +82,4 @@ std::string CharTokenizer::to_json() const {
   return json.dump();
 }
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

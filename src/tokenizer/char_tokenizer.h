@@ -9,7 +9,7 @@
 
 #include "gpt/tokenizer/tokenizer.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 
 class CharTokenizer final : public Tokenizer {
  public:
@@ -33,4 +33,4 @@ class CharTokenizer final : public Tokenizer {
   std::vector<Page> pages_;
 };
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

@@ -13,7 +13,7 @@
 #include "gpt/tokenizer/utf8.h"
 #include "piece_memo.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 namespace {
 
 uint64_t pair_of_characters(char32_t left, char32_t right) { return uint64_t{left} << 32 | right; }
@@ -168,4 +168,4 @@ void CharacterBpe::append_unknown(std::string_view character, size_t offset, std
   waiting = options_.unknown;
 }
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

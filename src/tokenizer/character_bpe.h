@@ -14,7 +14,7 @@
 #include "bpe_merges.h"
 #include "gpt/tokenizer/bpe_model.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 
 struct CharacterBpeOptions {
   std::vector<bool> in_vocabulary;      // by id: not for tokens that are only added to the model
@@ -59,4 +59,4 @@ class CharacterBpe {
   uint32_t owner_;
 };
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

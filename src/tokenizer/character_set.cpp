@@ -9,7 +9,7 @@
 
 #include "unicode_sets.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 namespace {
 
 std::string range_item(char32_t first, char32_t last) {
@@ -137,4 +137,4 @@ std::string CharacterSet::expression() const {
   return others_.empty() ? either : "(?:" + either + ")";
 }
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace gpt {
+namespace gpt::tokenizer {
 
 class CharacterSet {
  public:
@@ -36,4 +36,4 @@ class CharacterSet {
   std::vector<std::string> others_;  // expressions, each for one character
 };
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

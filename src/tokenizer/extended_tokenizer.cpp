@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-namespace gpt {
+namespace gpt::tokenizer {
 
 ExtendedTokenizer::ExtendedTokenizer(std::unique_ptr<const Tokenizer> base, const std::vector<std::string>& texts)
     : base_(std::move(base)) {
@@ -24,4 +24,4 @@ std::string ExtendedTokenizer::to_json() const {
   return json.dump();
 }
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

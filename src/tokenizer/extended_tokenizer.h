@@ -10,7 +10,7 @@
 
 #include "gpt/tokenizer/tokenizer.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 
 class ExtendedTokenizer final : public Tokenizer {
  public:
@@ -33,4 +33,4 @@ class ExtendedTokenizer final : public Tokenizer {
   std::vector<SpecialToken> special_tokens_;
 };
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

@@ -16,7 +16,7 @@
 #include "gpt/tokenizer/bpe_files.h"
 #include "gpt/tokenizer/utf8.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 namespace {
 
 using nlohmann::json;
@@ -105,4 +105,4 @@ BpeModel gpt2_vocabulary() {
   return parse_gpt2_files(encoder, merges, "gpt2");
 }
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

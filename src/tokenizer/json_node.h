@@ -15,7 +15,7 @@
 #include "bpe_vocabulary.h"
 #include "gpt/core/error.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 
 class JsonNode {
  public:
@@ -98,4 +98,4 @@ class JsonNode {
   const std::string& origin_;
 };
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

@@ -24,7 +24,7 @@
 #include "sentencepiece_model.h"
 #include "tokenizer_json.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 namespace {
 
 namespace fs = std::filesystem;
@@ -165,4 +165,4 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, std::string_v
   return read_tokenizer(spec);
 }
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

@@ -4,7 +4,7 @@
 
 #include "gpt/core/utf8.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 namespace {
 
 class TextMatcher final : public Matcher {
@@ -77,4 +77,4 @@ void visit_matches(const Matcher& matcher, std::string_view text, const MatchVis
   if (visited < text.size()) visit(visited, text.size(), false);
 }
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

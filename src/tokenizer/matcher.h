@@ -10,7 +10,7 @@
 
 #include "gpt/tokenizer/pre_tokenizer.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 
 struct Match {
   size_t begin, end;
@@ -36,4 +36,4 @@ std::unique_ptr<const Matcher> match_expression(std::string_view pattern);
 using MatchVisitor = std::function<void(size_t begin, size_t end, bool is_match)>;
 void visit_matches(const Matcher& matcher, std::string_view text, const MatchVisitor& visit);
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

@@ -13,7 +13,7 @@
 #include "character_set.h"
 #include "gpt/core/utf8.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 namespace {
 
 constexpr size_t kLongestPattern = 10'000;
@@ -394,4 +394,4 @@ class OnigurumaReader {
 
 std::string pcre2_pattern(std::string_view pattern) { return OnigurumaReader(pattern).read(); }
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace gpt {
+namespace gpt::tokenizer {
 
 // What a pattern has that is malformed or unknown here, as in "it has a back reference".
 class PatternError : public std::invalid_argument {
@@ -19,4 +19,4 @@ class PatternError : public std::invalid_argument {
 // equivalent: back references, names of properties that are not in use, and other rare constructs.
 std::string pcre2_pattern(std::string_view pattern);
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

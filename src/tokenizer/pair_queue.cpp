@@ -8,7 +8,7 @@
 #include "gpt/core/error.h"
 #include "gpt/tokenizer/bpe_model.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 namespace {
 
 constexpr int64_t kIndexDepth = 32;  // an index holds the pairs down to this fraction of the most frequent one's count
@@ -311,4 +311,4 @@ void PairQueue::enqueue_products(Side& side, Key key_with_product) {
   side.seen.clear();
 }
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

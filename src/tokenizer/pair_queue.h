@@ -15,7 +15,7 @@
 
 #include "pair_table.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 
 class PairQueue {
  public:
@@ -118,4 +118,4 @@ class PairQueue {
   Side left_, right_;
 };
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-namespace gpt {
+namespace gpt::tokenizer {
 
 PairTable::PairTable(size_t expected)
     : slots_(std::bit_ceil(std::max<size_t>(expected * 2, 2))), shift_(64 - std::countr_zero(slots_.size())) {}
@@ -37,4 +37,4 @@ void PairTable::grow() {
   }
 }
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

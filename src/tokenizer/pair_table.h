@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace gpt {
+namespace gpt::tokenizer {
 
 using TokenPair = std::pair<int32_t, int32_t>;
 
@@ -63,4 +63,4 @@ class PairTable {
   int shift_;  // from a hash to a slot
 };
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

@@ -11,7 +11,7 @@
 
 #include "gpt/tokenizer/bpe.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 namespace {
 
 constexpr size_t kChunkBytes = 1 << 20;    // what a thread takes at a time
@@ -192,4 +192,4 @@ void PieceCounter::take(const std::function<void(std::string_view, uint64_t)>& v
   }
 }
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

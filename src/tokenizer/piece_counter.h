@@ -13,7 +13,7 @@
 
 #include "gpt/tokenizer/pre_tokenizer.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 
 // A hash table from pieces to counts, with linear probing.
 class PieceTable {
@@ -98,4 +98,4 @@ class PieceCounter {
   std::vector<Shard> shards_;
 };
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

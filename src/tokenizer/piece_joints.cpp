@@ -6,7 +6,7 @@
 
 #include "gpt/core/utf8.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 namespace {
 
 bool is_ascii(char byte) { return static_cast<unsigned char>(byte) < 0x80; }
@@ -85,4 +85,4 @@ size_t PieceJoints::part_end(std::string_view piece, size_t begin) const {
   return piece.size();
 }
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace gpt {
+namespace gpt::tokenizer {
 
 class PieceJoints {
  public:
@@ -29,4 +29,4 @@ class PieceJoints {
   std::vector<uint64_t> bytes_joined_;
 };
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

@@ -7,7 +7,7 @@
 #include <new>
 #include <utility>
 
-namespace gpt {
+namespace gpt::tokenizer {
 
 PieceMemo& PieceMemo::of_this_thread(uint32_t owner) {
   static thread_local PieceMemo memo;
@@ -115,4 +115,4 @@ void PieceMemo::remember(Entry& entry, const Key& key, std::string_view piece, s
   long_ids_.insert(long_ids_.end(), ids.begin(), ids.end());
 }
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

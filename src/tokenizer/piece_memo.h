@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-namespace gpt {
+namespace gpt::tokenizer {
 
 class PieceMemo {
  public:
@@ -159,4 +159,4 @@ inline PieceMemo::Key PieceMemo::key_of(std::string_view text, size_t begin, siz
   return key;
 }
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

@@ -12,7 +12,7 @@
 #include <emmintrin.h>
 #endif
 
-namespace gpt {
+namespace gpt::tokenizer {
 namespace {
 
 using unicode::CharacterClass, unicode::CharacterKind;
@@ -352,4 +352,4 @@ size_t piece_ends(SplitPattern pattern, std::string_view text, size_t begin, std
   return 0;
 }
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

@@ -7,7 +7,7 @@
 
 #include "gpt/tokenizer/pre_tokenizer.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 
 // What piece_ends() needs room for; it fills the more of a larger span.
 constexpr size_t kFewestPieceEnds = 64;
@@ -16,4 +16,4 @@ constexpr size_t kFewestPieceEnds = 64;
 // one by one, and returns how many: at least one. `begin` < text.size() as there.
 size_t piece_ends(SplitPattern pattern, std::string_view text, size_t begin, std::span<size_t> ends);
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

@@ -11,7 +11,7 @@
 #include "unicode_class.h"
 #include "unicode_sets.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 namespace {
 
 using nlohmann::json;
@@ -287,4 +287,4 @@ void read_decoder(const JsonNode& decoder, TokenizerPipeline& pipeline) {
   for (size_t i = 0; i < steps.size(); ++i) read_decoder_step(steps[i], i == 0, pipeline.decoder);
 }
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

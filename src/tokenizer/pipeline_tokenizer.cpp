@@ -10,7 +10,7 @@
 #include "gpt/tokenizer/text_error.h"
 #include "gpt/tokenizer/utf8.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 namespace {
 
 AddedTokens chosen(const std::vector<AddedToken>& tokens, bool normalized, const std::vector<TextChange>& changes) {
@@ -154,4 +154,4 @@ size_t PipelineTokenizer::start_of_token_across(std::string_view text, size_t cu
   return cut;
 }
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

@@ -14,7 +14,7 @@
 #include "gpt/tokenizer/tokenizer.h"
 #include "tokenizer_pipeline.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 
 class PipelineTokenizer final : public Tokenizer {
  public:
@@ -53,4 +53,4 @@ class PipelineTokenizer final : public Tokenizer {
   bool reads_bytes_ = false;  // any text is encoded, not only UTF-8
 };
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

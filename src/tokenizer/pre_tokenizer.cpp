@@ -10,7 +10,7 @@
 #include "gpt/tokenizer/utf8.h"
 #include "unicode_class.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 namespace {
 
 using unicode::CharacterClass, unicode::CharacterKind;
@@ -319,4 +319,4 @@ std::string_view regular_expression(SplitPattern pattern) {
   return {};
 }
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

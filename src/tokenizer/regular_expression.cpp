@@ -12,7 +12,7 @@
 #include "matcher.h"
 #include "oniguruma.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 namespace {
 
 template <auto free_function>
@@ -92,4 +92,4 @@ std::unique_ptr<const Matcher> match_expression(std::string_view pattern) {
   return std::make_unique<RegularExpression>(pcre2_pattern(pattern));
 }
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

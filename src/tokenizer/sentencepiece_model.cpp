@@ -13,7 +13,7 @@
 #include "bpe_vocabulary.h"
 #include "gpt/tokenizer/utf8.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 namespace {
 
 using nlohmann::ordered_json;
@@ -269,4 +269,4 @@ std::string json_of_sentencepiece_model(std::string_view file, const std::string
   return json.dump();
 }
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

@@ -11,7 +11,7 @@
 #include "gpt/tokenizer/bpe.h"
 #include "gpt/tokenizer/make_tokenizer.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 namespace {
 
 using nlohmann::json;
@@ -105,4 +105,4 @@ void require_same_tokenizer(const std::string& spec, const std::string& saved) {
                           spec));
 }
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

@@ -13,7 +13,7 @@
 #include "unicode_class.h"
 #include "unicode_sets.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 namespace {
 
 constexpr size_t kLargestText = size_t{1} << 26;  // that replacing may make of a text
@@ -171,4 +171,4 @@ TextChange strip(bool left, bool right) {
   };
 }
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

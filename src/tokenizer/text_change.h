@@ -7,7 +7,7 @@
 
 #include "matcher.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 
 // Changes a text, which is valid UTF-8 and remains so. Safe to use from several threads at once.
 using TextChange = std::function<void(std::string& text)>;
@@ -21,4 +21,4 @@ TextChange prepend(std::string prefix);  // to a text that is not empty
 TextChange replace(std::shared_ptr<const Matcher> matcher, std::string content);
 TextChange strip(bool left, bool right);  // white space
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

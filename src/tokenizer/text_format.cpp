@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace gpt {
+namespace gpt::tokenizer {
 namespace {
 
 using nlohmann::ordered_json;
@@ -71,4 +71,4 @@ void from_json(const ordered_json& json, TextFormat& format) {
   if (json.contains(kChatTemplate)) json.at(kChatTemplate).get_to(format.chat_template);
 }
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

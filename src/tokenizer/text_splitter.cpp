@@ -5,7 +5,7 @@
 
 #include "gpt/tokenizer/byte_alphabet.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 namespace {
 
 // What visit_matches() finds, joined as the behavior says.
@@ -100,4 +100,4 @@ TextSplitter metaspace(std::string replacement, PrependScheme scheme, bool split
   };
 }
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

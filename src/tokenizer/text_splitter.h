@@ -9,7 +9,7 @@
 
 #include "matcher.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 
 struct TextPiece {
   std::string_view text;  // not empty
@@ -38,4 +38,4 @@ enum class PrependScheme { first, never, always };
 // whole text), and each begins a piece if `split`.
 TextSplitter metaspace(std::string replacement, PrependScheme scheme, bool split);
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

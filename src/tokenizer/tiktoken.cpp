@@ -10,7 +10,7 @@
 #include "gpt/core/error.h"
 #include "gpt/tokenizer/bpe_files.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 namespace {
 
 using Ranks = std::unordered_map<std::string_view, int32_t>;
@@ -175,4 +175,4 @@ BpeModel parse_tiktoken(std::string_view text, const std::string& origin) {
   return model;
 }
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace gpt {
+namespace gpt::tokenizer {
 
 // The bytes of each token, by rank. Ranks must be 0, 1, 2 ...
 std::vector<std::string> read_tiktoken_ranks(std::string_view text, const std::string& origin);
@@ -19,4 +19,4 @@ std::vector<std::string> read_tiktoken_ranks(std::string_view text, const std::s
 std::vector<std::pair<int32_t, int32_t>> merges_of_ranks(const std::vector<std::string>& tokens,
                                                          const std::string& origin);
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

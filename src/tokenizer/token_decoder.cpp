@@ -7,7 +7,7 @@
 
 #include "gpt/core/utf8.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 namespace {
 
 constexpr std::string_view kReplacementCharacter = "\uFFFD";
@@ -115,4 +115,4 @@ std::string TokenDecoder::piece(std::string token, bool begins_text) const {
   return apply({std::move(token)}, {.begins_text = begins_text, .keeps_bytes = true});
 }
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

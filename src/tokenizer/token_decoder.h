@@ -9,7 +9,7 @@
 
 #include "matcher.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 
 class TokenDecoder {
  public:
@@ -37,4 +37,4 @@ class TokenDecoder {
   bool fuses_ = false;
 };
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

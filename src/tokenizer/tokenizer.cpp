@@ -2,7 +2,7 @@
 
 #include <cctype>
 
-namespace gpt {
+namespace gpt::tokenizer {
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
   std::vector<int32_t> ids;
@@ -77,4 +77,4 @@ std::optional<int32_t> Tokenizer::begin_of_text() const {
   return named(special_tokens(), kNames, "<s>");
 }
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

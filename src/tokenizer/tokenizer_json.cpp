@@ -16,7 +16,7 @@
 #include "json_node.h"
 #include "pipeline_json.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 namespace {
 
 using nlohmann::json;
@@ -154,4 +154,4 @@ BpeModel parse_tokenizer_json(std::string_view text, const std::string& origin) 
   throw Error(ExitCode::data, fmt::format("{}: the tokenizer is more than a vocabulary of bytes and merges", origin));
 }
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

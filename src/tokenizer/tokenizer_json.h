@@ -6,8 +6,8 @@
 
 #include "tokenizer_pipeline.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 
 TokenizerPipeline read_tokenizer_json(const nlohmann::json& file, const std::string& origin);
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

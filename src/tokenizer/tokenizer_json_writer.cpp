@@ -13,7 +13,7 @@
 #include "gpt/tokenizer/pre_tokenizer.h"
 #include "gpt/tokenizer/special_tokens.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 namespace {
 
 using nlohmann::ordered_json;
@@ -78,4 +78,4 @@ std::string tokenizer_json(const BpeModel& model) {
                           with_commas(static_cast<int64_t>(kTokenizerSize.bytes))));
 }
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

@@ -11,7 +11,7 @@
 #include "text_splitter.h"
 #include "token_decoder.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 
 struct TokenizerPipeline {
   BpeModel model;  // its special tokens are all added tokens
@@ -35,4 +35,4 @@ struct TokenizerPipeline {
   bool is_plain() const;
 };
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

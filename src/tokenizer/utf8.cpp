@@ -9,7 +9,7 @@ namespace gpt::utf8 {
 namespace {
 
 [[noreturn]] void fail(std::string_view text, size_t offset) {
-  throw InvalidUtf8(
+  throw tokenizer::InvalidUtf8(
       offset, fmt::format("0x{:02X} is not valid UTF-8", static_cast<unsigned char>(text[offset])),
       "convert the text to UTF-8 (iconv -f WINDOWS-1252 -t UTF-8, where it is from Western Europe or America), or use --tokenizer byte or bpe:N");
 }

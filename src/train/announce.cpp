@@ -22,9 +22,9 @@
 #include "gpt/parameters/frozen_matrix.h"
 #include "gpt/plan/model_checks.h"
 
-namespace gpt {
+namespace gpt::train {
 
-std::string to_text(const DeviceInfo& device) {
+std::string to_text(const device::DeviceInfo& device) {
   const double gigabytes = device.memory_bytes / 1e9;
   if (device.device.is_cuda()) {
     return fmt::format("{}, {:.1f} GB (compute capability {}.{})", device.name, gigabytes, device.compute_major,
@@ -33,7 +33,7 @@ std::string to_text(const DeviceInfo& device) {
   return fmt::format("{}, {}, {:.1f} GB", device.name, plural(at::get_num_threads(), "thread"), gigabytes);
 }
 
-void announce_device(const DeviceInfo& device, const DeviceChoice& choice, bool has_gpu) {
+void announce_device(const device::DeviceInfo& device, const device::DeviceChoice& choice, bool has_gpu) {
   if (device.device.is_cuda()) {
     log::success("Using GPU: " + to_text(device));
     return;
@@ -68,21 +68,22 @@ void warn_of_random_weights(const Config& config, const char* key) {
 }
 
 // ", beside weights of 134.5M parameters in int4 (90 MB)", or nothing.
-std::string described_base(BaseType type, const std::vector<ParameterRow>& rows) {
+std::string described_base(BaseType type, const std::vector<layout::ParameterRow>& rows) {
   if (type == BaseType::automatic) return "";
   double bytes = 0, parameters = 0;
-  for (const ParameterRow& row : rows) {
+  for (const layout::ParameterRow& row : rows) {
     if (!row.is_narrow()) continue;
-    bytes += static_cast<double>(frozen_bytes(row)), parameters += static_cast<double>(row.count());
+    bytes += static_cast<double>(parameters::frozen_bytes(row)), parameters += static_cast<double>(row.count());
   }
   const char* const name = type == BaseType::bfloat16 ? "bfloat16" : type == BaseType::int8 ? "int8" : "int4";
   return fmt::format(", beside {} in {} ({})", format_count(parameters), name, format_bytes(bytes));
 }
 
-void announce_adapters(const Config& config, const std::vector<ParameterRow>& rows) {
+void announce_adapters(const Config& config, const std::vector<layout::ParameterRow>& rows) {
   const LoraConfig& lora = config.training.tuning.lora;
   if (!lora.is_on()) return;
-  const auto trained = static_cast<double>(trained_count(rows)), all = static_cast<double>(parameter_count(rows));
+  const auto trained = static_cast<double>(layout::trained_count(rows)),
+             all = static_cast<double>(layout::parameter_count(rows));
   const std::string also = lora.also_train.empty() ? "" : fmt::format(", and {}", fmt::join(lora.also_train, ", "));
   log::success(
       fmt::format("LoRA: adapters of rank {} ({}), times {:.3g}{}: {} parameters are trained, {:.2g} % of {}{}",
@@ -91,17 +92,17 @@ void announce_adapters(const Config& config, const std::vector<ParameterRow>& ro
   warn_of_random_weights(config, "training.lora_rank");
 }
 
-void announce_frozen(const Config& config, const std::vector<ParameterRow>& rows) {
+void announce_frozen(const Config& config, const std::vector<layout::ParameterRow>& rows) {
   if (config.training.tuning.freeze.empty()) return;
-  const int64_t first = first_trained_layer(rows);
+  const int64_t first = layout::first_trained_layer(rows);
   const std::string end = first < 0 ? ""
                                     : fmt::format("; the backward pass ends {} {}",
                                                   first < config.model.n_layer ? "at block" : "after block",
                                                   std::min(first, config.model.n_layer - 1));
-  log::success(fmt::format("Frozen ({}): {} of {} parameters stay as they are{}",
-                           fmt::join(config.training.tuning.freeze, ", "),
-                           format_count(static_cast<double>(parameter_count(rows) - trained_count(rows))),
-                           format_count(static_cast<double>(parameter_count(rows))), end));
+  log::success(
+      fmt::format("Frozen ({}): {} of {} parameters stay as they are{}", fmt::join(config.training.tuning.freeze, ", "),
+                  format_count(static_cast<double>(layout::parameter_count(rows) - layout::trained_count(rows))),
+                  format_count(static_cast<double>(layout::parameter_count(rows))), end));
   warn_of_random_weights(config, "training.freeze");
 }
 
@@ -119,7 +120,7 @@ std::string describe_division(const DistributedConfig& asked, int64_t processes)
 }
 
 // How conversations lie in the sequences of a batch.
-void announce_rows(const PackedRows& rows, int64_t length) {
+void announce_rows(const data::PackedRows& rows, int64_t length) {
   const double full = static_cast<double>(rows.positions()) / static_cast<double>(rows.size() * length);
   std::string line = fmt::format("Conversations: {} in {} of {}, {:.0f} % full", with_commas(rows.conversations()),
                                  plural(rows.size(), "sequence"), plural(length, "token"), 100 * full);
@@ -132,21 +133,21 @@ void announce_rows(const PackedRows& rows, int64_t length) {
 
 void announce_methods(const run::Setup& setup) {
   const Config& config = setup.config;
-  const DeviceInfo& device = setup.device;
-  const Precision& precision = setup.precision;
+  const device::DeviceInfo& device = setup.device;
+  const device::Precision& precision = setup.precision;
   if (!setup.dtype_change.empty()) log::warn(setup.dtype_change);
   log::info("Precision: " + precision.reason);
   if (precision.tf32) log::success("Enabled TF32");
   if (precision.grad_scaler) log::success("GradScaler on the device");
-  log::success(fmt::format("Using {}", name_of_optimizer(config.training.optimizer)));
+  log::success(fmt::format("Using {}", optim::name_of_optimizer(config.training.optimizer)));
   const int64_t processes = setup.mesh.all->size();
   if (const std::string muon =
           plan::describe_muon(config.model, config.training, processes,
                               config.distributed.zero > 0 ? processes : setup.mesh.pipeline.stages->size());
       !muon.empty())
     log::info(muon);
-  const std::vector<ParameterRow> rows = parameter_table(config.model, config.training.tuning);
-  const StateBytes state = state_bytes(rows, flat_layout(rows), config.training.optimizer);
+  const std::vector<layout::ParameterRow> rows = layout::parameter_table(config.model, config.training.tuning);
+  const optim::StateBytes state = optim::state_bytes(rows, layout::flat_layout(rows), config.training.optimizer);
   if (state.host > 0) {
     log::success(fmt::format("Optimizer offload: {} of {} of the optimizer's state is in the memory of the host",
                              format_bytes(static_cast<double>(state.host)),
@@ -154,8 +155,8 @@ void announce_methods(const run::Setup& setup) {
   }
   announce_frozen(config, rows);
   announce_adapters(config, rows);
-  const std::string path = attention_path(config.model, config.training.execution, device.device,
-                                          precision.compute_type(), /*training=*/true);
+  const std::string path = model::attention_path(config.model, config.training.execution, device.device,
+                                                 precision.compute_type(), /*training=*/true);
   if (path == "flash" || path == "cudnn") {
     log::success(path == "flash" ? "Flash attention" : "Flash attention (cuDNN)");
   } else {
@@ -173,8 +174,9 @@ void announce_methods(const run::Setup& setup) {
 
 void announce_processes(const distributed::Group& group, at::Device device, const DistributedConfig& asked) {
   const distributed::Ranks& ranks = group.ranks();
-  if (device.is_cuda() && gpu_count() > ranks.local_size) {
-    log::info(fmt::format("Using {} of {} GPUs; distributed.processes: auto uses all", ranks.local_size, gpu_count()));
+  if (device.is_cuda() && device::gpu_count() > ranks.local_size) {
+    log::info(fmt::format("Using {} of {} GPUs; distributed.processes: auto uses all", ranks.local_size,
+                          device::gpu_count()));
   }
   if (ranks.size == 1) return;
   log::success(fmt::format("{} processes, started by {}, {} each; they meet {}{}{}", ranks.size, ranks.launcher,
@@ -198,24 +200,24 @@ void announce_processes(const distributed::Group& group, at::Device device, cons
 
 void announce_run(const run::Run& run) {
   const Config& config = run.setup().config;
-  const Corpus& corpus = run.setup().corpus;
+  const data::Corpus& corpus = run.setup().corpus;
   const run::Plan& plan = run.plan();
   const ModelConfig& m = config.model;
   const std::string padded = m.padded_vocab() > *m.vocab_size ? fmt::format(" (padded to {})", m.padded_vocab()) : "";
   const std::string sparse = plan::describe_sparse_attention(m);
   log::info(fmt::format("Model: {} parameters, {}, {}, width {}, block {}, vocabulary {}{}{}",
-                        format_count(static_cast<double>(parameter_count(config.model))), plural(m.n_layer, "layer"),
-                        plural(m.heads(), "head"), m.n_embd, m.block_size, *m.vocab_size, padded,
-                        sparse.empty() ? "" : ", " + sparse));
+                        format_count(static_cast<double>(layout::parameter_count(config.model))),
+                        plural(m.n_layer, "layer"), plural(m.heads(), "head"), m.n_embd, m.block_size, *m.vocab_size,
+                        padded, sparse.empty() ? "" : ", " + sparse));
   if (const std::string idle = plan::idle_attention(m); !idle.empty()) log::warn(idle);
   if (const std::string limits = exchange::export_limits(m); !limits.empty()) log::warn(limits);
   log::info(fmt::format("Data: {}: {} training and {} validation tokens, {}", corpus.source,
                         with_commas(corpus.train.size()), with_commas(corpus.validation.size()),
                         run.state().loader.resident() ? "resident" : "streamed"));
-  if (const PackedRows* rows = run.state().loader.packed_rows(); rows && config.data.stages.empty())
+  if (const data::PackedRows* rows = run.state().loader.packed_rows(); rows && config.data.stages.empty())
     announce_rows(*rows, config.sequence_length());
-  if (const auto separator = document_separator(config.data, corpus)) {
-    const auto [description, idle] = find_documents(corpus, *separator);
+  if (const auto separator = data::document_separator(config.data, corpus)) {
+    const auto [description, idle] = data::find_documents(corpus, *separator);
     idle.empty() ? log::info("Documents: " + description) : log::warn(idle);
   }
   if (run.teacher()) log::info(run::describe_teacher(*run.teacher(), config.training.distillation));
@@ -230,20 +232,21 @@ void announce_run(const run::Run& run) {
           : "in " + plural(std::ssize(config.data.stages), "stage");
   log::info(fmt::format("Run: {} ({}), {}{} = {} a step, warm-up {}", plural(plan.total_steps, "step"), epochs,
                         plural(sequences, "sequence"), length, plural(sequences * config.sequence_length(), "token"),
-                        plural(warmup_steps(run.schedule(), run.schedule_steps()), "step")));
-  log::info("Learning rate: " + describe_schedule(run.schedule(), run.schedule_steps()));
+                        plural(optim::warmup_steps(run.schedule(), run.schedule_steps()), "step")));
+  log::info("Learning rate: " + optim::describe_schedule(run.schedule(), run.schedule_steps()));
   if (t.optimizer.decay_schedule != DecaySchedule::constant)
-    log::info("Weight decay: " + describe_weight_decay(t.optimizer));
+    log::info("Weight decay: " + optim::describe_weight_decay(t.optimizer));
   for (const std::string& stage : describe_stages(config.data, config, corpus)) log::info("Stage " + stage);
 }
 
-std::vector<std::string> describe_stages(const DataConfig& data, const UpdateConfig& update, const Corpus& corpus) {
+std::vector<std::string> describe_stages(const DataConfig& data, const UpdateConfig& update,
+                                         const data::Corpus& corpus) {
   if (data.stages.empty()) return {};
-  const std::vector<std::string> names = stage_sources(data);
-  const std::vector<StageBatches> stages = stage_batches(data, update.training, update.sequence_length());
+  const std::vector<std::string> names = data::stage_sources(data);
+  const std::vector<data::StageBatches> stages = data::stage_batches(data, update.training, update.sequence_length());
   std::vector<std::string> result;
   for (size_t i = 0; i < stages.size(); ++i) {
-    const StageBatches& stage = stages[i];
+    const data::StageBatches& stage = stages[i];
     double total = 0;
     for (const auto& [source, weight] : stage.mix) total += weight;
     std::vector<std::string> files;
@@ -282,4 +285,4 @@ void announce_idle_settings(const run::Setup& setup, bool resident, const config
   }
 }
 
-}  // namespace gpt
+}  // namespace gpt::train

@@ -9,7 +9,7 @@
 #include "gpt/core/log.h"
 #include "gpt/device/cpu_threads.h"
 
-namespace gpt {
+namespace gpt::train {
 
 void BackgroundSave::begin(Files files) {
   outcome_ = {};
@@ -17,7 +17,7 @@ void BackgroundSave::begin(Files files) {
   is_under_way_ = true;
   try {
     thread_ = std::thread([this, files] {
-      use_one_cpu_thread();
+      device::use_one_cpu_thread();
       write(files);
     });
   } catch (const std::system_error& error) {
@@ -62,4 +62,4 @@ void BackgroundSave::write(const Files& files) {
   has_ended_ = true;
 }
 
-}  // namespace gpt
+}  // namespace gpt::train

@@ -24,7 +24,7 @@
 #include "gpt/core/processors.h"
 #include "gpt/train/stopwatch.h"
 
-namespace gpt {
+namespace gpt::train {
 namespace {
 
 bool takes_all_processors(const run::State& state) {
@@ -34,7 +34,7 @@ bool takes_all_processors(const run::State& state) {
 }  // namespace
 
 CheckpointKeeper::CheckpointKeeper(run::State& state, const run::Folder& folder, const CheckpointCadence& cadence,
-                                   Listeners& listeners, run::Forecast& forecast, bool is_saved)
+                                   report::Listeners& listeners, run::Forecast& forecast, bool is_saved)
     : state_(state),
       folder_(folder),
       plan_(cadence.plan),
@@ -53,8 +53,8 @@ CheckpointKeeper::CheckpointKeeper(run::State& state, const run::Folder& folder,
     if (!cadence_.divergence.goes_back() || !is_there) step->reset();
   }
   if (const parallel::Division& division = state.division(); division.divides_checkpoints()) {
-    together_ = Together{division.all->another(), find_writers(folder.path(), *division.all)};
-    if (together_->writers == Writers::first)
+    together_ = Together{division.all->another(), checkpoint::find_writers(folder.path(), *division.all)};
+    if (together_->writers == checkpoint::Writers::first)
       log::info(
           "The processes do not see the same output_dir: the first one writes checkpoints, and gets the parts of the others");
   }
@@ -78,12 +78,13 @@ CheckpointKeeper::Wanted CheckpointKeeper::agreed(Wanted wanted) {
   return wanted;
 }
 
-Checkpoint CheckpointKeeper::captured() const {
-  return together_ ? share_of(state_.capture(), *together_->ranks, together_->writers) : state_.capture();
+checkpoint::Checkpoint CheckpointKeeper::captured() const {
+  return together_ ? checkpoint::share_of(state_.capture(), *together_->ranks, together_->writers) : state_.capture();
 }
 
-void CheckpointKeeper::write(const std::string& path, const Checkpoint& captured) const {
-  together_ ? save_checkpoint(path, captured, *together_->ranks, together_->writers) : save_checkpoint(path, captured);
+void CheckpointKeeper::write(const std::string& path, const checkpoint::Checkpoint& captured) const {
+  together_ ? checkpoint::save_checkpoint(path, captured, *together_->ranks, together_->writers)
+            : checkpoint::save_checkpoint(path, captured);
 }
 
 // One of the same state. The others hear whether the first process could.
@@ -210,11 +211,12 @@ void CheckpointKeeper::write_wanted() {
     make_room();
   }
   if (!mode_.is_background(state_.checkpoint_bytes()) || !copy_state()) return write_and_measure(wanted);
-  background_.begin({.paths = paths_of(wanted),
-                     .best_before = wanted.best ? wanted.best_before : state_.best_val_loss,
-                     .may_write = [this] { return may_write(); },
-                     .save = [this](const std::string& path, const Checkpoint& state) { write(path, state); },
-                     .link = [this](const std::string& from, const std::string& to) { return link(from, to); }});
+  background_.begin(
+      {.paths = paths_of(wanted),
+       .best_before = wanted.best ? wanted.best_before : state_.best_val_loss,
+       .may_write = [this] { return may_write(); },
+       .save = [this](const std::string& path, const checkpoint::Checkpoint& state) { write(path, state); },
+       .link = [this](const std::string& from, const std::string& to) { return link(from, to); }});
   in_background_ = {wanted, state_.step, changes_};
   process_memory::sample();
   if (wanted.last) forecast_.took(run::Forecast::kCheckpoint, watch.running_seconds());
@@ -326,13 +328,13 @@ void CheckpointKeeper::save_the_rest() {
   tell_missing_best();
 }
 
-std::optional<Checkpoint> CheckpointKeeper::before_spike(distributed::Communicator& ranks) {
+std::optional<checkpoint::Checkpoint> CheckpointKeeper::before_spike(distributed::Communicator& ranks) {
   finish_background();
   std::array steps{state_.proven_step, state_.waiting_step};
   const int64_t before = state_.step - 1;  // the spike's update is none that follows without one
   if (state_.waiting_step && before - *state_.waiting_step >= cadence_.divergence.spike_window)
     std::swap(steps.front(), steps.back());
-  std::optional<Checkpoint> found;
+  std::optional<checkpoint::Checkpoint> found;
   for (const std::optional<int64_t> step : steps) {
     if (!is_first_ || found || !step) continue;
     try {
@@ -364,8 +366,9 @@ void CheckpointKeeper::require_folder(bool is_alone) {
   if (!is_alone) state_.prepare_capture();
   if (const Wanted left = std::exchange(wanted_, {}); left.best) give_up_best(left, state_.step);
   if (!is_first_) {  // which writes alone: nobody else can reach its folder
-    save_checkpoint(folder_.checkpoint_path(), share_of(state_.capture(), *together_->ranks, Writers::first),
-                    *together_->ranks, Writers::first);
+    checkpoint::save_checkpoint(folder_.checkpoint_path(),
+                                checkpoint::share_of(state_.capture(), *together_->ranks, checkpoint::Writers::first),
+                                *together_->ranks, checkpoint::Writers::first);
     end_with_first();
   }
   const run::Folder::Refuge refuge = folder_.refuge();
@@ -377,8 +380,8 @@ void CheckpointKeeper::require_folder(bool is_alone) {
             "because each process has a part of the state (distributed.zero, tensor_parallel, pipeline_parallel)",
             folder_.path(), refuge.reason, saved_step_));
   }
-  if (together_) together_->writers = Writers::first;
-  write(refuge.path + "/" + kLastCheckpoint, captured());
+  if (together_) together_->writers = checkpoint::Writers::first;
+  write(refuge.path + "/" + checkpoint::kLastCheckpoint, captured());
   process::set_unsaved_updates(0);
   throw Error(ExitCode::disk,
               fmt::format("{} is no longer the folder in which this run began ({}): step {} is saved in {}; the same "
@@ -441,4 +444,4 @@ void CheckpointKeeper::has_written(const std::string& path, int64_t step, int64_
   process::set_unsaved_updates(state_.step - step);
 }
 
-}  // namespace gpt
+}  // namespace gpt::train

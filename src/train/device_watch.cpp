@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-namespace gpt {
+namespace gpt::train {
 
-DeviceWatch::DeviceWatch(std::unique_ptr<DeviceSensor> sensor, Seconds waited, Seconds now)
+DeviceWatch::DeviceWatch(std::unique_ptr<device::DeviceSensor> sensor, Seconds waited, Seconds now)
     : sensor_(std::move(sensor)), waited_(std::move(waited)), now_(std::move(now)) {}
 
 void DeviceWatch::trains() {
@@ -25,14 +25,14 @@ void DeviceWatch::begin() {
   waited_before_ = waited_();
 }
 
-std::optional<DeviceUse> DeviceWatch::read() {
+std::optional<report::DeviceUse> DeviceWatch::read() {
   if (!sensor_ || !began_ || paused_) return std::nullopt;
   const double seconds = now_() - *began_;
   if (seconds < kShortest) return std::nullopt;
-  DeviceUse use = sensor_->read();
+  report::DeviceUse use = sensor_->read();
   use.data_wait = std::clamp((waited_() - waited_before_) / seconds, 0.0, 1.0);
   begin();
   return use;
 }
 
-}  // namespace gpt
+}  // namespace gpt::train

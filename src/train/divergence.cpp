@@ -7,9 +7,10 @@
 #include "gpt/core/log.h"
 #include "gpt/train/reporting.h"
 
-namespace gpt {
+namespace gpt::train {
 
-Divergence::Divergence(run::Run& run, CheckpointKeeper& checkpoints, run::Decisions& decisions, Listeners& listeners)
+Divergence::Divergence(run::Run& run, CheckpointKeeper& checkpoints, run::Decisions& decisions,
+                       report::Listeners& listeners)
     : run_(run),
       checkpoints_(checkpoints),
       decisions_(decisions),
@@ -30,7 +31,7 @@ std::optional<std::string> Divergence::go_back(const ops::Spike& spike) {
   const DivergenceConfig& config = cadence_.divergence;
   const int64_t applied = state_.step - state_.skipped_steps();
   if (applied == applied_when_back_) return std::nullopt;
-  const std::optional<Checkpoint> checkpoint = checkpoints_.before_spike(*run_.setup().mesh.all);
+  const std::optional<checkpoint::Checkpoint> checkpoint = checkpoints_.before_spike(*run_.setup().mesh.all);
   if (!checkpoint) return describe(spike) + ", and there is no checkpoint to go back to";
   const int64_t applied_then = checkpoint->step - checkpoint->skipped_steps;
   if (applied == applied_then) {
@@ -43,7 +44,7 @@ std::optional<std::string> Divergence::go_back(const ops::Spike& spike) {
     log::warn(
         fmt::format("step {}: {}: not going back to {}, because the lower learning rate cannot be noted in the "
                     "folder; the update is skipped, and the next spike tries again",
-                    state_.step, describe(spike), rollback_checkpoint(checkpoint->step)));
+                    state_.step, describe(spike), checkpoint::rollback_checkpoint(checkpoint->step)));
     return std::nullopt;
   }
   applied_when_back_ = applied_then;
@@ -106,4 +107,4 @@ void Divergence::report_skips() {
                                               state_.step, in_a_row, fault, kept));
 }
 
-}  // namespace gpt
+}  // namespace gpt::train

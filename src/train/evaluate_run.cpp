@@ -25,14 +25,14 @@
 #include "gpt/run/setup.h"
 #include "gpt/train/announce.h"
 
-namespace gpt {
+namespace gpt::train {
 namespace {
 
 run::StartingPoint checkpoint_of(const Config& config) {
   const std::string& from = config.training.resume_from;
-  const bool named = names_checkpoint(from);
+  const bool named = checkpoint::names_checkpoint(from);
   std::error_code ignored;
-  if (named && !std::filesystem::is_directory(from, ignored)) return {load_checkpoint(from), from};
+  if (named && !std::filesystem::is_directory(from, ignored)) return {checkpoint::load_checkpoint(from), from};
   const std::string& folder = named ? from : config.output_dir;
   if (auto found = run::peek_run(folder)) return std::move(*found);
   throw Error(ExitCode::checkpoint,
@@ -42,9 +42,9 @@ run::StartingPoint checkpoint_of(const Config& config) {
 }
 
 std::string describe(const run::StartingPoint& start, const run::Evaluation& evaluation) {
-  std::string line =
-      fmt::format("{}: step {} | val loss {} | perplexity {}", printable_line(start.path), start.checkpoint.step,
-                  loss_text(evaluation.loss, evaluation.standard_error), format_perplexity(evaluation.perplexity()));
+  std::string line = fmt::format("{}: step {} | val loss {} | perplexity {}", printable_line(start.path),
+                                 start.checkpoint.step, report::loss_text(evaluation.loss, evaluation.standard_error),
+                                 format_perplexity(evaluation.perplexity()));
   if (evaluation.bits_per_byte) line += fmt::format(" | {:.4f} bits/byte", *evaluation.bits_per_byte);
   return line + fmt::format(" | {}\n", plural(evaluation.tokens, "token"));
 }
@@ -71,27 +71,27 @@ ExitCode evaluate_run(const config::CommandLine& command, bool json) {
   run::StartingPoint start = checkpoint_of(config);
   const PrecisionConfig asked = config.training.precision;
   config::keep_choices(config, command.origins, start.checkpoint.config);
-  const DeviceChoice choice = select_device(config.device);  // as gpt-train does
-  Corpus read = run::load_run_corpus(config, start);
+  const device::DeviceChoice choice = device::select_device(config.device);  // as gpt-train does
+  data::Corpus read = run::load_run_corpus(config, start);
   config.training.precision.master_weights = true;  // the weights are read into some that are there on every device
-  announce_device(describe_device(choice.device), choice, host::has_nvidia_gpu());
+  announce_device(device::describe_device(choice.device), choice, host::has_nvidia_gpu());
   const run::Setup setup = run::set_up(std::move(config), std::move(read), choice.device, asked);
   if (!setup.dtype_change.empty()) log::warn(setup.dtype_change);
-  const Corpus& corpus = setup.corpus;
+  const data::Corpus& corpus = setup.corpus;
   const TrainingConfig& training = setup.config.training;
 
-  if (training.cadence.evaluates == EvaluatedWeights::averages) take_averages(start.checkpoint, start.path);
+  if (training.cadence.evaluates == EvaluatedWeights::averages) checkpoint::take_averages(start.checkpoint, start.path);
 
   const TuningConfig& tuning = start.checkpoint.config.training.tuning;
   if (tuning.lora.is_on() && tuning.lora.base != BaseType::automatic && !choice.device.is_cpu())
     throw Error(ExitCode::config,
                 "training.lora_base: this run keeps its base in few bits, with which a CPU computes; add --device cpu");
   // The weights alone: a run in memory has an optimizer, which may take twice as much again.
-  GPT model(setup.config.model, choice.device, start.checkpoint.model, {.compute = setup.precision.weight_type()},
-            tuning, {}, start.checkpoint.frozen);
-  model.set_operators(select_operators(training.execution, choice.device));
-  (void)compile_model(model, training, setup.precision, /*is_told=*/false);
-  model.set_document_separator(document_separator(setup.config.data, corpus));
+  model::GPT model(setup.config.model, choice.device, start.checkpoint.model,
+                   {.compute = setup.precision.weight_type()}, tuning, {}, start.checkpoint.frozen);
+  model.set_operators(model::select_operators(training.execution, choice.device));
+  (void)model::compile_model(model, training, setup.precision, /*is_told=*/false);
+  model.set_document_separator(data::document_separator(setup.config.data, corpus));
   run::Evaluator evaluator(corpus, {training.batch_size, setup.config.sequence_length()},
                            {.eval_batches = training.cadence.eval_batches.value_or(0),
                             .takes_neighbours = !start.checkpoint.eval_sequences,
@@ -109,4 +109,4 @@ ExitCode evaluate_run(const config::CommandLine& command, bool json) {
   return ExitCode::ok;
 }
 
-}  // namespace gpt
+}  // namespace gpt::train

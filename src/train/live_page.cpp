@@ -19,7 +19,7 @@
 #include "gpt/core/output.h"
 #include "gpt/core/text.h"
 
-namespace gpt {
+namespace gpt::train {
 namespace {
 
 using LiveClock = std::chrono::steady_clock;
@@ -123,4 +123,4 @@ LivePage::~LivePage() {
   }
 }
 
-}  // namespace gpt
+}  // namespace gpt::train

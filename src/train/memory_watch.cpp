@@ -7,7 +7,7 @@
 #include "gpt/core/surroundings.h"
 #include "gpt/device/host.h"
 
-namespace gpt {
+namespace gpt::train {
 
 MemoryWatch::Senses MemoryWatch::of_this_machine() {
   return {.look = [] { return Look{host::shared_memory_bytes(), process_memory::bytes()}; },
@@ -57,4 +57,4 @@ void MemoryWatch::look_until_stopped() {
   }
 }
 
-}  // namespace gpt
+}  // namespace gpt::train

@@ -11,7 +11,7 @@
 #include "gpt/core/surroundings.h"
 #include "gpt/core/terminal.h"
 
-namespace gpt {
+namespace gpt::train {
 namespace {
 
 constexpr std::chrono::milliseconds kBetweenDrawings(100);
@@ -96,4 +96,4 @@ void ProgressBar::draw() {
                             terminal_columns(STDERR_FILENO) - 1));
 }
 
-}  // namespace gpt
+}  // namespace gpt::train

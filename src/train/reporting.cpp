@@ -19,31 +19,33 @@
 #include "gpt/report/tensorboard.h"
 #include "gpt/train/announce.h"
 
-namespace gpt {
+namespace gpt::train {
 
-Moment moment_of(const run::State& state) {
+report::Moment moment_of(const run::State& state) {
   const auto time = std::chrono::system_clock::now().time_since_epoch();
   return {std::chrono::duration<double>(time).count(), state.loader.tokens_seen()};
 }
 
-Listeners listeners_of(const run::Folder& folder, const ReportConfig& config, std::unique_ptr<ResultFile> result,
-                       const std::vector<std::string>& on_event) {
-  Listeners listeners;
-  listeners.add(std::make_unique<Console>(), "log lines are missing");
-  listeners.add(std::make_unique<TimingTable>(), "the closing table is missing");
-  listeners.add(std::make_unique<MetricsFile>(folder.metrics_path()), "metrics.jsonl is missing lines from here on");
-  listeners.add(std::make_unique<StatusFile>(folder.status_path(), folder.metrics_path()),
+report::Listeners listeners_of(const run::Folder& folder, const ReportConfig& config,
+                               std::unique_ptr<report::ResultFile> result, const std::vector<std::string>& on_event) {
+  report::Listeners listeners;
+  listeners.add(std::make_unique<report::Console>(), "log lines are missing");
+  listeners.add(std::make_unique<report::TimingTable>(), "the closing table is missing");
+  listeners.add(std::make_unique<report::MetricsFile>(folder.metrics_path()),
+                "metrics.jsonl is missing lines from here on");
+  listeners.add(std::make_unique<report::StatusFile>(folder.status_path(), folder.metrics_path()),
                 "status.json is out of date");
-  listeners.add(std::make_unique<SampleFiles>(folder.samples_path()), "samples/ is missing texts from here on");
-  listeners.add(std::make_unique<HtmlReport>(folder.report_path(), folder.metrics_path()),
+  listeners.add(std::make_unique<report::SampleFiles>(folder.samples_path()), "samples/ is missing texts from here on");
+  listeners.add(std::make_unique<report::HtmlReport>(folder.report_path(), folder.metrics_path()),
                 "report.html is out of date");
   if (config.tensorboard) {
-    listeners.add(std::make_unique<TensorBoardEvents>(folder.tensorboard_path()),
+    listeners.add(std::make_unique<report::TensorBoardEvents>(folder.tensorboard_path()),
                   "tensorboard/ is missing events from here on");
   }
-  listeners.add(std::make_unique<ClosingCurve>(folder.metrics_path()), "the loss curve is missing");
+  listeners.add(std::make_unique<report::ClosingCurve>(folder.metrics_path()), "the loss curve is missing");
   if (result) listeners.add(std::move(result), "the result is missing");
-  if (!on_event.empty()) listeners.add(std::make_unique<EventCommand>(on_event), "training.on_event hears nothing");
+  if (!on_event.empty())
+    listeners.add(std::make_unique<report::EventCommand>(on_event), "training.on_event hears nothing");
   return listeners;
 }
 
@@ -58,14 +60,14 @@ std::vector<std::pair<std::string, std::string>> settings_beside_defaults(const 
 
 }  // namespace
 
-RunRecord describe_run(const run::Run& run, const run::Folder& folder, std::vector<std::string> changes) {
+report::RunRecord describe_run(const run::Run& run, const run::Folder& folder, std::vector<std::string> changes) {
   const run::Setup& setup = run.setup();
   const run::Plan& plan = run.plan();
   const bool is_whole = setup.config.data.stages.empty();
   return {.first_step = run.state().step,
           .total_steps = plan.total_steps,
           .total_epochs = plan.total_epochs(),
-          .parameters = parameter_count(setup.config.model),
+          .parameters = layout::parameter_count(setup.config.model),
           .folder = folder.path(),
           .configuration = config::dump(setup.config),
           .machine =
@@ -76,4 +78,4 @@ RunRecord describe_run(const run::Run& run, const run::Folder& folder, std::vect
           .seed = setup.config.seed};
 }
 
-}  // namespace gpt
+}  // namespace gpt::train

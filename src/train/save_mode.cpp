@@ -8,13 +8,14 @@
 #include "gpt/device/device.h"
 #include "gpt/device/host.h"
 
-namespace gpt {
+namespace gpt::train {
 namespace {
 
 // Beside the copy a tenth of all memory stays free, for other programs.
 bool has_room_for(double copy) {
   constexpr double kLeftFree = 0.1;
-  return copy <= static_cast<double>(free_bytes(at::kCPU)) - kLeftFree * static_cast<double>(host::memory_bytes());
+  return copy <=
+         static_cast<double>(device::free_bytes(at::kCPU)) - kLeftFree * static_cast<double>(host::memory_bytes());
 }
 
 void announce_background(double copy) {
@@ -31,7 +32,7 @@ bool SaveMode::is_background(uint64_t bytes) {
 
 bool SaveMode::decide(uint64_t bytes) {
   const auto copy = static_cast<double>(bytes);
-  if (!is_to_be_copied(asked_, copy)) return false;
+  if (!checkpoint::is_to_be_copied(asked_, copy)) return false;
   if (!all_(has_room_for(copy))) {
     if (asked_ == AsyncCheckpoint::on)
       log::warn(
@@ -66,4 +67,4 @@ void SaveMode::measured(double seconds, double processor_seconds) {
   copy_ = 0;
 }
 
-}  // namespace gpt
+}  // namespace gpt::train

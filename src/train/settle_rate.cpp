@@ -19,22 +19,22 @@
 #include "gpt/report/rate_chart.h"
 #include "gpt/run/find_rate.h"
 
-namespace gpt {
+namespace gpt::train {
 namespace {
 
-std::vector<RateCurve> curves_of(const std::vector<run::Trial>& trials) {
-  std::vector<RateCurve> curves;
+std::vector<report::RateCurve> curves_of(const std::vector<run::Trial>& trials) {
+  std::vector<report::RateCurve> curves;
   for (const run::Trial& trial : trials) {
     if (curves.empty() || curves.back().updates != trial.updates) curves.push_back({trial.updates, {}});
     curves.back().points.push_back({trial.rate, trial.loss});
   }
-  for (RateCurve& curve : curves)
+  for (report::RateCurve& curve : curves)
     std::sort(curve.points.begin(), curve.points.end(), [](const auto& a, const auto& b) { return a.rate < b.rate; });
   return curves;
 }
 
 // "Losses after 40 updates: 3.4017 at 0.001, 3.2173 at 0.002, none at 0.004"
-std::string describe(const RateCurve& curve) {
+std::string describe(const report::RateCurve& curve) {
   std::vector<std::string> losses;
   for (const auto& [rate, loss] : curve.points)
     losses.push_back(std::isfinite(loss) ? fmt::format("{:.4f} at {:.3g}", loss, rate)
@@ -48,10 +48,10 @@ std::string explain(const run::FoundRate& found) {
 
 void tell(const run::FoundRate& found, const std::string& chart_path) {
   constexpr int kMostColumns = 100;
-  const std::vector<RateCurve> curves = curves_of(found.trials);
-  for (const RateCurve& curve : curves) log::info(describe(curve));
+  const std::vector<report::RateCurve> curves = curves_of(found.trials);
+  for (const report::RateCurve& curve : curves) log::info(describe(curve));
   if (const int columns = terminal_columns(STDERR_FILENO); columns > 0)
-    log::info(draw_rate_curves(curves, std::min(columns, kMostColumns), locale_is_utf8()));
+    log::info(report::draw_rate_curves(curves, std::min(columns, kMostColumns), locale_is_utf8()));
   log::success(fmt::format("Learning rate {:.2g}: {} (chart: {})", found.rate, explain(found), chart_path));
 }
 
@@ -84,7 +84,7 @@ std::optional<run::FoundRate> settle_learning_rate(run::Setup& setup, const run:
 void write_rate_chart(const run::Folder& folder, const run::FoundRate& found) {
   try {
     AtomicFile file(folder.rate_chart_path());
-    file.write(rate_curves_svg(curves_of(found.trials), found.rate, explain(found)));
+    file.write(report::rate_curves_svg(curves_of(found.trials), found.rate, explain(found)));
     file.commit(Durability::unsynced);
   } catch (const Error& error) {  // what stands beside the state of a run is no reason to end it
     if (error.code() != ExitCode::disk) throw;
@@ -104,4 +104,4 @@ std::string to_json(const run::FoundRate& found) {
   return object.dump(2) + "\n";
 }
 
-}  // namespace gpt
+}  // namespace gpt::train

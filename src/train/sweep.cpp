@@ -34,7 +34,7 @@
 #include "gpt/run/same_run.h"
 #include "gpt/train/live_page.h"
 
-namespace gpt {
+namespace gpt::train {
 namespace {
 
 using nlohmann::ordered_json;
@@ -75,9 +75,9 @@ struct SweptRun {
   int status = 0;            // its exit status
   ordered_json result = {};  // of result_file.h; null where it has left none
   // With --stop-poor-runs:
-  bool waits = false;                   // after a third of it, until all have come so far
-  bool is_poor = false;                 // and goes on no more
-  std::optional<EarlyLoss> early = {};  // what decides about that
+  bool waits = false;                           // after a third of it, until all have come so far
+  bool is_poor = false;                         // and goes on no more
+  std::optional<report::EarlyLoss> early = {};  // what decides about that
 
   bool is_done() const { return status == 0 && !waits; }
   // By a signal, which it or this process got.
@@ -155,19 +155,19 @@ Ending wait_passing_signals(pid_t child) {
   return ending;
 }
 
-std::optional<RunStatus> status_in(const std::string& folder) {
+std::optional<report::RunStatus> status_in(const std::string& folder) {
   const std::string path = folder + "/" + kStatusFile;
   std::error_code ignored;
-  return std::filesystem::exists(path, ignored) ? read_status(read_file(path, ExitCode::disk)) : std::nullopt;
+  return std::filesystem::exists(path, ignored) ? report::read_status(read_file(path, ExitCode::disk)) : std::nullopt;
 }
 
 // The early loss of the run in this folder.
-std::optional<EarlyLoss> early_loss_in(const std::string& folder) {
+std::optional<report::EarlyLoss> early_loss_in(const std::string& folder) {
   const auto status = status_in(folder);
   if (!status) return std::nullopt;
-  RunHistory history;
-  read_metrics(folder + "/" + kMetricsFile, status->step, history);
-  return early_loss(history, status->total_steps);
+  report::RunHistory history;
+  report::read_metrics(folder + "/" + kMetricsFile, status->step, history);
+  return report::early_loss(history, status->total_steps);
 }
 
 class Runs {
@@ -256,9 +256,9 @@ class Runs {
 
   // All have come to where they are judged, and those that are not poor go on, up to one that is stopped.
   void go_on(std::vector<SweptRun>& runs) const {
-    std::vector<std::optional<EarlyLoss>> losses;
+    std::vector<std::optional<report::EarlyLoss>> losses;
     for (const SweptRun& run : runs) losses.push_back(run.early);
-    const std::vector<bool> are_poor = find_poor(losses);
+    const std::vector<bool> are_poor = report::find_poor(losses);
     for (size_t i = 0; i < runs.size(); ++i) {
       if (!runs[i].waits) continue;
       const std::string name = fmt::format("Run {} of {}: {}", i + 1, runs.size(), text_of(runs[i].combination, ", "));
@@ -404,7 +404,7 @@ ExitCode run_sweep(const config::CommandLine& command, const TrainOptions& optio
     throw Error(ExitCode::config, fmt::format("--sweep starts its runs itself; start it without {}", ranks.launcher));
   const Runs runs(command, options);
   runs.require_right(read);
-  if (!options.result.empty()) require_result_file(options.result);
+  if (!options.result.empty()) report::require_result_file(options.result);
   if (!options.live.empty()) (void)live_address(options.live);
   process::watch_signals();
   process::leave_stopping_to_children();
@@ -424,4 +424,4 @@ ExitCode run_sweep(const config::CommandLine& command, const TrainOptions& optio
   return code;
 }
 
-}  // namespace gpt
+}  // namespace gpt::train

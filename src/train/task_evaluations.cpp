@@ -14,7 +14,7 @@
 #include "gpt/evaluate/task_source.h"
 #include "gpt/train/stopwatch.h"
 
-namespace gpt {
+namespace gpt::train {
 namespace {
 
 using evaluate::Example;
@@ -58,7 +58,7 @@ std::vector<Example> read_examples(evaluate::ExampleSource& source, int64_t limi
 
 }  // namespace
 
-TaskEvaluations::TaskEvaluations(const UpdateConfig& config, const Corpus& corpus)
+TaskEvaluations::TaskEvaluations(const UpdateConfig& config, const data::Corpus& corpus)
     : window_(config.model.block_size), batch_size_(config.training.batch_size) {
   const CadenceConfig& cadence = config.training.cadence;
   if (cadence.eval_tasks.empty() || cadence.eval_interval.count == 0) return;
@@ -85,15 +85,16 @@ std::string TaskEvaluations::describe() const {
   return text;
 }
 
-std::vector<TaskRecord> TaskEvaluations::run(GPT& model, at::ScalarType autocast_type, distributed::Communicator& ranks,
-                                             const std::function<bool(const std::string& task)>& stop) const {
+std::vector<report::TaskRecord> TaskEvaluations::run(model::GPT& model, at::ScalarType autocast_type,
+                                                     distributed::Communicator& ranks,
+                                                     const std::function<bool(const std::string& task)>& stop) const {
   const evaluate::Scorer scorer(model, autocast_type, batch_size_);
-  std::vector<TaskRecord> records;
+  std::vector<report::TaskRecord> records;
   for (const Task& task : tasks_) {
     const Stopwatch watch;
     const std::vector<Outcome> found = outcomes(task, scorer, ranks, stop);
     if (found.empty()) return {};
-    TaskRecord record{.task = task.name, .examples = std::ssize(found), .seconds = watch.running_seconds()};
+    report::TaskRecord record{.task = task.name, .examples = std::ssize(found), .seconds = watch.running_seconds()};
     for (const evaluate::Metric& metric : evaluate::metrics_of(task.form, found, window_))
       record.metrics.push_back({metric.name, metric.value, metric.standard_error});
     records.push_back(std::move(record));
@@ -112,7 +113,7 @@ std::vector<Outcome> TaskEvaluations::outcomes(const Task& task, const evaluate:
   bool is_finite = true;
   std::vector<evaluate::Score> scores;
   try {
-    work_apart(scorer.model(), [&] { scores = scorer.score(requests, [&] { return stop(task.name); }); });
+    model::work_apart(scorer.model(), [&] { scores = scorer.score(requests, [&] { return stop(task.name); }); });
   } catch (const Error& error) {
     if (error.code() != ExitCode::numerics) throw;
     is_finite = false;
@@ -141,4 +142,4 @@ std::vector<Outcome> TaskEvaluations::outcomes(const Task& task, const evaluate:
   return outcomes;
 }
 
-}  // namespace gpt
+}  // namespace gpt::train

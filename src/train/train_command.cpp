@@ -46,7 +46,7 @@
 #include "gpt/train/task_evaluations.h"
 #include "gpt/train/trainer.h"
 
-namespace gpt {
+namespace gpt::train {
 namespace {
 
 void tell_finished(const run::FinishedRun& run) {
@@ -72,29 +72,30 @@ void clear_folder(const run::Run& run, const run::Folder& folder, const run::InT
   distributed::Communicator& all = *run.state().division().all;
   (void)all.is_any(false);  // waits for all
   if (!all.is_first()) return;
-  const std::optional<BaseModel>& base = run.state().base();
-  const bool has_checkpoint = base && !is_foreign_base(base->path);
+  const std::optional<checkpoint::BaseModel>& base = run.state().base();
+  const bool has_checkpoint = base && !checkpoint::is_foreign_base(base->path);
   if (has_checkpoint) folder.hold_base(base->path);
   folder.set_aside(in_the_way);
   if (has_checkpoint) folder.keep_held_base();
 }
 
-void warn_of_late_decisions(const std::vector<Decision>& to_come, const run::Plan& plan) {
-  const auto is_length = [](const Decision& decision) {
+void warn_of_late_decisions(const std::vector<checkpoint::Decision>& to_come, const run::Plan& plan) {
+  const auto is_length = [](const checkpoint::Decision& decision) {
     return decision.what == run::kTotalSteps || decision.what == run::kSteps;
   };
   if (std::any_of(to_come.begin(), to_come.end(), is_length)) return;  // the plan's is not the last
-  const auto late = std::count_if(to_come.begin(), to_come.end(),
-                                  [&plan](const Decision& decision) { return decision.step >= plan.total_steps; });
+  const auto late = std::count_if(to_come.begin(), to_come.end(), [&plan](const checkpoint::Decision& decision) {
+    return decision.step >= plan.total_steps;
+  });
   if (late == 0) return;
   log::warn(fmt::format("{} never hold{}, because the run ends after step {}: the last is of step {}",
                         plural(late, "decision"), late == 1 ? "s" : "", with_commas(plan.total_steps),
                         with_commas(to_come.back().step)));
 }
 
-std::unique_ptr<ResultFile> make_result(const TrainOptions& options, const run::Folder& folder) {
+std::unique_ptr<report::ResultFile> make_result(const TrainOptions& options, const run::Folder& folder) {
   if (options.result.empty() && !options.json) return nullptr;
-  return std::make_unique<ResultFile>(options.result, options.json, folder.metrics_path());
+  return std::make_unique<report::ResultFile>(options.result, options.json, folder.metrics_path());
 }
 
 // Everything from the first tensor of the run to its end.
@@ -103,7 +104,7 @@ ExitCode train(const config::CommandLine& command, const TrainOptions& options, 
                const std::optional<run::FoundRate>& found) {
   const Config& config = setup.config;
   run::Run run(setup, begins.take_tensors());
-  std::unique_ptr<ResultFile> result = make_result(options, folder);
+  std::unique_ptr<report::ResultFile> result = make_result(options, folder);
   if (begins.start) {
     const bool has_validation = setup.corpus.validation.size() > 0;
     if (const auto done = run::find_finished(*begins.start, config, command.origins, run.plan(), has_validation)) {
@@ -113,7 +114,7 @@ ExitCode train(const config::CommandLine& command, const TrainOptions& options, 
     }
     run::announce_changes(changes);
     const int64_t steps_per_epoch = run.plan().steps_per_epoch;
-    const Checkpoint& from = begins.start->checkpoint;
+    const checkpoint::Checkpoint& from = begins.start->checkpoint;
     for (const auto& line : {run::describe_rate_change(from, config.training.schedule, steps_per_epoch),
                              run::describe_decay_change(from, config.training, steps_per_epoch)})
       if (line) log::info(*line);
@@ -133,9 +134,9 @@ ExitCode train(const config::CommandLine& command, const TrainOptions& options, 
   warn_of_late_decisions(begins.decisions, run.plan());
   if (found) write_rate_chart(folder, *found);
   folder.write_config(config::dump(config), command.config_path);
-  Listeners listeners = listeners_of(folder, config.report, std::move(result), options.on_event);
+  report::Listeners listeners = listeners_of(folder, config.report, std::move(result), options.on_event);
   if (options.stops_at_third)
-    listeners.add(std::make_unique<StopAtThird>(folder.metrics_path()),
+    listeners.add(std::make_unique<report::StopAtThird>(folder.metrics_path()),
                   "the run does not stop at a third of its steps");
   listeners.begin(describe_run(run, folder, std::move(changes)));
   std::unique_ptr<control::Inbox> inbox;
@@ -149,7 +150,8 @@ ExitCode train(const config::CommandLine& command, const TrainOptions& options, 
 void go_back_before_decay(const run::Folder& folder, const run::Setup& setup, run::Beginning& begins) {
   if (!begins.start || !begins.start->is_last) return;
   const Config& config = setup.config;
-  const DataLoader loader(setup.corpus.sources, config.data, run::schedule_options(config, setup.corpus), at::kCPU);
+  const batches::DataLoader loader(setup.corpus.sources, config.data, run::schedule_options(config, setup.corpus),
+                                   at::kCPU);
   const int64_t steps_per_epoch = run::plan_run(config.training, loader.batches_per_epoch()).steps_per_epoch;
   const auto path = run::checkpoint_before_decay(*begins.start, config.training.schedule, steps_per_epoch);
   if (!path) return;
@@ -162,19 +164,19 @@ void go_back_before_decay(const run::Folder& folder, const run::Setup& setup, ru
   } catch (const Error& error) {
     if (error.code() != ExitCode::checkpoint) throw;
     throw Error(error.code(), fmt::format("{}; remove it, and the run goes on from {} with a jump of the learning rate",
-                                          error.what(), kLastCheckpoint));
+                                          error.what(), checkpoint::kLastCheckpoint));
   }
 }
 
 // The device of this process: of several on a machine with GPUs, each has its own.
-DeviceChoice select_device_of(const distributed::Ranks& ranks, const std::string& asked) {
-  const bool is_numbered = ranks.size > 1 && (asked == "cuda" || (asked == "auto" && gpu_count() > 0));
-  return select_device(is_numbered ? fmt::format("cuda:{}", ranks.local_rank) : asked);
+device::DeviceChoice select_device_of(const distributed::Ranks& ranks, const std::string& asked) {
+  const bool is_numbered = ranks.size > 1 && (asked == "cuda" || (asked == "auto" && device::gpu_count() > 0));
+  return device::select_device(is_numbered ? fmt::format("cuda:{}", ranks.local_rank) : asked);
 }
 
 void require_new_run(const Config& asked) {
   const bool holds_run = run::holds_checkpoint(asked.output_dir);
-  if (!holds_run && !names_checkpoint(asked.training.resume_from)) return;
+  if (!holds_run && !checkpoint::names_checkpoint(asked.training.resume_from)) return;
   throw Error(
       ExitCode::config,
       fmt::format("--find-lr looks for the learning rate of a run that begins, but {}; name a free folder, such as "
@@ -198,8 +200,8 @@ ExitCode tell_found_rate(const run::Setup& setup, const std::optional<run::Found
 }
 
 // The first process of the run, which owns its folder and decides for all.
-ExitCode train_as_first(const config::CommandLine& command, const TrainOptions& options, const DeviceChoice& choice,
-                        const distributed::Group& group) {
+ExitCode train_as_first(const config::CommandLine& command, const TrainOptions& options,
+                        const device::DeviceChoice& choice, const distributed::Group& group) {
   const Config& asked = command.config;
   const run::Folder folder(asked.output_dir, parallel::needed_state(group.mesh(), asked.distributed));
   if (options.find_lr) require_new_run(asked);
@@ -211,7 +213,7 @@ ExitCode train_as_first(const config::CommandLine& command, const TrainOptions& 
   if (!begins.start) plan::announce_choice(asked, command.origins, command.config_path);
   run::RunData data = run::load_data(asked, command.origins, begins);
   const std::vector<std::string> changes = std::move(data.changes);
-  announce_device(describe_device(choice.device), choice, host::has_nvidia_gpu());
+  announce_device(device::describe_device(choice.device), choice, host::has_nvidia_gpu());
   run::Setup setup = plan::resolve(std::move(data), choice.device, asked.training.precision, group);
   announce_methods(setup);
   announce_processes(group, choice.device, asked.distributed);
@@ -258,7 +260,7 @@ ExitCode train_as_other(const config::CommandLine& command, const TrainOptions& 
   run.check_operators();
   shared.begins.release_tensors();
   clear_folder(run, folder, {});
-  Listeners nobody;
+  report::Listeners nobody;
   return Trainer(run, folder, nobody, /*is_saved=*/true, shared.begins.decisions).run();
 }
 
@@ -306,9 +308,9 @@ ExitCode train_as(const distributed::Ranks& ranks, const config::CommandLine& co
   const Config& asked = command.config;
   log::of_rank(ranks.rank, ranks.size, nullptr);
   for (const std::string& note : command.notes) log::info("Note: " + note);
-  use_cpu_threads(asked.threads, ranks.local_size, ranks.local_rank);
-  use_cpu_allocator();
-  DeviceChoice choice =
+  device::use_cpu_threads(asked.threads, ranks.local_size, ranks.local_rank);
+  device::use_cpu_allocator();
+  device::DeviceChoice choice =
       select_device_of(ranks, asked.device);  // so that a missing one is reported before a text is prepared
   choice.is_wished = command.origins.count("use_gpu") > 0;
   require_mesh(asked, ranks.size);
@@ -366,8 +368,8 @@ ExitCode train(const config::CommandLine& command, const TrainOptions& options) 
   if (!options.result.empty() && (options.eval_only || options.find_lr))
     throw Error(ExitCode::config,
                 "--result is for a run that trains: what --eval-only and --find-lr find is printed, by --json as JSON");
-  if (!options.result.empty()) require_result_file(options.result);
-  require_event_command(options.on_event);
+  if (!options.result.empty()) report::require_result_file(options.result);
+  report::require_event_command(options.on_event);
   run::require_run_data(asked, command.config_path.empty() ? "gpt-train" : command.config_path);
   process::watch_signals();
   const distributed::Ranks ranks = distributed::find_ranks();
@@ -375,8 +377,8 @@ ExitCode train(const config::CommandLine& command, const TrainOptions& options) 
     if (ranks.size > 1)
       throw Error(ExitCode::config,
                   fmt::format("--eval-only computes in one process; start it without {}", ranks.launcher));
-    use_cpu_threads(asked.threads);
-    use_cpu_allocator();
+    device::use_cpu_threads(asked.threads);
+    device::use_cpu_allocator();
     return evaluate_run(command, options.json);
   }
   DistributedConfig distributed = asked.distributed;
@@ -386,9 +388,10 @@ ExitCode train(const config::CommandLine& command, const TrainOptions& options) 
     require_memory_to_start(distributed.processes);
     std::vector<std::string> command{path_of_this_program()};
     command.insert(command.end(), options.arguments.begin(), options.arguments.end());
-    return static_cast<ExitCode>(distributed::launch(command, distributed, asked.output_dir + "/" + kLastCheckpoint));
+    return static_cast<ExitCode>(
+        distributed::launch(command, distributed, asked.output_dir + "/" + checkpoint::kLastCheckpoint));
   }
   return train_as(ranks, command, options);
 }
 
-}  // namespace gpt
+}  // namespace gpt::train

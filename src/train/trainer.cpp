@@ -22,7 +22,7 @@
 #include "gpt/run/out_of_memory.h"
 #include "gpt/run/teacher.h"
 
-namespace gpt {
+namespace gpt::train {
 namespace {
 
 // Steps until allocators, caches and clocks have settled: timed separately.
@@ -31,8 +31,8 @@ constexpr int64_t kWarmUpSteps = 10;
 // A run of weeks that logs every million steps writes its losses all the same.
 constexpr size_t kMostUnwrittenLosses = 1000;
 
-std::unique_ptr<DeviceSensor> sensor_of(const run::Setup& setup) {
-  FoundSensor found = find_sensor(setup.device.device);
+std::unique_ptr<device::DeviceSensor> sensor_of(const run::Setup& setup) {
+  device::FoundSensor found = device::find_sensor(setup.device.device);
   if (!found.sensor && setup.mesh.all->is_first())
     log::info("How busy the GPU is, its power and its temperature are not shown: " + found.reason);
   return std::move(found.sensor);
@@ -40,8 +40,8 @@ std::unique_ptr<DeviceSensor> sensor_of(const run::Setup& setup) {
 
 }  // namespace
 
-Trainer::Trainer(run::Run& run, const run::Folder& folder, Listeners& listeners, bool is_saved,
-                 std::vector<Decision> decisions, MemoryWatch::Senses senses, control::Inbox* inbox)
+Trainer::Trainer(run::Run& run, const run::Folder& folder, report::Listeners& listeners, bool is_saved,
+                 std::vector<checkpoint::Decision> decisions, MemoryWatch::Senses senses, control::Inbox* inbox)
     : run_(run),
       folder_(folder),
       listeners_(listeners),
@@ -182,7 +182,7 @@ bool Trainer::must_stop() {
 }
 
 void Trainer::release_memory() const {
-  if (training().allocator.release_memory) release_unused_memory(device());
+  if (training().allocator.release_memory) device::release_unused_memory(device());
 }
 
 // Every log_interval steps, the last one, and on the way to the first interval 1, 2, 5, 10, 20, 50, ...: a run that works
@@ -196,14 +196,14 @@ bool Trainer::is_logged(int64_t step) const {
 }
 
 void Trainer::close_log_interval() {
-  StepRecord m;
+  report::StepRecord m;
   if (is_logged(state_.step)) m.devices = devices();  // while the GPU still computes the update
   m.loss = run_.step().loss().item<double>();  // sync: the log line reads the device, and closes the interval's clock
   const Mark now{state_.step, tokens_, stopwatch_.running_seconds(), waited_};
   const double seconds = now.seconds - logged_.seconds;
   const bool warm_up = logged_.step < first_step_ + kWarmUpSteps;
   const int64_t steps = now.step - logged_.step, tokens = now.tokens - logged_.tokens;
-  const TimingRecord interval{.steps = steps, .tokens = tokens, .seconds = seconds, .is_warm_up = warm_up};
+  const report::TimingRecord interval{.steps = steps, .tokens = tokens, .seconds = seconds, .is_warm_up = warm_up};
   listeners_.timing(interval);
   if (!warm_up) settled_ += interval;
   if (is_logged(state_.step)) {
@@ -220,11 +220,12 @@ void Trainer::close_log_interval() {
     if (const auto peak = setup_.device.peak_flops(setup_.precision.dtype)) {
       const auto devices = static_cast<double>(setup_.mesh.all->size());
       const ModelConfig& model = setup_.config.model;
-      const double flops = flops_per_token(in_training(model, training()), parameter_table(model, training().tuning)) +
-                           run::teacher_flops_per_token(model, training());
+      const double flops =
+          layout::flops_per_token(in_training(model, training()), layout::parameter_table(model, training().tuning)) +
+          run::teacher_flops_per_token(model, training());
       m.mfu = m.tokens_per_second * flops / (*peak * devices);
     }
-    m.peak_memory_mb = peak_allocated_bytes(device()) / 1e6;
+    m.peak_memory_mb = device::peak_allocated_bytes(device()) / 1e6;
     m.memory = run::measured_memory(state_, run_.step());
     m.norms = norms();
     m.wait_ms = waits((now.waited - logged_.waited) / static_cast<double>(steps));
@@ -236,31 +237,32 @@ void Trainer::close_log_interval() {
   logged_ = now;
 }
 
-std::vector<DeviceUse> Trainer::devices() {
-  const std::optional<DeviceUse> own = device_watch_.read();
+std::vector<report::DeviceUse> Trainer::devices() {
+  const std::optional<report::DeviceUse> own = device_watch_.read();
   const int64_t processes = setup_.mesh.all->size();
-  if (processes == 1) return own ? std::vector{*own} : std::vector<DeviceUse>();
-  const at::Tensor all = at::zeros({processes, std::ssize(kDeviceFields)}, at::kDouble);
+  if (processes == 1) return own ? std::vector{*own} : std::vector<report::DeviceUse>();
+  const at::Tensor all = at::zeros({processes, std::ssize(report::kDeviceFields)}, at::kDouble);
   auto values = all.accessor<double, 2>();
   auto here = values[setup_.mesh.all->rank()];
-  for (int64_t i = 0; i < std::ssize(kDeviceFields); ++i)  // NaN: nothing
-    here[i] = own ? ((*own).*kDeviceFields[static_cast<size_t>(i)].value).value_or(NAN) : NAN;
+  for (int64_t i = 0; i < std::ssize(report::kDeviceFields); ++i)  // NaN: nothing
+    here[i] = own ? ((*own).*report::kDeviceFields[static_cast<size_t>(i)].value).value_or(NAN) : NAN;
   try {
     setup_.mesh.all->sum(all);
   } catch (const Error& error) {
     if (error.code() != ExitCode::peer) throw;
     return {};  // as of waits()
   }
-  std::vector<DeviceUse> of_processes(static_cast<size_t>(processes));
+  std::vector<report::DeviceUse> of_processes(static_cast<size_t>(processes));
   for (int64_t process = 0; process < processes; ++process)
-    for (int64_t i = 0; i < std::ssize(kDeviceFields); ++i)
+    for (int64_t i = 0; i < std::ssize(report::kDeviceFields); ++i)
       if (const double value = values[process][i]; !std::isnan(value))
-        of_processes[static_cast<size_t>(process)].*kDeviceFields[static_cast<size_t>(i)].value = value;
-  const bool is_read = std::ranges::all_of(of_processes, [](const DeviceUse& use) { return use != DeviceUse(); });
-  return is_read ? devices_of(of_processes, setup_.local_processes) : std::vector<DeviceUse>();
+        of_processes[static_cast<size_t>(process)].*report::kDeviceFields[static_cast<size_t>(i)].value = value;
+  const bool is_read =
+      std::ranges::all_of(of_processes, [](const report::DeviceUse& use) { return use != report::DeviceUse(); });
+  return is_read ? report::devices_of(of_processes, setup_.local_processes) : std::vector<report::DeviceUse>();
 }
 
-std::optional<LayerNorms> Trainer::norms() const {
+std::optional<report::LayerNorms> Trainer::norms() const {
   try {
     return run_.step().norms();
   } catch (const Error& error) {
@@ -352,7 +354,9 @@ bool Trainer::is_done() const {
 
 // They stay on the device, so that a GPU does not wait for the host after each step.
 void Trainer::keep_loss() {
-  unwritten_losses_.emplace_back(LossRecord{.step = state_.step, .learning_rate = learning_rate_, .at = moment()},
+  unwritten_losses_.emplace_back(report::LossRecord{.step = state_.step,
+                                                    .learning_rate = learning_rate_,
+                                                    .at = moment()},
                                  at::stack({run_.step().loss(), run_.step().grad_norm()}));
   if (unwritten_losses_.size() >= kMostUnwrittenLosses) write_losses();
 }
@@ -360,14 +364,14 @@ void Trainer::keep_loss() {
 void Trainer::write_losses() {
   if (unwritten_losses_.empty()) return;
   std::vector<at::Tensor> tensors;
-  std::vector<LossRecord> records;
+  std::vector<report::LossRecord> records;
   for (const auto& [record, loss] : unwritten_losses_) tensors.push_back(loss), records.push_back(record);
   unwritten_losses_.clear();
   const at::Tensor values =
       at::stack(tensors).to(at::kDouble).cpu();  // sync: where a log line, an evaluation or a checkpoint is one
   const auto* value = values.const_data_ptr<double>();
-  for (LossRecord& record : records) record.loss = *value++, record.grad_norm = *value++;
+  for (report::LossRecord& record : records) record.loss = *value++, record.grad_norm = *value++;
   listeners_.losses(records);
 }
 
-}  // namespace gpt
+}  // namespace gpt::train

@@ -15,7 +15,7 @@
 #include "gpt/core/running_clock.h"
 #include "gpt/train/trainer.h"
 
-namespace gpt {
+namespace gpt::train {
 namespace {
 
 constexpr int64_t kMostAtATime = 8;
@@ -183,4 +183,4 @@ control::Answer Trainer::change_length(const control::Request& request) {
   return {true, what};
 }
 
-}  // namespace gpt
+}  // namespace gpt::train

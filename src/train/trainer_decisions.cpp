@@ -10,11 +10,11 @@
 #include "gpt/core/running_clock.h"
 #include "gpt/train/trainer.h"
 
-namespace gpt {
+namespace gpt::train {
 
 void Trainer::take_decisions() {
   decide_length();
-  for (const Decision& decision : decisions_.take_due()) {
+  for (const checkpoint::Decision& decision : decisions_.take_due()) {
     if (decision.what == run::kTotalSteps) {  // there are many, and each log line has the length
       follow_length();
       continue;
@@ -53,4 +53,4 @@ void Trainer::follow_length() {
   listeners_.length(plan_.total_steps, plan_.epochs());
 }
 
-}  // namespace gpt
+}  // namespace gpt::train

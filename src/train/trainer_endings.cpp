@@ -16,7 +16,7 @@
 #include "gpt/run/measured_memory.h"
 #include "gpt/train/trainer.h"
 
-namespace gpt {
+namespace gpt::train {
 namespace {
 
 std::string stop_signal_name() { return fmt::format("SIG{}", sigabbrev_np(process::stop_signal())); }
@@ -72,7 +72,7 @@ bool Trainer::outlasts_shortage() {
 // Where memory ran out before the update itself, weights and optimizer are those of the last update.
 void Trainer::leave_out_of_memory(run::Shortage shortage) {
   shortage.free =
-      static_cast<double>(shortage.is_taken_by_others ? memory_watch_.free_when_seen() : free_bytes(device()));
+      static_cast<double>(shortage.is_taken_by_others ? memory_watch_.free_when_seen() : device::free_bytes(device()));
   shortage.held = run::memory_at_peak(state_, run_.step());
   const char* const activity = checkpoints_.is_saving() ? "checkpoint" : activity_;
   shortage.where = shortage.is_taken_by_others ? fmt::format("after step {}", state_.step)
@@ -148,11 +148,11 @@ void Trainer::tell_speed() {
   const auto seconds = settled_.seconds, tokens = static_cast<double>(settled_.tokens);
   log::info(fmt::format("Speed so far: {} tokens/s, {} sequences/s; {}{}", format_count(tokens / seconds),
                         format_count(tokens / static_cast<double>(setup_.config.sequence_length()) / seconds),
-                        efficiency_text(*efficiency),
+                        report::efficiency_text(*efficiency),
                         efficiency->share() < kLow ? "; gpt-bench profile shows what takes the rest" : ""));
 }
 
-void Trainer::write_efficiency(std::optional<EfficiencyRecord> efficiency) {
+void Trainer::write_efficiency(std::optional<report::EfficiencyRecord> efficiency) {
   if (!efficiency) return;
   efficiency->step = state_.step, efficiency->at = moment();
   listeners_.efficiency(*efficiency);
@@ -180,4 +180,4 @@ void Trainer::finish() {
                           setup_.corpus.has_conversations ? " --chat" : ""));
 }
 
-}  // namespace gpt
+}  // namespace gpt::train

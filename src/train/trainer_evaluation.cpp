@@ -20,17 +20,18 @@
 #include "gpt/run/weights_to_evaluate.h"
 #include "gpt/train/trainer.h"
 
-namespace gpt {
+namespace gpt::train {
 namespace {
 
 // What a sample continues, and how. Of conversations it is the answer to the first question that the model does not learn from.
-std::pair<std::string, SamplingConfig> sample_of(const Corpus& corpus, const CadenceConfig& cadence) {
-  SamplingConfig sampling;
+std::pair<std::string, generate::SamplingConfig> sample_of(const data::Corpus& corpus, const CadenceConfig& cadence) {
+  generate::SamplingConfig sampling;
   sampling.max_new_tokens = cadence.sample_tokens;
-  const TextFormat format = text_format_of(corpus.text_format, *corpus.tokenizer);
+  const tokenizer::TextFormat format = tokenizer::text_format_of(corpus.text_format, *corpus.tokenizer);
   sampling.start = {corpus.sample_start, format.prefix}, sampling.ends = format.ends;
   if (!cadence.sample_prompt.empty() || !corpus.has_conversations) return {cadence.sample_prompt, sampling};
-  const Opening question = opening(*corpus.tokenizer, corpus.validation.size() > 0 ? corpus.validation : corpus.train);
+  const data::Opening question =
+      data::opening(*corpus.tokenizer, corpus.validation.size() > 0 ? corpus.validation : corpus.train);
   if (question.end) sampling.ends.push_back(*question.end);
   return {question.text, sampling};
 }
@@ -96,8 +97,8 @@ run::Evaluation Trainer::measure(run::Evaluator& evaluator) {
   return evaluation;
 }
 
-std::optional<std::vector<TaskRecord>> Trainer::evaluate_tasks() {
-  std::vector<TaskRecord> records;
+std::optional<std::vector<report::TaskRecord>> Trainer::evaluate_tasks() {
+  std::vector<report::TaskRecord> records;
   if (tasks_.empty()) return records;
   activity_ = "evaluation of tasks";
   release_memory();
@@ -112,7 +113,7 @@ std::optional<std::vector<TaskRecord>> Trainer::evaluate_tasks() {
     const bool is_stopped = records.empty();
     release_memory();
     if (must_stop() || is_stopped) return std::nullopt;
-    for (TaskRecord& record : records) record.step = state_.step, record.at = moment();
+    for (report::TaskRecord& record : records) record.step = state_.step, record.at = moment();
   } catch (const Error& error) {
     if (error.code() != ExitCode::numerics) throw;
     log::warn(fmt::format("step {}: the tasks are not evaluated: {}", state_.step, error.what()));
@@ -120,9 +121,9 @@ std::optional<std::vector<TaskRecord>> Trainer::evaluate_tasks() {
   return records;
 }
 
-void Trainer::tell_tasks(const std::vector<TaskRecord>& tasks) {
+void Trainer::tell_tasks(const std::vector<report::TaskRecord>& tasks) {
   if (!tasks.empty()) write_losses();
-  for (const TaskRecord& task : tasks) listeners_.task(task);
+  for (const report::TaskRecord& task : tasks) listeners_.task(task);
 }
 
 // All processes take note of the first one's loss: another machine may have rounded its own otherwise.
@@ -130,7 +131,7 @@ void Trainer::follow_plateau(double loss) {
   if (training().schedule.lr_schedule != LrSchedule::plateau) return;
   const at::Tensor of_first = at::full({1}, loss, at::kDouble);
   setup_.mesh.all->broadcast(of_first);
-  if (!take_note(state_.plateau, training().schedule, of_first.item<double>())) return;
+  if (!optim::take_note(state_.plateau, training().schedule, of_first.item<double>())) return;
   const std::string what =
       fmt::format("the learning rate is {:.3g} from now on, because the validation loss has stopped improving",
                   run_.learning_rate());
@@ -166,11 +167,11 @@ void Trainer::warn_of_rise(const run::Evaluation& evaluation) {
 bool Trainer::is_any(bool here) const { return setup_.mesh.is_any_of_model(here); }
 
 bool Trainer::write_sample() {
-  std::optional<SampleRecord> sample;
+  std::optional<report::SampleRecord> sample;
   {
     const run::WeightsToEvaluate weights(state_, cadence());
     // All that have a part of the first process's model take part in its sample.
-    work_apart(state_.model, [&] {
+    model::work_apart(state_.model, [&] {
       if (setup_.mesh.data->is_first()) sample = this->sample();
     });
   }
@@ -178,20 +179,21 @@ bool Trainer::write_sample() {
   return sample.has_value();
 }
 
-std::optional<SampleRecord> Trainer::sample() {
+std::optional<report::SampleRecord> Trainer::sample() {
   if (!setup_.corpus.tokenizer) return std::nullopt;
   activity_ = "sample";
   release_memory();
   const Stopwatch watch;
   show_activity("writing a sample");
   const auto [prompt, sampling] = sample_of(setup_.corpus, cadence());
-  const auto result = generate(state_.model, *setup_.corpus.tokenizer, prompt, sampling,
-                               generation_type(setup_.precision, device()), [this](std::string_view) {
-                                 return !is_any(process::stop_signal() != 0 || memory_watch_.is_running_out());
-                               });
+  const auto result =
+      generate::generate(state_.model, *setup_.corpus.tokenizer, prompt, sampling,
+                         generate::generation_type(setup_.precision, device()), [this](std::string_view) {
+                           return !is_any(process::stop_signal() != 0 || memory_watch_.is_running_out());
+                         });
   release_memory();
   forecast_.took(run::Forecast::kSample, watch.running_seconds());
-  return SampleRecord{.step = state_.step, .text = prompt + result.text};
+  return report::SampleRecord{.step = state_.step, .text = prompt + result.text};
 }
 
-}  // namespace gpt
+}  // namespace gpt::train

@@ -17,7 +17,7 @@
 #include "support/device_cases.h"
 #include "support/expect_error.h"
 
-namespace gpt {
+namespace gpt::batches {
 namespace {
 
 constexpr int64_t kChatVocab = 1000, kChatLength = 24;
@@ -28,12 +28,12 @@ std::vector<int64_t> lengths_of_chats() {
   return lengths;
 }
 
-Tokens some_chats() { return test::conversations(lengths_of_chats(), kChatVocab).tokens(kChatVocab); }
+data::Tokens some_chats() { return test::conversations(lengths_of_chats(), kChatVocab).tokens(kChatVocab); }
 
-Tokens some_text(int64_t size) {
+data::Tokens some_text(int64_t size) {
   std::vector<int32_t> ids;
   for (int64_t i = 0; i < size; ++i) ids.push_back(static_cast<int32_t>(i * 37 % 500));
-  return Tokens::from_ids(ids, kChatVocab);
+  return data::Tokens::from_ids(ids, kChatVocab);
 }
 
 struct LoaderWay {
@@ -75,9 +75,9 @@ void count_conversations(const Batch& batch, std::map<std::vector<int64_t>, int6
 }
 
 TEST_P(LoaderOfConversations, AnEpochHasEachOneOnceInTheSameRowsEveryWay) {
-  const Tokens chats = some_chats();
+  const data::Tokens chats = some_chats();
   DataLoader loader(chats, config(), 3, kChatLength, 5, device()), reference(chats, {}, 3, kChatLength, 5, at::kCPU);
-  const PackedRows rows(chats, kChatLength, true, 5);
+  const data::PackedRows rows(chats, kChatLength, true, 5);
   EXPECT_EQ(loader.samples_per_epoch(), rows.size());
   std::map<std::vector<int64_t>, int64_t> found;
   const int64_t batches = loader.batches_per_epoch();
@@ -123,7 +123,7 @@ TEST_P(LoaderOfConversations, GoOnFromAnyPosition) {
 // Each source has its own rows; those of text have windows, and the documents within them where they are told apart.
 TEST_P(LoaderOfConversations, ShareBatchesWithText) {
   for (const std::optional<int32_t> separator : {std::optional<int32_t>(), std::optional<int32_t>(37)}) {
-    const ScheduleOptions options{
+    const data::ScheduleOptions options{
         .stages = {{.batches = 4, .batch_size = 8, .block_size = kChatLength, .mix = {{0, 1.0}, {1, 1.0}}},
                    {.batches = 2, .batch_size = 8, .block_size = kChatLength, .mix = {{1, 1.0}}}},
         .seed = 3,
@@ -174,16 +174,16 @@ INSTANTIATE_TEST_SUITE_P(Ways, LoaderOfConversations,
 
 TEST(LoaderOfConversationsOnCpu, SaysWhereNothingIsLearned) {
   test::MarkedIds ids = test::conversations({9, 9}, kChatVocab);
-  for (uint8_t& mark : ids.marks) mark &= static_cast<uint8_t>(~TokenMark::kLearned);
+  for (uint8_t& mark : ids.marks) mark &= static_cast<uint8_t>(~data::TokenMark::kLearned);
   EXPECT_ERROR(DataLoader(ids.tokens(kChatVocab), {}, 2, kChatLength, 1, at::kCPU), ExitCode::data, "nothing to learn");
 }
 
 class SplitOfConversations : public DeviceTest {};
 
 TEST_P(SplitOfConversations, HasItsRowsInAFixedOrder) {
-  const Tokens chats = some_chats();
+  const data::Tokens chats = some_chats();
   const SplitWindows windows(chats, kChatLength, GetParam().device);
-  const PackedRows rows(chats, kChatLength, true, 0);
+  const data::PackedRows rows(chats, kChatLength, true, 0);
   ASSERT_EQ(windows.size(), rows.size());
   EXPECT_EQ(windows.rest(), 0);
   EXPECT_EQ(windows.targets(), rows.learned());
@@ -192,7 +192,7 @@ TEST_P(SplitOfConversations, HasItsRowsInAFixedOrder) {
     const int64_t window = i == 0 ? 3 : 1;
     const at::Tensor counted = batch.targets[i].masked_select(batch.targets[i] >= 0).cpu();
     ASSERT_EQ(counted.numel(), windows.targets_in(window));
-    const Tokens learned = windows.targets_of(window);
+    const data::Tokens learned = windows.targets_of(window);
     ASSERT_EQ(learned.size(), counted.numel());
     for (int64_t t = 0; t < counted.numel(); ++t) EXPECT_EQ(learned[t], counted[t].item<int64_t>());
   }
@@ -203,4 +203,4 @@ TEST_P(SplitOfConversations, HasItsRowsInAFixedOrder) {
 INSTANTIATE_ON_DEVICES(SplitOfConversations);
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::batches

@@ -10,14 +10,14 @@
 
 #include "support/device_cases.h"
 
-namespace gpt {
+namespace gpt::batches {
 namespace {
 
 // Token i is i: a batch then says which positions it took.
-Tokens counting(int64_t size, int64_t vocab_size = 65536) {
+data::Tokens counting(int64_t size, int64_t vocab_size = 65536) {
   std::vector<int32_t> ids(size);
   std::iota(ids.begin(), ids.end(), 0);
-  return Tokens::from_ids(ids, vocab_size);
+  return data::Tokens::from_ids(ids, vocab_size);
 }
 
 // One way of making batches; all must give the same ones.
@@ -95,7 +95,7 @@ TEST_P(DataLoaderTest, AnEpochIsEverySampleOnce) {
   for (int epoch = 0; epoch < 20; ++epoch) {
     std::vector<int64_t> starts;
     for (int64_t i = 0; i < 25; ++i) {
-      EXPECT_EQ(loader.position(), (DataPosition{epoch, i * B}));
+      EXPECT_EQ(loader.position(), (data::DataPosition{epoch, i * B}));
       const auto batch = starts_of(loader.next(), T);
       EXPECT_EQ(batch.size(), i < 24 ? B : 4);  // the last batch is partial and kept
       starts.insert(starts.end(), batch.begin(), batch.end());
@@ -135,7 +135,7 @@ TEST_P(DataLoaderTest, ContinuesFromAnyPosition) {
 }
 
 TEST_P(DataLoaderTest, TokensOf32BitsComeThrough) {
-  DataLoader loader(Tokens::from_ids({70000, 1, 70001}, 70002), config_of(way()), 1, 2, 1, device());
+  DataLoader loader(data::Tokens::from_ids({70000, 1, 70001}, 70002), config_of(way()), 1, 2, 1, device());
   const Batch batch = loader.next();
   EXPECT_EQ(values(batch.inputs), (std::vector<int64_t>{70000, 1}));
   EXPECT_EQ(values(batch.targets), (std::vector<int64_t>{1, 70001}));
@@ -215,4 +215,4 @@ TEST_P(SplitWindowsTest, AreTakenInAnyOrder) {
 INSTANTIATE_ON_DEVICES(SplitWindowsTest);
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::batches

@@ -31,7 +31,7 @@ std::vector<Rung> toy_rungs() {
 }
 
 std::vector<Rung> toy_variants() {
-  std::vector<Rung> result = variants(DeviceInfo{});
+  std::vector<Rung> result = variants(device::DeviceInfo{});
   result.push_back({"other", "another device", [](Config& config) { config.device = "other", config.seed *= 4; }});
   return result;
 }
@@ -274,7 +274,7 @@ std::optional<Measurement> slow_flash(const Config& config, const MeasurementLen
 }
 
 TEST(Ladder, CompileBringsItsAttentionWhereLibTorchsWasLeftOut) {
-  const LadderPlan plan{.rungs = rungs(toy_config(), DeviceInfo()), .variants = {}, .seconds = 60};
+  const LadderPlan plan{.rungs = rungs(toy_config(), device::DeviceInfo()), .variants = {}, .seconds = 60};
   const Ladder ladder = climb(toy_config(), plan, slow_flash, [](double, const std::string&) {});
   EXPECT_EQ(row(ladder.rows, "flash").verdict, "left out: slower here");
   EXPECT_EQ(row(ladder.rows, "compile").gain, 4);

@@ -11,8 +11,8 @@
 namespace gpt::bench {
 namespace {
 
-DeviceInfo gpu() {
-  DeviceInfo info;
+device::DeviceInfo gpu() {
+  device::DeviceInfo info;
   info.device = at::Device(at::kCUDA, 0);
   return info;
 }
@@ -36,7 +36,7 @@ struct ModesMachine {
   int64_t updates = 0;
 };
 
-Modes compare_modes_on(ModesMachine& machine, const DeviceInfo& device, const ModesEffort& effort) {
+Modes compare_modes_on(ModesMachine& machine, const device::DeviceInfo& device, const ModesEffort& effort) {
   return measure_modes(Config(), device, effort, std::ref(machine), [](double share, const std::string&) {
     EXPECT_GE(share, 0);
     EXPECT_LE(share, 1);
@@ -45,7 +45,7 @@ Modes compare_modes_on(ModesMachine& machine, const DeviceInfo& device, const Mo
 
 TEST(Modes, OnACpuEveryModeIsDefault) {
   ModesMachine machine;
-  const Modes modes = compare_modes_on(machine, DeviceInfo(), {.epochs = 3, .iterations = 7});
+  const Modes modes = compare_modes_on(machine, device::DeviceInfo(), {.epochs = 3, .iterations = 7});
   EXPECT_TRUE(modes.complete);
   EXPECT_EQ(machine.measured, (std::vector<std::string>{"eager", "default", "eager", "default", "eager", "default"}));
   EXPECT_EQ(machine.updates, 7);
@@ -92,7 +92,7 @@ TEST(Modes, ASignalInTheFirstEpochKeepsItsRows) {
 
 TEST(Modes, ResultsNameEveryRow) {
   ModesMachine machine;
-  const Findings result = findings(compare_modes_on(machine, DeviceInfo(), {.epochs = 1, .seconds = 10}));
+  const Findings result = findings(compare_modes_on(machine, device::DeviceInfo(), {.epochs = 1, .seconds = 10}));
   const std::string text = to_markdown(result.text);
   for (const char* name : {"eager", "default", "reduce-overhead", "max-autotune"}) {
     EXPECT_NE(text.find(std::string("| ") + name + " "), std::string::npos) << name;

@@ -29,7 +29,7 @@ class OperatorSpeedsTest : public DeviceTest {
  protected:
   // Calls it often enough to see each once.
   OperatorSpeeds measured(const Config& config, at::ScalarType type, int64_t stop_after = -1) {
-    return measure_operators(config, describe_device(device()), type, /*seconds=*/0,
+    return measure_operators(config, device::describe_device(device()), type, /*seconds=*/0,
                              [&](double share, const std::string& name) {
                                EXPECT_TRUE(share >= 0 && share < 1) << share;
                                names.push_back(name);

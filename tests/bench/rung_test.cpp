@@ -13,7 +13,7 @@ namespace gpt::bench {
 namespace {
 
 TEST(Rungs, ACpusLadderMeasuresLoadingTooExceptForPinnedMemory) {
-  for (const Rung& rung : rungs(Config(), DeviceInfo())) {
+  for (const Rung& rung : rungs(Config(), device::DeviceInfo())) {
     if (rung.name.starts_with("workers") || rung.name == "resident" || rung.name == "pinned") {
       EXPECT_EQ(rung.obstacle, rung.name == "pinned" ? "needs a GPU" : "") << rung.name;
     }
@@ -64,7 +64,7 @@ TEST(Rungs, WhatWasWrittenStaysWhereAnotherKeyCanChange) {
 }
 
 TEST(Rungs, AGpusLadderLoadsDataInEveryWayAndEndsOnTheCpu) {
-  DeviceInfo gpu = describe_gpu(at::Device(at::kCUDA, 0), "a card", 1LL << 34, 9, 0);
+  device::DeviceInfo gpu = device::describe_gpu(at::Device(at::kCUDA, 0), "a card", 1LL << 34, 9, 0);
   Config config;
   const Config start = without_rungs(config).config;
   EXPECT_EQ(start.data.num_workers, 0);
@@ -91,7 +91,7 @@ TEST(Rungs, AGpusLadderLoadsDataInEveryWayAndEndsOnTheCpu) {
 }
 
 TEST(Rungs, ACombinationNamesWhatEachNeedsBeforeIt) {
-  const DeviceInfo gpu = describe_gpu(at::Device(at::kCUDA, 0), "a card", 1LL << 34, 9, 0);
+  const device::DeviceInfo gpu = device::describe_gpu(at::Device(at::kCUDA, 0), "a card", 1LL << 34, 9, 0);
   const std::vector<Rung> all = rungs(Config(), gpu);
   const auto fault = [&](const std::string& names) -> std::string {
     try {

@@ -40,7 +40,7 @@ struct SaversMachine {
 Savings measure(SaversMachine& machine) {
   Config config;
   config.training.batch_size = 8;
-  return measure_savers(config, savers(config, DeviceInfo()), 60, std::ref(machine),
+  return measure_savers(config, savers(config, device::DeviceInfo()), 60, std::ref(machine),
                         [](double share, const std::string&) {
                           EXPECT_GE(share, 0);
                           EXPECT_LE(share, 1);
@@ -75,7 +75,7 @@ TEST(Savers, ASignalKeepsWhatWasMeasured) {
   const Savings savings = measure(machine);
   EXPECT_FALSE(savings.complete);
   EXPECT_GE(savings.rows.size(), 2u);
-  EXPECT_LT(savings.rows.size(), savers(Config(), DeviceInfo()).size());
+  EXPECT_LT(savings.rows.size(), savers(Config(), device::DeviceInfo()).size());
 }
 
 TEST(Savers, ResultsNameEveryRow) {
@@ -100,7 +100,7 @@ TEST(Savers, WhereNobodyCountsTensorsTheMemoryOfTheProcessIsCompared) {
 }
 
 TEST(Savers, EachCanBeNamedInACombination) {
-  const DeviceInfo gpu = describe_gpu(at::Device(at::kCUDA, 0), "a card", 1LL << 34, 9, 0);
+  const device::DeviceInfo gpu = device::describe_gpu(at::Device(at::kCUDA, 0), "a card", 1LL << 34, 9, 0);
   Config wanted;
   wanted.training.batch_size = 8;
   for (const Rung& saver : savers(wanted, gpu)) {
@@ -119,8 +119,8 @@ TEST(Savers, FewPairsTellNothingOfTheSpeed) {
   SaversMachine machine;
   Config config;
   config.training.batch_size = 8;
-  const Savings savings =
-      measure_savers(config, savers(config, DeviceInfo()), 0, std::ref(machine), [](double, const std::string&) {});
+  const Savings savings = measure_savers(config, savers(config, device::DeviceInfo()), 0, std::ref(machine),
+                                         [](double, const std::string&) {});
   EXPECT_EQ(row_of(savings, "block").verdict, "the same loss within 1 %; speed: cannot tell: only 1 pair");
 }
 

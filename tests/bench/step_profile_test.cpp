@@ -86,7 +86,7 @@ TEST_P(PartsOfAModel, AllHaveTimeForwardAndBackward) {
   for (const auto level : {GradientCheckpointing::none, GradientCheckpointing::norm, GradientCheckpointing::selective,
                            GradientCheckpointing::block}) {
     for (const ops::SharedOperators& operators : {ops::fused_operators(), ops::aten_operators()}) {
-      GPT model(config, device(), /*seed=*/1);
+      model::GPT model(config, device(), /*seed=*/1);
       model.set_operators(operators);
       model.set_gradient_checkpointing(level);
       PartClock clock(device());

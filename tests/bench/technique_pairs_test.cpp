@@ -56,7 +56,7 @@ using Pair = std::pair<size_t, size_t>;  // of values, the smaller first
 // Configurations of a base, each with many values at once.
 class Combinations {
  public:
-  Combinations(Config base, std::string teacher) : base_(std::move(base)), info_(describe_device(at::kCPU)) {
+  Combinations(Config base, std::string teacher) : base_(std::move(base)), info_(device::describe_device(at::kCPU)) {
     for (const config::Technique& technique : config::techniques()) {
       if (kElsewhere.contains(technique.key)) continue;
       for (const std::string& text : technique.values)
@@ -132,7 +132,7 @@ class Combinations {
   }
 
   config::Facts facts_of_run(const Config& config) const {
-    config::Facts facts = facts_of(info_, resolve_precision(config.training.precision, info_));
+    config::Facts facts = facts_of(info_, device::resolve_precision(config.training.precision, info_));
     facts.processes = facts.data_processes = 1;
     facts.has_validation = config.data.validation_fraction > 0;
     return facts;
@@ -147,7 +147,7 @@ class Combinations {
   }
 
   Config base_;
-  DeviceInfo info_;
+  device::DeviceInfo info_;
   std::vector<Value> values_;
   size_t keys_ = 0;
 };
@@ -167,7 +167,7 @@ class TechniquePairs : public testing::Test {
     // One with a token between documents, and the teacher's whatever is held out of the text.
     config.data.tokenizer =
         folder_.file("tokenizer.json",
-                     make_tokenizer("bpe:300", read_file(config.data.text, ExitCode::data))->to_json());
+                     tokenizer::make_tokenizer("bpe:300", read_file(config.data.text, ExitCode::data))->to_json());
     config.model.n_layer = 3, config.model.block_size = 64;
     config.training.batch_size = 2;
     config.training.precision = {};
@@ -185,10 +185,11 @@ class TechniquePairs : public testing::Test {
     const run::Setup setup = plan::resolve(config);
     run::Run run(setup);
     update(run), update(run);
-    save_checkpoint(folder_ / "ckpt.pt", run.state().capture());
+    checkpoint::save_checkpoint(folder_ / "ckpt.pt", run.state().capture());
     const double loss = update(run);
     run::Beginning begins;
-    begins.start = run::StartingPoint{.checkpoint = load_checkpoint(folder_ / "ckpt.pt"), .path = "ckpt.pt"};
+    begins.start =
+        run::StartingPoint{.checkpoint = checkpoint::load_checkpoint(folder_ / "ckpt.pt"), .path = "ckpt.pt"};
     run::Run resumed(setup, begins);
     EXPECT_EQ(update(resumed), loss);
   }
@@ -196,7 +197,7 @@ class TechniquePairs : public testing::Test {
   std::string save_teacher() const {
     const run::Setup setup = plan::resolve(base());
     const run::Run run(setup);
-    save_checkpoint(folder_ / "teacher.pt", run.state().capture());
+    checkpoint::save_checkpoint(folder_ / "teacher.pt", run.state().capture());
     return folder_ / "teacher.pt";
   }
 

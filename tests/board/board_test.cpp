@@ -31,7 +31,7 @@ class WrittenRun {
   }
 
  private:
-  MetricsFile metrics_;
+  report::MetricsFile metrics_;
 };
 
 TEST(Board, TellsWhatIsNewOfARun) {

@@ -14,8 +14,8 @@ inline board::RunSummary run_of(const std::string& folder, double loss, int64_t 
   run.config->data.text = text;
   run.config->seed = seed;
   run.config->training.schedule.learning_rate = rate;
-  run.history.add(StepRecord{.step = 100, .loss = loss, .mfu = {}});
-  run.history.add(EvaluationRecord{.step = 100, .loss = loss, .bits_per_byte = loss / 3});
+  run.history.add(report::StepRecord{.step = 100, .loss = loss, .mfu = {}});
+  run.history.add(report::EvaluationRecord{.step = 100, .loss = loss, .bits_per_byte = loss / 3});
   return run;
 }
 

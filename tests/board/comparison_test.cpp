@@ -19,7 +19,7 @@ class Compared : public testing::Test {
   ComparedRun run(const std::string& name, double loss, const std::string& rate, const std::string& text = "texts") {
     (void)folder_.file(name + "/effective_config.yaml", "data:\n  text: " + text + "\ntraining:\n  learning_rate: " +
                                                             rate + "\noutput_dir: " + name + "\n");
-    return {name, folder_ / name, EvaluationRecord{.step = 9, .loss = loss, .bits_per_byte = loss / 3}};
+    return {name, folder_ / name, report::EvaluationRecord{.step = 9, .loss = loss, .bits_per_byte = loss / 3}};
   }
   json groups(const std::vector<ComparedRun>& runs) { return json::parse(comparison_.text(runs))["groups"]; }
 

@@ -15,8 +15,8 @@
 namespace gpt::board {
 namespace {
 
-RunRecord run_of_ten() {
-  RunRecord run;
+report::RunRecord run_of_ten() {
+  report::RunRecord run;
   run.total_steps = 10;
   return run;
 }
@@ -40,8 +40,8 @@ class OneRun : public testing::Test {
 
   const ScratchFolder folder_;
   const std::string run_ = folder_.path();
-  MetricsFile metrics_{run_ + "/metrics.jsonl"};
-  StatusFile status_{run_ + "/status.json", run_ + "/metrics.jsonl"};
+  report::MetricsFile metrics_{run_ + "/metrics.jsonl"};
+  report::StatusFile status_{run_ + "/status.json", run_ + "/metrics.jsonl"};
 };
 
 TEST_F(OneRun, GoesOnWhileItsLockIsHeld) {
@@ -93,7 +93,7 @@ TEST_F(OneRun, WhatItsDeviceDoesIsToldWhileItGoesOn) {
 }
 
 TEST_F(OneRun, ARunWithoutStatusIsKnownByItsReport) {
-  HtmlReport report(run_ + "/report.html", run_ + "/metrics.jsonl");
+  report::HtmlReport report(run_ + "/report.html", run_ + "/metrics.jsonl");
   report.begin(run_of_ten());
   FollowedRun run = follow();
   EXPECT_EQ(run.row().state, "killed");

@@ -17,16 +17,16 @@ using Ids = std::vector<int32_t>;
 constexpr int32_t kStart = 256, kEnd = 257, kHeader = 258;
 
 // A byte each, and special tokens.
-const Tokenizer& bytes_with(std::vector<SpecialToken> specials) {
-  static std::vector<std::unique_ptr<BpeTokenizer>> made;
-  BpeModel model;
+const tokenizer::Tokenizer& bytes_with(std::vector<tokenizer::SpecialToken> specials) {
+  static std::vector<std::unique_ptr<tokenizer::BpeTokenizer>> made;
+  tokenizer::BpeModel model;
   for (int byte = 0; byte < 256; ++byte) model.tokens.emplace_back(1, static_cast<char>(byte));
-  for (const SpecialToken& special : specials) model.tokens.push_back(special.text);
+  for (const tokenizer::SpecialToken& special : specials) model.tokens.push_back(special.text);
   model.special_tokens = std::move(specials);
-  return *made.emplace_back(std::make_unique<BpeTokenizer>(std::move(model), "test"));
+  return *made.emplace_back(std::make_unique<tokenizer::BpeTokenizer>(std::move(model), "test"));
 }
 
-const Tokenizer& chat_ml_bytes() {
+const tokenizer::Tokenizer& chat_ml_bytes() {
   return bytes_with({{"<|im_start|>", kStart}, {"<|im_end|>", kEnd}, {"<|header|>", kHeader}});
 }
 
@@ -105,7 +105,7 @@ TEST(ChatTemplate, EncodesAnswersThatTheTemplateRewrites) {
 }
 
 TEST(ChatTemplate, NamesTheModelsTokens) {
-  TextFormat format;
+  tokenizer::TextFormat format;
   format.begin = kStart, format.ends = {kEnd}, format.pad = kHeader;
   const ChatTemplate names("{{ bos_token }}{{ eos_token }}{{ pad_token }}{{ unk_token is defined }}{{ tools }}", format,
                            chat_ml_bytes());
@@ -113,17 +113,17 @@ TEST(ChatTemplate, NamesTheModelsTokens) {
 }
 
 TEST(ChatTemplate, EndsAnswersWhereTheTemplateEndsTurns) {
-  TextFormat format;
+  tokenizer::TextFormat format;
   format.ends = {kHeader}, format.tokenizer_end = kHeader;
   EXPECT_EQ(ChatTemplate(kChatMl, format, chat_ml_bytes()).ends(), (Ids{kHeader, kEnd}));
   EXPECT_EQ(ChatTemplate("{{ messages }}", format, chat_ml_bytes()).ends(), Ids{kHeader});
 }
 
 TEST(ChatTemplate, IsTheModelsElseChatMlElseThereIsNone) {
-  TextFormat format;
+  tokenizer::TextFormat format;
   EXPECT_TRUE(choose_template(format, chat_ml_bytes()).is_fallback);
   EXPECT_TRUE(can_chat(format, chat_ml_bytes()));
-  const Tokenizer& plain = bytes_with({{"<|endoftext|>", 256}});
+  const tokenizer::Tokenizer& plain = bytes_with({{"<|endoftext|>", 256}});
   EXPECT_FALSE(can_chat(format, plain));
   EXPECT_ERROR(choose_template(format, plain), ExitCode::config, "name a template with --chat-template");
   format.chat_template = "own";

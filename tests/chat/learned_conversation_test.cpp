@@ -26,7 +26,7 @@ std::string file_text(const std::string& path) {
 }
 
 // What is not learned in brackets, and a bar behind the tokens that end an answer.
-std::string shown(const LearnedConversation& conversation, const Tokenizer& tokenizer) {
+std::string shown(const LearnedConversation& conversation, const tokenizer::Tokenizer& tokenizer) {
   std::string text;
   bool is_learned = true;
   for (size_t i = 0; i < conversation.ids.size(); ++i) {
@@ -51,7 +51,7 @@ class LearnedConversationTest : public testing::Test {
     return shown(learned(dialogue, source, learn), *tokenizer_);
   }
 
-  std::unique_ptr<const Tokenizer> tokenizer_ = byte_tokenizer(kTurnTokens);
+  std::unique_ptr<const tokenizer::Tokenizer> tokenizer_ = byte_tokenizer(kTurnTokens);
 };
 
 TEST_F(LearnedConversationTest, LearnsWhatTheAssistantSays) {
@@ -146,7 +146,7 @@ TEST(LearnedConversation, IsFoundWithTokenizersThatChangeTexts) {
   for (const char* form : {"llama2", "llama2_legacy", "metaspace", "qwen2", "llama3", "gemma", "smollm"}) {
     SCOPED_TRACE(form);
     const auto tokenizer =
-        tokenizer_from_json(file_text("tokenizer/hugging_face/" + std::string(form) + ".json"), form);
+        tokenizer::tokenizer_from_json(file_text("tokenizer/hugging_face/" + std::string(form) + ".json"), form);
     const LearnedConversation conversation =
         ConversationEncoder(ChatTemplate(source, {}, *tokenizer), *tokenizer, Learn::answers).encode(dialogue);
     std::string learned, ends;
@@ -172,8 +172,8 @@ TEST(LearnedConversation, IsAsTheTemplatesOfFamiliesHaveIt) {
   const json cases = json::parse(file_text("chat/learned.json"));
   const auto specials = cases["specials"].get<std::vector<std::string>>();
   const auto tokenizer = byte_tokenizer(specials);
-  TextFormat format;
-  for (const SpecialToken& special : tokenizer->special_tokens()) {
+  tokenizer::TextFormat format;
+  for (const tokenizer::SpecialToken& special : tokenizer->special_tokens()) {
     if (special.text == cases["begin"]) format.begin = special.id;
     if (special.text == cases["end"]) format.ends = {special.id}, format.tokenizer_end = special.id;
   }

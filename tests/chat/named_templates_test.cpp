@@ -24,7 +24,7 @@ using Texts = std::vector<std::string>;
 
 const std::vector<std::string> kNames = {"chatml", "llama2", "llama3", "zephyr", "alpaca", "plain"};
 
-std::shared_ptr<const Tokenizer> bytes(const Texts& specials = {}) { return byte_tokenizer(specials); }
+std::shared_ptr<const tokenizer::Tokenizer> bytes(const Texts& specials = {}) { return byte_tokenizer(specials); }
 
 Dialogue dialogue_of(const json& messages) {
   Dialogue dialogue;
@@ -34,7 +34,7 @@ Dialogue dialogue_of(const json& messages) {
 
 TEST(NamedTemplates, WriteWhatTheirFamiliesWrite) {
   const json file = json::parse(read_file(test::source_folder() + "/tests/chat/named.json", ExitCode::data));
-  TextFormat format;
+  tokenizer::TextFormat format;
   format.begin = 256, format.ends = {257};
   const auto tokenizer = bytes({"<s>", "</s>", "<|im_start|>", "<|im_end|>", "<|begin_of_text|>", "<|start_header_id|>",
                                 "<|end_header_id|>", "<|eot_id|>"});
@@ -73,7 +73,7 @@ TEST(NamedTemplates, GetTheTokensThatTheTokenizerLacks) {
 }
 
 TEST(NamedTemplates, BecomeThoseOfTheModel) {
-  TextFormat format;
+  tokenizer::TextFormat format;
   format.ends = {300}, format.tokenizer_end = 300;
   const ChatLayout layout = lay_out_as("auto", format, bytes({"a!", "b!"}));
   EXPECT_EQ(layout.format.chat_template, kChatMl);

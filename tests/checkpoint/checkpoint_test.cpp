@@ -23,7 +23,7 @@
 #include "gpt/optim/adamw.h"
 #include "support/device_cases.h"
 
-namespace gpt {
+namespace gpt::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -35,7 +35,7 @@ bool same_bits(const at::Tensor& a, const at::Tensor& b) {
          (a.nbytes() == 0 || std::memcmp(left.const_data_ptr(), right.const_data_ptr(), a.nbytes()) == 0);
 }
 
-void expect_same_bits(const NamedTensors& a, const NamedTensors& b) {
+void expect_same_bits(const parameters::NamedTensors& a, const parameters::NamedTensors& b) {
   ASSERT_EQ(a.size(), b.size());
   for (size_t i = 0; i < a.size(); ++i) {
     EXPECT_EQ(a[i].first, b[i].first);
@@ -145,7 +145,7 @@ TEST_P(CheckpointOnDevice, TakesItsTensorsFromThere) {
   const std::string path = ::testing::TempDir() + "device_" + std::to_string(getpid()) + ".pt";
   const Checkpoint expected = saved;
   for (auto& [name, tensor] : saved.model) tensor = tensor.to(device());
-  for (const std::string_view slot : kOptimizerSlots) {
+  for (const std::string_view slot : optim::kOptimizerSlots) {
     for (auto& [name, tensor] : saved.optimizer.slot(slot)) tensor = tensor.to(device());
   }
   for (at::Tensor* scalar : {&saved.optimizer.step_count, &saved.scaler_scale, &saved.scaler_growth_tracker}) {
@@ -206,7 +206,7 @@ TEST_F(CheckpointTest, OneFromBeforeAKeyMeansWhatWasDoneThen) {
   save_checkpoint(path_, test::sample_checkpoint());
   EXPECT_EQ(read_checkpoint(path_).config.training.precision.amp_mode, AmpMode::automatic);
   EXPECT_EQ(read_checkpoint(path_).config.data.document_separator, "auto");
-  std::string text(ContainerReader(path_).text("config.yaml"));
+  std::string text(container::ContainerReader(path_).text("config.yaml"));
   for (const char* key : {"amp_mode:", "document_separator:"}) {
     const size_t begin = text.find(key);
     ASSERT_NE(begin, std::string::npos) << key;
@@ -237,7 +237,7 @@ TEST_F(CheckpointTest, ContainersThatAreNoCheckpointAreRefused) {
 
 TEST_F(CheckpointTest, ImpossibleDescriptionsAreRefused) {
   save_checkpoint(path_, test::sample_checkpoint());
-  const Json good = Json::parse(ContainerReader(path_).text("checkpoint.json"));
+  const Json good = Json::parse(container::ContainerReader(path_).text("checkpoint.json"));
   ASSERT_EQ(good["tensors"][0]["name"], "model/transformer.wte.weight");
   ASSERT_EQ(good["tensors"][5]["name"], "model/empty");
   const int64_t huge = int64_t{1} << 62;
@@ -291,7 +291,7 @@ TEST_F(CheckpointTest, ImpossibleDescriptionsAreRefused) {
 
 TEST_F(CheckpointTest, TensorsWithoutAPlaceAreRefused) {
   save_checkpoint(path_, test::sample_checkpoint());
-  const ContainerReader reader(path_);
+  const container::ContainerReader reader(path_);
   for (const char* name : {"evil/x", "optimizer/steps", "plain"}) {
     test::Records records;
     for (const char* kept : {"data.pkl", "config.yaml", "tokenizer.json"})
@@ -311,4 +311,4 @@ TEST_F(CheckpointTest, TensorsWithoutAPlaceAreRefused) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::checkpoint

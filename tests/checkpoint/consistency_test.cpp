@@ -21,7 +21,7 @@
 #include "gpt/tokenizer/make_tokenizer.h"
 #include "support/expect_error.h"
 
-namespace gpt {
+namespace gpt::checkpoint {
 namespace {
 
 constexpr const char* kSlots[] = {"exp_avg", "exp_avg_sq"};
@@ -30,7 +30,7 @@ Checkpoint consistent_checkpoint() {
   Checkpoint checkpoint;
   ModelConfig& model = checkpoint.config.model;
   model.n_layer = 2, model.n_head = 2, model.n_embd = 16, model.block_size = 8, model.vocab_size = 12;
-  for (const ParameterRow& parameter : parameter_table(model)) {
+  for (const layout::ParameterRow& parameter : layout::parameter_table(model)) {
     checkpoint.model.emplace_back(parameter.name, at::ones(parameter.shape));
     for (const char* slot : kSlots)
       checkpoint.optimizer.slot(slot).emplace_back(parameter.name, at::zeros(parameter.shape));
@@ -39,7 +39,7 @@ Checkpoint consistent_checkpoint() {
   checkpoint.best_val_loss = 1.5;
   checkpoint.optimizer.step_count = at::scalar_tensor(5, at::kFloat);
   checkpoint.rng = {{"cpu", at::detail::createCPUGenerator(1).get_state()}};
-  checkpoint.tokenizer = make_tokenizer("char", "abcdefghij")->to_json();
+  checkpoint.tokenizer = tokenizer::make_tokenizer("char", "abcdefghij")->to_json();
   checkpoint.data_fingerprint = "0123";
   return checkpoint;
 }
@@ -185,7 +185,7 @@ TEST_F(Consistency, EachPartHasToFitTheOthers) {
        "exp_avg_sq_max/transformer.wte.weight holds values below zero"},
       {[](Checkpoint& c) { c.tokenizer.clear(); }, "tokenizer.json is empty, though the run read a text"},
       {[](Checkpoint& c) { c.tokenizer = "{\"type\": \"char\"}"; }, "tokenizer.json"},
-      {[](Checkpoint& c) { c.tokenizer = make_tokenizer("byte", "")->to_json(); }, "tokenizer.json has 25"},
+      {[](Checkpoint& c) { c.tokenizer = tokenizer::make_tokenizer("byte", "")->to_json(); }, "tokenizer.json has 25"},
       {[](Checkpoint& c) { c.tokenizer = "{\"type\": \"" + std::string(1 << 20, 'x') + "\"}"; }, "tokenizer.json"},
   };
   for (const Case& test : cases) {
@@ -209,7 +209,7 @@ TEST_F(Consistency, ARunOnTokenIdsHasNoTokenizer) {
 }
 
 TEST_F(Consistency, AnotherTokenizerIsRefused) {
-  for (const std::string& other : {std::string(), make_tokenizer("char", "abc")->to_json()}) {
+  for (const std::string& other : {std::string(), tokenizer::make_tokenizer("char", "abc")->to_json()}) {
     change_record("tokenizer.json", [&](std::string& json) { json = other; });
     EXPECT_NE(refusal().find("tokenizer.json is not the tokenizer of this run"), std::string::npos) << refusal();
   }
@@ -264,4 +264,4 @@ TEST_F(Consistency, WhatAnOlderVersionWroteForPythonIsPlain) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::checkpoint

@@ -30,7 +30,7 @@
 #include "gpt/parameters/named_tensors.h"
 #include "support/expect_error.h"
 
-namespace gpt {
+namespace gpt::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -65,7 +65,7 @@ Checkpoint with_parts(Checkpoint state, const Communicator& ranks, int64_t lengt
 }
 
 // Each process's part of the rows, of which there are two pieces, or of the columns.
-RowCut cut_for(const Communicator& ranks, int64_t rank, const at::Tensor& tensor, size_t dim) {
+layout::RowCut cut_for(const Communicator& ranks, int64_t rank, const at::Tensor& tensor, size_t dim) {
   const int64_t half = tensor.size(static_cast<int64_t>(dim)) / 2;
   const auto [begin, end] = distributed::part_of(half, rank, ranks.size());
   const int64_t last = std::min(end, half);
@@ -78,11 +78,11 @@ Checkpoint with_cut_parts(Checkpoint state, const Communicator& ranks, size_t di
     for (auto& [name, tensor] : tensors) {
       if (!name.starts_with("large")) continue;
       for (int64_t rank = 0; rank < ranks.size(); ++rank) {
-        const auto cut = std::make_shared<const RowCut>(cut_for(ranks, rank, tensor, dim));
-        ParameterRow row{
+        const auto cut = std::make_shared<const layout::RowCut>(cut_for(ranks, rank, tensor, dim));
+        layout::ParameterRow row{
             .name = name, .shape = tensor.sizes().vec(), .role = {}, .layer = 0, .is_bias = false, .initial = {}};
         row.cut = *cut;
-        const at::Tensor part = part_of(row, tensor).flatten();
+        const at::Tensor part = parameters::part_of(row, tensor).flatten();
         const int64_t third = part.numel() / 3;
         for (const auto& [begin, end, owner] :
              {std::tuple(int64_t{0}, third, (rank + 1) % ranks.size()), std::tuple(third, part.numel(), rank)})
@@ -204,7 +204,7 @@ TEST(DividedSave, IsReadInParts) {
   state.config = config;
   state.optimizer.step_count = at::zeros({});
   state.rng = {{"cpu", at::detail::createCPUGenerator().get_state()}};
-  for (const ParameterRow& row : parameter_table(config.model)) {
+  for (const layout::ParameterRow& row : layout::parameter_table(config.model)) {
     state.model.emplace_back(row.name, at::full(row.shape, 0.5));
     state.optimizer.slot("exp_avg").emplace_back(row.name, at::full(row.shape, -1.5));
     state.optimizer.slot("exp_avg_sq").emplace_back(row.name, at::full(row.shape, 2.5));
@@ -250,4 +250,4 @@ TEST(DividedSave, AllWriteWhereAllSeeTheFolder) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::checkpoint

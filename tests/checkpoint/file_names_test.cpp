@@ -9,7 +9,7 @@
 #include "core/scratch_folder.h"
 #include "gpt/core/file.h"
 
-namespace gpt {
+namespace gpt::checkpoint {
 namespace {
 
 TEST(CheckpointNames, ANumberedOneBearsItsStep) {
@@ -61,4 +61,4 @@ TEST(CheckpointNames, ResumeFromNamesACheckpointUnlessItIsARule) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::checkpoint

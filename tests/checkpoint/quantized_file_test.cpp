@@ -20,7 +20,7 @@
 #include "support/expect_error.h"
 #include "support/long_test.h"
 
-namespace gpt {
+namespace gpt::checkpoint {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -33,18 +33,21 @@ Config small_config() {
   return config;
 }
 
-NamedTensors drawn(const ModelConfig& model) {
+parameters::NamedTensors drawn(const ModelConfig& model) {
   at::manual_seed(1);
-  NamedTensors values;
-  for (const ParameterRow& row : parameter_table(model)) values.emplace_back(row.name, at::randn(row.shape));
+  parameters::NamedTensors values;
+  for (const layout::ParameterRow& row : layout::parameter_table(model))
+    values.emplace_back(row.name, at::randn(row.shape));
   return values;
 }
 
-class QuantizedFileTest : public testing::TestWithParam<QuantizedType> {
+class QuantizedFileTest : public testing::TestWithParam<parameters::QuantizedType> {
  protected:
   static QuantizedFile model() {
-    QuantizedFile file{.config = small_config(), .tensors = {}, .tokenizer = make_tokenizer("char", "abc")->to_json()};
-    file.tensors = quantize(file.config.model, drawn(file.config.model), GetParam());
+    QuantizedFile file{.config = small_config(),
+                       .tensors = {},
+                       .tokenizer = tokenizer::make_tokenizer("char", "abc")->to_json()};
+    file.tensors = model::quantize(file.config.model, drawn(file.config.model), GetParam());
     file.step = 7, file.sample_start = 2;
     return file;
   }
@@ -78,8 +81,9 @@ TEST_P(QuantizedFileTest, ComesBack) {
   for (size_t i = 0; i < read.tensors.matrices.size(); ++i) {
     const auto& [name, weight] = read.tensors.matrices[i];
     EXPECT_EQ(name, written.tensors.matrices[i].first);
-    EXPECT_EQ(weight.type, name == "transformer.wte.weight" ? QuantizedType::int8 : GetParam());
-    EXPECT_TRUE(dequantize(weight).equal(dequantize(written.tensors.matrices[i].second))) << name;
+    EXPECT_EQ(weight.type, name == "transformer.wte.weight" ? parameters::QuantizedType::int8 : GetParam());
+    EXPECT_TRUE(parameters::dequantize(weight).equal(parameters::dequantize(written.tensors.matrices[i].second)))
+        << name;
   }
   for (size_t i = 0; i < read.tensors.others.size(); ++i)
     EXPECT_TRUE(read.tensors.others[i].second.equal(written.tensors.others[i].second));
@@ -138,7 +142,7 @@ std::string with_first(std::string content, T value) {
 }
 
 TEST_P(QuantizedFileTest, HostileContentIsRefused) {
-  const bool is_int8 = GetParam() == QuantizedType::int8;
+  const bool is_int8 = GetParam() == parameters::QuantizedType::int8;
   const std::string matrix = "data/transformer.h.0.attn.c_attn.weight", nan = "holds values that it cannot have";
   const Fault faults[] = {
       {"form", kQuantizedRecord, [](auto text) { return described(text, [](Json& j) { j["form"] = 2; }); },
@@ -165,7 +169,7 @@ TEST_P(QuantizedFileTest, HostileContentIsRefused) {
       {"other model", "config.yaml",
        [](std::string text) { return text.replace(text.find("n_embd: 6"), 9, "n_embd: 8"); }, "instead of"},
       {"no config", "config.yaml", [](auto) { return "absent"; }, "config.yaml"},
-      {"other tokenizer", "tokenizer.json", [](auto) { return make_tokenizer("char", "abd")->to_json(); },
+      {"other tokenizer", "tokenizer.json", [](auto) { return tokenizer::make_tokenizer("char", "abd")->to_json(); },
        "not the tokenizer"},
       {"no codes", matrix + ".codes", [](auto) { return "absent"; }, "codes"},
       {"NaN", "data/transformer.ln_f.weight",
@@ -193,8 +197,9 @@ TEST_P(QuantizedFileTest, HostileContentIsRefused) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, QuantizedFileTest, testing::Values(QuantizedType::int8, QuantizedType::int4),
+INSTANTIATE_TEST_SUITE_P(Types, QuantizedFileTest,
+                         testing::Values(parameters::QuantizedType::int8, parameters::QuantizedType::int4),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::checkpoint

@@ -14,9 +14,9 @@
 
 namespace gpt::test {
 
-inline Checkpoint sample_checkpoint() {
+inline checkpoint::Checkpoint sample_checkpoint() {
   using Limits = std::numeric_limits<float>;
-  Checkpoint sample;
+  checkpoint::Checkpoint sample;
   sample.step = 42;
   sample.model = {
       {"transformer.wte.weight", at::arange(35, at::kFloat).view({7, 5}).div(8).sub(2)},
@@ -65,7 +65,7 @@ inline Checkpoint sample_checkpoint() {
   sample.config.training.cadence.checkpoint_interval = {2, Interval::Unit::epochs};
   sample.config.training.cadence.sample_prompt = "Größe: \"x\"\n";
   sample.tokenizer = R"({"type": "char", "characters": "\n aé"})";
-  sample.text_format = TextFormat{.begin = 1, .pad = 2, .ends = {3, 4}, .chat_template = "{{ \"é\" }}\n"};
+  sample.text_format = tokenizer::TextFormat{.begin = 1, .pad = 2, .ends = {3, 4}, .chat_template = "{{ \"é\" }}\n"};
   sample.data_fingerprint = "0123abcd";
   sample.environment = {{"cpu", "a CPU"}, {"threads", "2"}};
   return sample;

@@ -7,10 +7,10 @@
 #include "checkpoint/sample_checkpoint.h"
 #include "src/checkpoint/parts.h"
 
-namespace gpt {
+namespace gpt::checkpoint {
 namespace {
 
-void expect_same(const NamedTensors& got, const NamedTensors& expected) {
+void expect_same(const parameters::NamedTensors& got, const parameters::NamedTensors& expected) {
   ASSERT_EQ(got.size(), expected.size());
   for (size_t i = 0; i < got.size(); ++i) {
     EXPECT_EQ(got[i].first, expected[i].first);
@@ -21,7 +21,7 @@ void expect_same(const NamedTensors& got, const NamedTensors& expected) {
 
 TEST(Snapshot, HoldsWhatTheStateWas) {
   const Checkpoint state = test::sample_checkpoint();
-  NamedTensors before;
+  parameters::NamedTensors before;
   for (const auto& [name, tensor] : checkpoint::tensors_of(state)) before.emplace_back(name, tensor.clone());
   Snapshot snapshot;
   const Checkpoint copy = snapshot.take(state);
@@ -60,4 +60,4 @@ TEST(Snapshot, TakesItsMemoryOnce) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::checkpoint

@@ -11,7 +11,7 @@
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
 
-namespace gpt {
+namespace gpt::checkpoint {
 namespace {
 
 using checkpoint::Json;
@@ -51,4 +51,4 @@ TEST(Remembered, TheDocumentHasTheTable) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::checkpoint

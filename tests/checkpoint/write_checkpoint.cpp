@@ -9,5 +9,5 @@ int main(int argc, char** argv) {
     std::fputs("usage: write_checkpoint FILE\n", stderr);
     return 2;
   }
-  gpt::save_checkpoint(argv[1], gpt::test::sample_checkpoint());
+  gpt::checkpoint::save_checkpoint(argv[1], gpt::test::sample_checkpoint());
 }

@@ -14,7 +14,7 @@
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
 
-namespace gpt {
+namespace gpt::container {
 namespace {
 
 std::string noise(size_t size, uint32_t seed) {
@@ -77,4 +77,4 @@ TEST(ContainerPieces, AnotherWriterMayWriteSomeOfThePieces) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::container

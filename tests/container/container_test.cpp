@@ -26,7 +26,7 @@
 #include "gpt/core/lock.h"
 #include "support/expect_error.h"
 
-namespace gpt {
+namespace gpt::container {
 namespace {
 
 namespace fs = std::filesystem;
@@ -460,4 +460,4 @@ TEST_F(ContainerTest, AKillAtAnyMomentLeavesTheOldFileOrTheNewOne) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::container

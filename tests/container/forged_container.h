@@ -13,7 +13,7 @@
 #include "gpt/container/zip.h"
 #include "gpt/core/hash.h"
 
-namespace gpt {
+namespace gpt::container {
 
 class ForgedContainer {
  public:
@@ -59,4 +59,4 @@ class ForgedContainer {
   std::vector<zip::Entry> entries_;
 };
 
-}  // namespace gpt
+}  // namespace gpt::container

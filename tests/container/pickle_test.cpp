@@ -6,7 +6,7 @@
 #include <limits>
 #include <string>
 
-namespace gpt {
+namespace gpt::container {
 namespace {
 
 std::string everything() {
@@ -49,4 +49,4 @@ TEST(PlainPickle, CallsNoOtherFunction) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::container

@@ -13,7 +13,7 @@ using Records = std::vector<std::pair<std::string, std::string>>;
 
 // All but the manifest.
 inline Records records_of(const std::string& path) {
-  const ContainerReader reader(path);
+  const container::ContainerReader reader(path);
   Records records;
   for (const std::string& name : reader.names()) {
     if (name != "manifest.json") records.emplace_back(name, reader.text(name));
@@ -22,9 +22,9 @@ inline Records records_of(const std::string& path) {
 }
 
 inline void write_records(const std::string& path, const Records& records) {
-  std::vector<RecordPlan> plan;
+  std::vector<container::RecordPlan> plan;
   for (const auto& [name, bytes] : records) plan.push_back({name, bytes.size()});
-  ContainerWriter writer(path, plan);
+  container::ContainerWriter writer(path, plan);
   for (size_t i = 0; i < writer.pieces().size(); ++i) {
     const auto& [record, begin, end] = writer.pieces()[i];
     writer.write(i, std::as_bytes(std::span(records[record].second).subspan(begin, end - begin)));

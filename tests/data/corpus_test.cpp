@@ -5,7 +5,7 @@
 #include "gpt/core/error.h"
 #include "support/expect_error.h"
 
-namespace gpt {
+namespace gpt::data {
 namespace {
 
 TEST(Vocabulary, IsTheDatasUnlessALargerOneIsConfigured) {
@@ -22,4 +22,4 @@ TEST(Vocabulary, IsTheDatasUnlessALargerOneIsConfigured) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::data

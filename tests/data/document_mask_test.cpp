@@ -9,14 +9,14 @@
 #include "gpt/tokenizer/make_tokenizer.h"
 #include "support/expect_error.h"
 
-namespace gpt {
+namespace gpt::data {
 namespace {
 
 constexpr int32_t kEnd = -1;  // stands for the end of a text
 
 Corpus corpus_of(const std::vector<std::vector<int32_t>>& sources, const std::string& tokenizer = "bpe:300") {
   Corpus corpus;
-  corpus.tokenizer = make_tokenizer(tokenizer, "some text to learn from, some text");
+  corpus.tokenizer = tokenizer::make_tokenizer(tokenizer, "some text to learn from, some text");
   corpus.vocab_size = corpus.tokenizer->vocab_size();
   corpus.source = "texts";
   for (std::vector<int32_t> ids : sources) {
@@ -73,4 +73,4 @@ TEST(DocumentMask, ChangesNothingWhereThereIsOneDocument) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::data

@@ -5,7 +5,7 @@
 
 #include "gpt/data/token_file.h"
 
-namespace gpt {
+namespace gpt::data {
 
 inline std::vector<int32_t> ids_of(const Tokens& tokens) {
   std::vector<int32_t> ids;
@@ -13,4 +13,4 @@ inline std::vector<int32_t> ids_of(const Tokens& tokens) {
   return ids;
 }
 
-}  // namespace gpt
+}  // namespace gpt::data

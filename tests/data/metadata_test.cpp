@@ -10,7 +10,7 @@
 #include "gpt/core/error.h"
 #include "support/expect_error.h"
 
-namespace gpt {
+namespace gpt::data {
 namespace {
 
 Metadata parsed(const std::string& json) { return parse_metadata(json, "m.json"); }
@@ -150,4 +150,4 @@ TEST(MetadataTest, NamesTheFile) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::data

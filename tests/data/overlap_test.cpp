@@ -5,7 +5,7 @@
 #include <random>
 #include <vector>
 
-namespace gpt {
+namespace gpt::data {
 namespace {
 
 std::vector<int32_t> noise(int64_t size, int32_t vocab_size, unsigned seed) {
@@ -106,4 +106,4 @@ TEST_P(OverlapTest, SaysHowFarItIsAndCanBeStopped) {
 INSTANTIATE_TEST_SUITE_P(Widths, OverlapTest, testing::Values(60000, 100000));
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::data

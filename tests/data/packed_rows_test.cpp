@@ -12,7 +12,7 @@
 #include "support/conversations.h"
 #include "support/expect_error.h"
 
-namespace gpt {
+namespace gpt::data {
 namespace {
 
 constexpr int64_t kVocab = 50;
@@ -157,4 +157,4 @@ TEST(PackedRows, RowsAreWrittenWithTheirPadding) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::data

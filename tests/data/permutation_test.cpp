@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-namespace gpt {
+namespace gpt::data {
 namespace {
 
 void expect_bijection(uint64_t size, uint64_t key) {
@@ -69,4 +69,4 @@ TEST(Permutation, SeparatesNeighbours) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::data

@@ -18,7 +18,7 @@
 #include "gpt/data/metadata.h"
 #include "support/expect_error.h"
 
-namespace gpt {
+namespace gpt::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -144,4 +144,4 @@ TEST_F(ReplacementTest, WhatCannotBeFinishedIsNamed) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::data

@@ -13,7 +13,7 @@
 
 #include "support/expect_error.h"
 
-namespace gpt {
+namespace gpt::data {
 namespace {
 
 Tokens zeros(int64_t size) { return Tokens::from_ids(std::vector<int32_t>(size), 10); }
@@ -301,4 +301,4 @@ TEST(Order, AlsoInTheFirstEpochOfAStage) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::data

@@ -10,7 +10,7 @@
 #include "gpt/core/seeds.h"
 #include "gpt/data/sample_schedule.h"
 
-namespace gpt {
+namespace gpt::data {
 namespace {
 
 // Documents of many lengths, which end with id 0. The next numbers of mix64 are noise; between them lie stretches of id 1,
@@ -150,4 +150,4 @@ INSTANTIATE_TEST_SUITE_P(Runs, SampleSequences, testing::ValuesIn(kSequences),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::data

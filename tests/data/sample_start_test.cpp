@@ -7,7 +7,7 @@
 
 #include "gpt/tokenizer/make_tokenizer.h"
 
-namespace gpt {
+namespace gpt::data {
 namespace {
 
 std::vector<int32_t> repeated(std::vector<int32_t> ids, int times) {
@@ -17,7 +17,7 @@ std::vector<int32_t> repeated(std::vector<int32_t> ids, int times) {
 }
 
 TEST(SampleStart, IsATokenThatTrainingSeesOften) {
-  const auto bpe = make_tokenizer("bpe:300", "some words of a text\nand some more words of a text\n");
+  const auto bpe = tokenizer::make_tokenizer("bpe:300", "some words of a text\nand some more words of a text\n");
   const int32_t end = *bpe->end_of_text(), newline = bpe->encode("\n").at(0), letter = bpe->encode("z").at(0);
   const auto start = [&](const std::vector<std::vector<int32_t>>& sources) {
     std::vector<Tokens> tokens;
@@ -32,9 +32,9 @@ TEST(SampleStart, IsATokenThatTrainingSeesOften) {
   EXPECT_EQ(start({repeated({letter}, 20)}), letter);
   EXPECT_EQ(start({repeated({letter}, 20), repeated({end, newline}, 10)}), end);  // in any of the sources
   EXPECT_EQ(start({{}}), std::nullopt);
-  const auto characters = make_tokenizer("char", "ab");
+  const auto characters = tokenizer::make_tokenizer("char", "ab");
   EXPECT_EQ(sample_start(*characters, {Tokens::from_ids({0, 1, 1}, 2)}), 1);
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::data

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace gpt {
+namespace gpt::data {
 namespace {
 
 DataConfig staged(std::vector<Stage> stages) {
@@ -53,4 +53,4 @@ TEST(Stages, SourcesComeInTheOrderOfAppearance) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::data

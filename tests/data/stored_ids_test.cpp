@@ -12,7 +12,7 @@
 #include "gpt/core/error.h"
 #include "support/expect_error.h"
 
-namespace gpt {
+namespace gpt::data {
 namespace {
 
 template <class Number>
@@ -149,4 +149,4 @@ TEST_F(StoredIdsTest, AChunkOfLitdataIsNotTakenForIds) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::data

@@ -15,7 +15,7 @@
 #include "data/ids_of.h"
 #include "support/expect_error.h"
 
-namespace gpt {
+namespace gpt::data {
 namespace {
 
 TEST(Tokens, TakesTheNarrowestWidth) {
@@ -241,4 +241,4 @@ TEST_F(TokenFileTest, FilesBeyond32Bits) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::data

@@ -4,7 +4,7 @@
 
 #include "gpt/core/error.h"
 
-namespace gpt {
+namespace gpt::device {
 namespace {
 
 std::string_view found(std::string_view name) {
@@ -94,4 +94,4 @@ TEST(RequireCard, AnUnknownOneIsRefusedWithTheNearest) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::device

@@ -14,7 +14,7 @@
 
 #include "gpt/core/process_memory.h"
 
-namespace gpt {
+namespace gpt::device {
 namespace {
 
 constexpr int64_t kMegabyte = 1 << 20;
@@ -169,4 +169,4 @@ TEST_F(CpuAllocator, WhatIsReleasedLeavesTheProcessAndWhatIsInUseStays) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::device

@@ -5,7 +5,7 @@
 #include "gpt/device/device.h"
 #include "gpt/device/host.h"
 
-namespace gpt {
+namespace gpt::device {
 namespace {
 
 TEST(CpuBfloat16, IsFastWhereMatricesOrDotProductsAre) {
@@ -32,4 +32,4 @@ TEST(CpuBfloat16, TheDeviceSaysWhatWasFound) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::device

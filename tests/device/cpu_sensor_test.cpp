@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace gpt {
+namespace gpt::device {
 namespace {
 
 constexpr char kBefore[] =
@@ -49,7 +49,7 @@ struct Played {
             .memory = [] { return CpuSensor::Senses::Memory{8'000'000'000, 3'000'000'000}; }};
   }
   // A reading of ten seconds, in which the processors were busy for 10.05 and stolen for 0.5.
-  DeviceUse read(CpuSensor::Machine machine, double own) {
+  report::DeviceUse read(CpuSensor::Machine machine, double own) {
     CpuSensor sensor(std::move(machine), senses());
     sensor.begin();
     proc_stat = kLater, seconds += 10, own_seconds += own;
@@ -58,7 +58,7 @@ struct Played {
 };
 
 TEST(CpuSensor, TellsThisRunFromOtherProgramsAndTheHost) {
-  const DeviceUse use = Played().read({.processors = {0, 1}, .usable = 2, .threads = 2}, 7);
+  const report::DeviceUse use = Played().read({.processors = {0, 1}, .usable = 2, .threads = 2}, 7);
   EXPECT_EQ(use.cores, 2);
   EXPECT_EQ(use.threads, 2);
   EXPECT_DOUBLE_EQ(*use.cores_busy, 0.7);
@@ -102,4 +102,4 @@ TEST(CpuSensor, ThisMachineAnswers) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::device

@@ -16,7 +16,7 @@
 
 #include "gpt/core/process.h"
 
-namespace gpt {
+namespace gpt::device {
 namespace {
 
 // LLVM's OpenMP tells how many milliseconds its threads spin; libgomp has no such function.
@@ -100,4 +100,4 @@ TEST(CpuThreads, AreAsManyAsAskedFor) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::device

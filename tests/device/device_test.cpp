@@ -9,7 +9,7 @@
 #include "gpt/core/error.h"
 #include "gpt/device/memory.h"
 
-namespace gpt {
+namespace gpt::device {
 namespace {
 
 DeviceInfo card(const std::string& name) {
@@ -116,4 +116,4 @@ TEST(DeviceCases, EveryTestOfADeviceHasItsName) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::device

@@ -12,7 +12,7 @@
 #include "gpt/device/random_state.h"
 #include "support/device_cases.h"
 
-namespace gpt {
+namespace gpt::device {
 namespace {
 
 class GraphTest : public DeviceTest {
@@ -97,4 +97,4 @@ TEST_P(GraphTest, AfterAFailedRecordingEverythingWorksAsBefore) {
 INSTANTIATE_ON_DEVICES(GraphTest);
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::device

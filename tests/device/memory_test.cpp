@@ -11,7 +11,7 @@
 #include "gpt/device/host.h"
 #include "support/cpu_memory.h"
 
-namespace gpt {
+namespace gpt::device {
 namespace {
 
 bool are_expandable() { return c10::CachingAllocator::AcceleratorAllocatorConfig::use_expandable_segments(); }
@@ -70,4 +70,4 @@ TEST_F(CpuMemoryLimit, AFractionIsOfTheMachineAndTheProgramCounts) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::device

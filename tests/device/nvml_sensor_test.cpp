@@ -8,7 +8,7 @@
 
 #include "core/scratch_folder.h"
 
-namespace gpt {
+namespace gpt::device {
 namespace {
 
 constexpr char kDevice[] = "device GPU-f81d4fae-7dec-11d0-a765-00a0c91e6bf6 00000000:65:00.0\nnvmlInit_v2 0\n";
@@ -22,10 +22,10 @@ class NvmlSensor : public testing::Test {
     setenv("GPT_STAND_IN_NVML", folder_.file("values", kDevice + lines).c_str(), /*overwrite=*/1);
   }
   // What the first reading after begin() says.
-  DeviceUse read(const std::string& lines, const GpuAddress& gpu = kAddress) {
+  report::DeviceUse read(const std::string& lines, const GpuAddress& gpu = kAddress) {
     say(lines);
     const FoundSensor found = find_nvml_sensor(gpu, GPT_STAND_IN_NVML);
-    if (!found.sensor) return ADD_FAILURE() << found.reason, DeviceUse();
+    if (!found.sensor) return ADD_FAILURE() << found.reason, report::DeviceUse();
     found.sensor->begin();
     return found.sensor->read();
   }
@@ -34,31 +34,32 @@ class NvmlSensor : public testing::Test {
 };
 
 TEST_F(NvmlSensor, SaysWhatItIsAsked) {
-  const DeviceUse use = read(
+  const report::DeviceUse use = read(
       "nvmlDeviceGetUtilizationRates 0 97\nnvmlDeviceGetMemoryInfo 0 80000000000 60000000000\n"
       "nvmlDeviceGetPowerUsage 0 312500\nnvmlDeviceGetEnforcedPowerLimit 0 350000\nnvmlDeviceGetTemperature 0 71\n"
       "nvmlDeviceGetClockInfo 0 1755\nnvmlDeviceGetMaxClockInfo 0 1980\n"
       "nvmlDeviceGetCurrentClocksThrottleReasons 0 5\n");
-  EXPECT_EQ(use, (DeviceUse{.utilization = 0.97,
-                            .power_w = 312.5,
-                            .power_limit_w = 350,
-                            .temperature_c = 71,
-                            .clock_mhz = 1755,
-                            .max_clock_mhz = 1980,
-                            .slowed_by_power = 1,
-                            .slowed_by_heat = 0,
-                            .slowed_by_hardware = 0,
-                            .slowed_by_setting = 0,
-                            .memory_used_mb = 60000,
-                            .memory_mb = 80000}));
+  EXPECT_EQ(use, (report::DeviceUse{.utilization = 0.97,
+                                    .power_w = 312.5,
+                                    .power_limit_w = 350,
+                                    .temperature_c = 71,
+                                    .clock_mhz = 1755,
+                                    .max_clock_mhz = 1980,
+                                    .slowed_by_power = 1,
+                                    .slowed_by_heat = 0,
+                                    .slowed_by_hardware = 0,
+                                    .slowed_by_setting = 0,
+                                    .memory_used_mb = 60000,
+                                    .memory_mb = 80000}));
 }
 
 TEST_F(NvmlSensor, EachReasonHasItsWord) {
   const auto reasons = [&](int bits) {
     return read("nvmlDeviceGetCurrentClocksThrottleReasons 0 " + std::to_string(bits) + "\n");
   };
-  EXPECT_EQ(reasons(0x1),
-            (DeviceUse{.slowed_by_power = 0, .slowed_by_heat = 0, .slowed_by_hardware = 0, .slowed_by_setting = 0}))
+  EXPECT_EQ(
+      reasons(0x1),
+      (report::DeviceUse{.slowed_by_power = 0, .slowed_by_heat = 0, .slowed_by_hardware = 0, .slowed_by_setting = 0}))
       << "it is idle";
   EXPECT_EQ(reasons(0x2).slowed_by_setting, 1);
   EXPECT_EQ(reasons(0x100).slowed_by_setting, 1);
@@ -87,16 +88,16 @@ TEST_F(NvmlSensor, CountersAreSharesOfTheTimeThatHasPassed) {
   ASSERT_TRUE(found.sensor) << found.reason;
   found.sensor->begin();
   counters("5000", "3600000000007000 0");  // more than any time that the test may take
-  const DeviceUse use = found.sensor->read();
+  const report::DeviceUse use = found.sensor->read();
   EXPECT_EQ(use.power_w, 0) << "the counter stood still, whatever the power is now";
   EXPECT_EQ(use.slowed_by_power, 1);
   EXPECT_EQ(use.slowed_by_heat, 0) << "the counter says so, whatever the reason is now";
 }
 
 TEST_F(NvmlSensor, WhatFailsIsLeftOut) {
-  EXPECT_EQ(read(""), DeviceUse());
+  EXPECT_EQ(read(""), report::DeviceUse());
   EXPECT_EQ(read("nvmlDeviceGetUtilizationRates 15\nnvmlDeviceGetMemoryInfo 999\nnvmlDeviceGetTemperature 0 60\n"),
-            DeviceUse{.temperature_c = 60});
+            report::DeviceUse{.temperature_c = 60});
 }
 
 TEST_F(NvmlSensor, FindsTheGpuByItsIdentityAndOtherwiseByItsPlace) {
@@ -119,4 +120,4 @@ TEST_F(NvmlSensor, AMissingOldOrUnwillingLibrarySaysSo) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::device

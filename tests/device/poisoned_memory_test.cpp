@@ -3,7 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
 
-namespace gpt {
+namespace gpt::device {
 namespace {
 
 TEST(PoisonedMemory, IsWhatNewTensorsHoldWithinItsScope) {
@@ -16,4 +16,4 @@ TEST(PoisonedMemory, IsWhatNewTensorsHoldWithinItsScope) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::device

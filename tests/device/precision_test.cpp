@@ -11,7 +11,7 @@
 #include "gpt/core/error.h"
 #include "support/restore_context.h"
 
-namespace gpt {
+namespace gpt::device {
 namespace {
 
 DeviceInfo cpu(bool bfloat16) {
@@ -263,4 +263,4 @@ TEST(Autocast, WeightCopiesAreForgottenAtTheEnd) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::device

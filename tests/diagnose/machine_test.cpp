@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace gpt {
+namespace gpt::diagnose {
 namespace {
 
 using Status = plan::Check::Status;
@@ -50,8 +50,8 @@ TEST(CheckCuda, AGpuThatIsHiddenFails) {
 }
 
 TEST(CheckInstructions, WithoutAvx2IsSlow) {
-  EXPECT_EQ(check_instructions(false, false, CpuBfloat16::absent, false).status, Status::warn);
-  const plan::Check check = check_instructions(true, true, CpuBfloat16::fast, false);
+  EXPECT_EQ(check_instructions(false, false, device::CpuBfloat16::absent, false).status, Status::warn);
+  const plan::Check check = check_instructions(true, true, device::CpuBfloat16::fast, false);
   EXPECT_EQ(check.status, Status::pass);
   EXPECT_EQ(check.detail.find("avx2 avx512 bfloat16;"), 0) << check.detail;
 }
@@ -72,4 +72,4 @@ TEST(CheckMachine, EveryFindingThatIsNoPassHasAFix) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::diagnose

@@ -11,7 +11,7 @@
 #include "gpt/core/lock.h"
 #include "support/expect_error.h"
 
-namespace gpt {
+namespace gpt::diagnose {
 namespace {
 
 using board::RunSummary;
@@ -24,8 +24,9 @@ RunSummary summary(const std::string& folder, const std::string& tokenizer, doub
   run.config->training.schedule.learning_rate = learning_rate;
   run.config->output_dir = folder;
   for (const int64_t step : {100, 200}) {
-    run.history.add(StepRecord{.step = step, .loss = 400.0 / step, .step_ms = 10, .tokens_per_second = 100, .mfu = {}});
-    run.history.add(EvaluationRecord{.step = step, .loss = 500.0 / step, .bits_per_byte = 150.0 / step});
+    run.history.add(
+        report::StepRecord{.step = step, .loss = 400.0 / step, .step_ms = 10, .tokens_per_second = 100, .mfu = {}});
+    run.history.add(report::EvaluationRecord{.step = step, .loss = 500.0 / step, .bits_per_byte = 150.0 / step});
   }
   return run;
 }
@@ -99,4 +100,4 @@ TEST(Runs, TheSettingsInWhichTheyDifferAreListed) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::diagnose

@@ -5,7 +5,7 @@
 #include "gpt/layout/parameter_table.h"
 #include "gpt/plan/time_checks.h"
 
-namespace gpt {
+namespace gpt::diagnose {
 namespace {
 
 using Status = plan::Check::Status;
@@ -13,13 +13,14 @@ using Status = plan::Check::Status;
 // A step that reaches `share` of the speed of products, on a CPU without bfloat16 and without other programs.
 struct SomeRun {
   Config config;
-  DeviceInfo device;
-  Precision precision;
+  device::DeviceInfo device;
+  device::Precision precision;
   SpeedFacts facts{.step_seconds = 1, .product_speed = 1, .peak = {}, .attention = "flash", .threads = 8, .cores = 8};
 
   SomeRun() { config.model.vocab_size = 50257; }
   plan::Check check(double share) {
-    facts.product_speed = flops_per_token(config.model) * static_cast<double>(plan::tokens_per_step(config)) / share;
+    facts.product_speed =
+        layout::flops_per_token(config.model) * static_cast<double>(plan::tokens_per_step(config)) / share;
     return check_speed(config, device, precision, facts);
   }
 };
@@ -70,4 +71,4 @@ TEST(CheckSpeed, WhatLiesInTheModelIsNoWarning) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::diagnose

@@ -22,17 +22,17 @@
 
 namespace {
 
-gpt::LoadedModel open(const std::string& named) {
+gpt::generate::LoadedModel open(const std::string& named) {
   const size_t colon = named.rfind(':');
-  gpt::ModelOptions options;
-  options.checkpoint = gpt::find_model(named.substr(0, colon));
+  gpt::generate::ModelOptions options;
+  options.checkpoint = gpt::generate::find_model(named.substr(0, colon));
   options.device = "cpu";
   const std::string dtype = named.substr(colon + 1);
-  for (const gpt::config::Option& option : gpt::options(options, "")) {
+  for (const gpt::config::Option& option : gpt::generate::options(options, "")) {
     if (option.name != "dtype") continue;
     const auto& choice = std::get<gpt::config::Choice>(option.target);
     for (size_t i = 0; i < choice.names.size(); ++i)
-      if (choice.names[i] == dtype) return choice.set(i), gpt::load_model(options);
+      if (choice.names[i] == dtype) return choice.set(i), gpt::generate::load_model(options);
   }
   throw std::runtime_error(named + ": no such type");
 }
@@ -40,7 +40,7 @@ gpt::LoadedModel open(const std::string& named) {
 constexpr int64_t kLongest = 256;  // tokens of a window
 
 // (windows, length + 1)
-at::Tensor windows_of(const gpt::LoadedModel& loaded, const std::string& text, int64_t windows) {
+at::Tensor windows_of(const gpt::generate::LoadedModel& loaded, const std::string& text, int64_t windows) {
   const std::vector<int32_t> ids = loaded.tokenizer->encode(text);
   const int64_t width = std::min<int64_t>(kLongest, loaded.model->config().block_size) + 1,
                 most = std::ssize(ids) / width;
@@ -49,7 +49,7 @@ at::Tensor windows_of(const gpt::LoadedModel& loaded, const std::string& text, i
 }
 
 // What is compared: the logarithms of all probabilities (T, V) of a window.
-at::Tensor log_probabilities(const gpt::GPT& model, const at::Tensor& window) {
+at::Tensor log_probabilities(const gpt::model::GPT& model, const at::Tensor& window) {
   const c10::InferenceMode inference;
   return at::log_softmax(model.forward(window.slice(0, 0, -1).unsqueeze(0))[0].to(at::kFloat), -1);
 }
@@ -71,19 +71,19 @@ struct Comparison {
 int main(int count, char** words) try {
   if (count < 4) throw std::runtime_error("usage: compare_logits TEXT WINDOWS MODEL:DTYPE MODEL:DTYPE...");
   const std::string text = gpt::read_file(words[1], gpt::ExitCode::data);
-  const gpt::LoadedModel reference = open(words[3]);
+  const gpt::generate::LoadedModel reference = open(words[3]);
   const at::Tensor windows = windows_of(reference, text, std::stoll(words[2]));
   std::vector<at::Tensor> wanted;
   for (int64_t w = 0; w < windows.size(0); ++w) wanted.push_back(log_probabilities(*reference.model, windows[w]));
   for (int i = 3; i < count; ++i) {
-    const gpt::LoadedModel loaded = open(words[i]);
+    const gpt::generate::LoadedModel loaded = open(words[i]);
     Comparison sum;
     for (int64_t w = 0; w < windows.size(0); ++w)
       sum.add(wanted[static_cast<size_t>(w)], log_probabilities(*loaded.model, windows[w]), windows[w].slice(0, 1));
     const auto n = static_cast<double>(sum.tokens);
     fmt::print(
         "{{\"model\": \"{}\", \"bytes\": {}, \"tokens\": {}, \"perplexity\": {:.6f}, \"divergence\": {:.8f}, \"same_top\": {:.6f}}}\n",
-        words[i], gpt::weight_bytes(*loaded.model), sum.tokens, std::exp(sum.loss / n), sum.divergence / n,
+        words[i], gpt::model::weight_bytes(*loaded.model), sum.tokens, std::exp(sum.loss / n), sum.divergence / n,
         sum.same_top / n);
     std::fflush(stdout);
   }

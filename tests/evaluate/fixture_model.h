@@ -22,8 +22,8 @@ inline nlohmann::json eval_json(const std::string& name) {
 
 struct FixtureModel {
   exchange::ForeignModel stored = exchange::read_foreign_model(eval_fixture("model"));
-  GPT model{stored.model, at::kCPU, exchange::read_weights(eval_fixture("model"), stored.model, *stored.family)};
-  std::unique_ptr<Tokenizer> tokenizer = tokenizer_from_json(stored.tokenizer, "fixture");
+  model::GPT model{stored.model, at::kCPU, exchange::read_weights(eval_fixture("model"), stored.model, *stored.family)};
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer = tokenizer::tokenizer_from_json(stored.tokenizer, "fixture");
 };
 
 }  // namespace gpt::test

@@ -21,7 +21,7 @@ class EncodePairTest : public testing::Test {
     return tokenizer_->decode({request.ids.end() - request.scored, request.ids.end()});
   }
 
-  const std::unique_ptr<Tokenizer> tokenizer_ = std::move(test::FixtureModel().tokenizer);
+  const std::unique_ptr<tokenizer::Tokenizer> tokenizer_ = std::move(test::FixtureModel().tokenizer);
   const Encoding encoding_{*tokenizer_, 16};
 };
 
@@ -57,7 +57,7 @@ TEST_F(EncodePairTest, NothingComesAfterTheTokenThatBeginsATextElseAfterTheOneTh
   EXPECT_EQ(request.scored, std::ssize(request.ids) - 1);
   // It is not doubled where the continuation begins with it.
   EXPECT_EQ(encode_pair(encoding_, "", "<|endoftext|>The fox").ids, request.ids);
-  const auto bytes = make_tokenizer("byte", {});
+  const auto bytes = tokenizer::make_tokenizer("byte", {});
   EXPECT_ERROR(encode_pair(Encoding(*bytes, 16), "", "a"), ExitCode::data, "no token that begins or ends a text");
   const auto both = exchange::tokenizer_from_hugging_face(
       R"({"version": "1.0", "added_tokens": [{"id": 2, "content": "</s>", "single_word": false, "lstrip": false, "rstrip": false,

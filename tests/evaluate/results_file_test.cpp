@@ -104,8 +104,8 @@ TEST_F(ResultsFileTest, AModelsHashIsOfItsWeightsAndForm) {
   EXPECT_EQ(hash, hash_of(test::FixtureModel().model));
   ModelConfig config = fixture.stored.model;
   config.norm_eps *= 2;
-  EXPECT_NE(hash, hash_of(GPT(config, at::kCPU, fixture.model.parameters().values())));
-  EXPECT_NE(hash, hash_of(GPT(fixture.stored.model, at::kCPU, uint64_t{1})));
+  EXPECT_NE(hash, hash_of(model::GPT(config, at::kCPU, fixture.model.parameters().values())));
+  EXPECT_NE(hash, hash_of(model::GPT(fixture.stored.model, at::kCPU, uint64_t{1})));
 }
 
 TEST_F(ResultsFileTest, AnEvaluationThatWasStoppedGoesOnToTheSameEnd) {

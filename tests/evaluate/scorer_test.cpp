@@ -66,7 +66,7 @@ class ScorerOnDevicesTest : public ScorerTest, public testing::WithParamInterfac
 
 TEST_P(ScorerOnDevicesTest, ScoresAreThoseOfTheLogitsWhateverTheBatches) {
   GPT_SKIP_WITHOUT(GetParam());
-  GPT model(fixture_.stored.model, GetParam().device, fixture_.model.parameters().values());
+  model::GPT model(fixture_.stored.model, GetParam().device, fixture_.model.parameters().values());
   for (const int64_t batch_size : {0, 1, 7}) {
     const std::vector<Score> scores = Scorer(model, at::kFloat, batch_size).score(pointers(), never);
     ASSERT_EQ(scores.size(), requests_.size());
@@ -104,8 +104,8 @@ TEST_F(ScorerTest, EqualRequestsAreComputedOnce) {
 }
 
 TEST_F(ScorerTest, WeightsOf16BitsAreScoredToo) {
-  GPT narrow(fixture_.stored.model, at::kCPU, fixture_.model.parameters().values(),
-             ParameterTypes{.compute = at::kBFloat16, .has_master = false});
+  model::GPT narrow(fixture_.stored.model, at::kCPU, fixture_.model.parameters().values(),
+                    parameters::ParameterTypes{.compute = at::kBFloat16, .has_master = false});
   narrow.set_operators(ops::narrow_weight_operators(narrow.parameters()));
   const std::vector<Score> scores = Scorer(narrow, at::kFloat, 7).score(pointers(), never);
   // The fixture's weights are numbers of bfloat16, so only products that are rounded to 8 bits make a difference.

@@ -79,7 +79,7 @@ class TasksTest : public testing::Test {
   }
 
   const ScratchFolder folder_;
-  const std::unique_ptr<Tokenizer> tokenizer_ = std::move(test::FixtureModel().tokenizer);
+  const std::unique_ptr<tokenizer::Tokenizer> tokenizer_ = std::move(test::FixtureModel().tokenizer);
 };
 
 constexpr const char* kPiqa = R"({"goal": "g", "sol1": "a", "sol2": "b", "label": 0})";
@@ -115,7 +115,7 @@ TEST_F(TasksTest, FaultsSayWhereTheyAre) {
 }
 
 TEST_F(TasksTest, ACharacterThatTheTokenizerLacksIsNamed) {
-  const auto letters = make_tokenizer("char", "Question:\nAnswr g ab");
+  const auto letters = tokenizer::make_tokenizer("char", "Question:\nAnswr g ab");
   const auto source =
       open_task(parse_task("piqa:" + folder_.file("p.jsonl", R"({"goal": "g", "sol1": "a", "sol2": "é", "label": 0})")),
                 Encoding(*letters, 32), 32);
@@ -143,7 +143,7 @@ TEST_F(TasksTest, ATextIsWhatItsFilesHold) {
 }
 
 TEST_F(TasksTest, WithoutAPrefixTheFirstTokenIsOnlyContext) {
-  const auto bytes = make_tokenizer("byte", {});
+  const auto bytes = tokenizer::make_tokenizer("byte", {});
   const std::vector<Example> examples = read_text("a.txt", "abcdefghij", Encoding(*bytes, 4));
   int64_t scored = 0;
   for (const Example& example : examples) scored += example.requests[0].scored;

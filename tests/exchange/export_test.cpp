@@ -31,8 +31,9 @@ class FolderExport : public testing::Test {
     checkpoint_.model = fixture.group("initial.");
     std::string characters = "\n ";
     for (char c = '!'; c <= '}'; ++c) characters += c;
-    checkpoint_.tokenizer = make_tokenizer("char", characters + "é語")->to_json();
-    checkpoint_.text_format = TextFormat{.begin = 3, .pad = 1, .ends = {1, 2}, .chat_template = "{{ messages }}"};
+    checkpoint_.tokenizer = tokenizer::make_tokenizer("char", characters + "é語")->to_json();
+    checkpoint_.text_format =
+        tokenizer::TextFormat{.begin = 3, .pad = 1, .ends = {1, 2}, .chat_template = "{{ messages }}"};
   }
 
   // `shard` GB in a file; the export of nothing else than this checkpoint.
@@ -44,7 +45,7 @@ class FolderExport : public testing::Test {
 
   const ScratchFolder root_;
   const std::string folder_ = root_ / "exported";
-  Checkpoint checkpoint_;
+  checkpoint::Checkpoint checkpoint_;
 };
 
 TEST_F(FolderExport, TheFormatOfTextsGoesOutAndComesBack) {

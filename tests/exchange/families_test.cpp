@@ -52,7 +52,8 @@ TEST(Families, HaveEveryRowOfAParameterOnceUnderNamesOfItsOwn) {
       EXPECT_TRUE(part.gguf_rope_heads == 0 || part.size == part.gguf_rope_heads * model.head_dim()) << part.name;
       rows[part.row] += part.size;
     }
-    for (const ParameterRow& row : parameter_table(model)) EXPECT_EQ(rows[row.name], row.shape[0]) << row.name;
+    for (const layout::ParameterRow& row : layout::parameter_table(model))
+      EXPECT_EQ(rows[row.name], row.shape[0]) << row.name;
   }
 }
 

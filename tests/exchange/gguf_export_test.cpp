@@ -18,15 +18,15 @@ namespace gpt::exchange {
 namespace {
 
 // The model of a fixture, whose tokens are characters.
-Checkpoint checkpoint_of(const std::string& form, bool has_other_characters) {
+checkpoint::Checkpoint checkpoint_of(const std::string& form, bool has_other_characters) {
   const test::Fixture fixture = test::read_fixture(form);
-  Checkpoint checkpoint;
+  checkpoint::Checkpoint checkpoint;
   checkpoint.config.model = fixture.model_config();
   checkpoint.config.output_dir = "models/" + form;
   checkpoint.model = fixture.group("initial.");
   std::string characters = "\n ";
   for (char c = '!'; c <= '}'; ++c) characters += c;
-  checkpoint.tokenizer = make_tokenizer("char", characters + (has_other_characters ? "é語" : ""))->to_json();
+  checkpoint.tokenizer = tokenizer::make_tokenizer("char", characters + (has_other_characters ? "é語" : ""))->to_json();
   return checkpoint;
 }
 
@@ -36,7 +36,7 @@ std::string fixture_bytes(const std::string& name) {
 
 class GgufExport : public testing::Test {
  protected:
-  std::string written(const Checkpoint& checkpoint, ExportDtype dtype) const {
+  std::string written(const checkpoint::Checkpoint& checkpoint, ExportDtype dtype) const {
     const std::string path = folder_ / "new/model.gguf";
     write_gguf({.checkpoint = "a/ckpt.pt", .format = ExportFormat::gguf, .output = path, .dtype = dtype}, checkpoint);
     return read_file(path, ExitCode::data);
@@ -45,13 +45,13 @@ class GgufExport : public testing::Test {
 };
 
 TEST_F(GgufExport, FilesAreThoseOfThePackage) {
-  const Checkpoint llama = checkpoint_of("llama_form", true), gpt2 = checkpoint_of("gpt2_form", false);
+  const checkpoint::Checkpoint llama = checkpoint_of("llama_form", true), gpt2 = checkpoint_of("gpt2_form", false);
   EXPECT_TRUE(written(llama, ExportDtype::q8_0) == fixture_bytes("llama_form.gguf"));
   EXPECT_TRUE(written(gpt2, ExportDtype::bfloat16) == fixture_bytes("gpt2_form.gguf")) << "and replaces the other one";
 }
 
 TEST_F(GgufExport, MissingBiasesAreZerosAndRowsOfOddLengthAreFloat16) {
-  Checkpoint plain = checkpoint_of("gpt2_form", false), biased = plain;
+  checkpoint::Checkpoint plain = checkpoint_of("gpt2_form", false), biased = plain;
   std::erase_if(plain.model, [](const auto& weight) { return weight.first.ends_with(".bias"); });
   plain.config.model.bias = false;
   for (auto& [name, value] : biased.model)
@@ -71,18 +71,18 @@ TEST_F(GgufExport, MissingBiasesAreZerosAndRowsOfOddLengthAreFloat16) {
 }
 
 TEST_F(GgufExport, WhatLlamaCppCannotHaveIsRefused) {
-  Checkpoint other = checkpoint_of("llama_form", true);
+  checkpoint::Checkpoint other = checkpoint_of("llama_form", true);
   other.config.model.norm = Norm::layernorm;
   EXPECT_ERROR(written(other, ExportDtype::float32), ExitCode::checkpoint,
                "a/ckpt.pt: llama.cpp has no model of this form: model.norm layernorm (Llama has rmsnorm)");
-  Checkpoint bare = checkpoint_of("llama_form", true);
+  checkpoint::Checkpoint bare = checkpoint_of("llama_form", true);
   bare.tokenizer.clear();
   EXPECT_ERROR(written(bare, ExportDtype::float32), ExitCode::checkpoint, "llama.cpp needs a tokenizer");
   EXPECT_FALSE(std::filesystem::exists(folder_ / "new"));
 }
 
 TEST_F(GgufExport, ValuesThatATypeCannotHoldAreNotWritten) {
-  Checkpoint large = checkpoint_of("llama_form", true);
+  checkpoint::Checkpoint large = checkpoint_of("llama_form", true);
   const std::string before = written(large, ExportDtype::float16);
   for (auto& [name, value] : large.model)
     if (name == "transformer.h.1.mlp.w3.weight") value = value.clone().fill_(9e6);

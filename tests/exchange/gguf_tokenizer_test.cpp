@@ -29,19 +29,19 @@ using nlohmann::json;
 using Texts = std::vector<std::string>;
 using Types = std::vector<int32_t>;
 
-GgufTokenizer exported(const Tokenizer& tokenizer, int64_t vocab_size) {
-  return gguf_tokenizer(tokenizer, format_by_names(tokenizer), vocab_size, "here");
+GgufTokenizer exported(const tokenizer::Tokenizer& tokenizer, int64_t vocab_size) {
+  return gguf_tokenizer(tokenizer, tokenizer::format_by_names(tokenizer), vocab_size, "here");
 }
 
-GgufTokenizer exported(const Tokenizer& tokenizer) { return exported(tokenizer, tokenizer.vocab_size()); }
+GgufTokenizer exported(const tokenizer::Tokenizer& tokenizer) { return exported(tokenizer, tokenizer.vocab_size()); }
 
-void expect_refused(const Tokenizer& tokenizer, const std::string& why) {
+void expect_refused(const tokenizer::Tokenizer& tokenizer, const std::string& why) {
   EXPECT_ERROR(exported(tokenizer), ExitCode::checkpoint, "here: llama.cpp cannot have the same tokenizer: " + why);
 }
 
 // Bytes, "ab" by a merge, and "abc", which no merge makes.
-BpeModel small_vocabulary(SplitPattern split, bool ignore_merges, bool has_unmade_token) {
-  BpeModel model = byte_vocabulary(*make_tokenizer("byte", ""));
+tokenizer::BpeModel small_vocabulary(tokenizer::SplitPattern split, bool ignore_merges, bool has_unmade_token) {
+  tokenizer::BpeModel model = byte_vocabulary(*tokenizer::make_tokenizer("byte", ""));
   model.tokens.emplace_back("ab");
   model.merges.emplace_back('a', 'b');
   if (has_unmade_token) model.tokens.emplace_back("abc");
@@ -51,28 +51,29 @@ BpeModel small_vocabulary(SplitPattern split, bool ignore_merges, bool has_unmad
 }
 
 TEST(GgufTokenizer, CharactersArePiecesOfSentencePiece) {
-  const GgufTokenizer characters = exported(*make_tokenizer("char", "a é語\n"));
+  const GgufTokenizer characters = exported(*tokenizer::make_tokenizer("char", "a é語\n"));
   EXPECT_EQ(characters.model, "llama");
   EXPECT_EQ(characters.split, "");
   EXPECT_EQ(characters.tokens, (Texts{"\n", "\u2581", "a", "é", "語", "<|endoftext|>"}));
   EXPECT_EQ(characters.types, (Types{1, 1, 1, 1, 1, 3}));
   EXPECT_EQ(characters.format.end(), 5);
   EXPECT_TRUE(characters.adds_end);
-  const GgufTokenizer chats =
-      exported(*with_special_tokens(*make_tokenizer("char", "ab"), {"<|im_start|>", "<|im_end|>"}));
+  const GgufTokenizer chats = exported(
+      *tokenizer::with_special_tokens(*tokenizer::make_tokenizer("char", "ab"), {"<|im_start|>", "<|im_end|>"}));
   EXPECT_EQ(chats.tokens, (Texts{"a", "b", "<|im_start|>", "<|im_end|>"}));
   EXPECT_EQ(chats.types, (Types{1, 1, 3, 3}));
   EXPECT_EQ(chats.format.end(), 3) << "<|im_end|> ends a text";
   EXPECT_FALSE(chats.adds_end);
-  const GgufTokenizer bytes = exported(*with_special_tokens(*make_tokenizer("byte", ""), {"<|im_end|>"}));
+  const GgufTokenizer bytes =
+      exported(*tokenizer::with_special_tokens(*tokenizer::make_tokenizer("byte", ""), {"<|im_end|>"}));
   EXPECT_EQ(bytes.tokens.at(256), "<|im_end|>");
   EXPECT_EQ(bytes.types.at(256), 3);
-  expect_refused(*make_tokenizer("char", "a\u2581b"), "its vocabulary has U+2581");
-  expect_refused(*make_tokenizer("char", std::string("a\0b", 3)), "its vocabulary has U+0000");
+  expect_refused(*tokenizer::make_tokenizer("char", "a\u2581b"), "its vocabulary has U+2581");
+  expect_refused(*tokenizer::make_tokenizer("char", std::string("a\0b", 3)), "its vocabulary has U+0000");
 }
 
 TEST(GgufTokenizer, BytesAreBpeWithAMergeThatNeverHappens) {
-  const GgufTokenizer bytes = exported(*make_tokenizer("byte", ""));
+  const GgufTokenizer bytes = exported(*tokenizer::make_tokenizer("byte", ""));
   EXPECT_EQ(bytes.model, "gpt2");
   EXPECT_EQ(bytes.split, "gpt-2");
   ASSERT_EQ(bytes.tokens.size(), 257);
@@ -85,7 +86,7 @@ TEST(GgufTokenizer, BytesAreBpeWithAMergeThatNeverHappens) {
 }
 
 TEST(GgufTokenizer, BytePairsKeepTheirEndOfText) {
-  const auto tokenizer = make_tokenizer("bpe:260", " the the the the");
+  const auto tokenizer = tokenizer::make_tokenizer("bpe:260", " the the the the");
   const GgufTokenizer pairs = exported(*tokenizer, 263);
   const int32_t end = *tokenizer->end_of_text();
   EXPECT_FALSE(pairs.adds_end);
@@ -100,25 +101,26 @@ TEST(GgufTokenizer, BytePairsKeepTheirEndOfText) {
 }
 
 TEST(GgufTokenizer, TheSplitNamesWhatIsMergedToo) {
-  const auto split_of = [](SplitPattern split, bool ignore_merges, bool has_unmade_token) {
-    return exported(BpeTokenizer(small_vocabulary(split, ignore_merges, has_unmade_token))).split;
+  const auto split_of = [](tokenizer::SplitPattern split, bool ignore_merges, bool has_unmade_token) {
+    return exported(tokenizer::BpeTokenizer(small_vocabulary(split, ignore_merges, has_unmade_token))).split;
   };
-  EXPECT_EQ(split_of(SplitPattern::gpt2, false, true), "gpt-2");
-  EXPECT_EQ(split_of(SplitPattern::gpt2, true, false), "gpt-2") << "the merges make every token";
-  EXPECT_EQ(split_of(SplitPattern::llama3, true, true), "llama-bpe");
-  EXPECT_EQ(split_of(SplitPattern::llama3, false, true), "smaug-bpe");
-  EXPECT_EQ(split_of(SplitPattern::qwen2, false, true), "qwen2");
-  for (const auto& [split, whose] : {std::pair{SplitPattern::gpt2, "GPT-2"}, {SplitPattern::qwen2, "Qwen 2"}})
-    expect_refused(BpeTokenizer(small_vocabulary(split, true, true)),
+  EXPECT_EQ(split_of(tokenizer::SplitPattern::gpt2, false, true), "gpt-2");
+  EXPECT_EQ(split_of(tokenizer::SplitPattern::gpt2, true, false), "gpt-2") << "the merges make every token";
+  EXPECT_EQ(split_of(tokenizer::SplitPattern::llama3, true, true), "llama-bpe");
+  EXPECT_EQ(split_of(tokenizer::SplitPattern::llama3, false, true), "smaug-bpe");
+  EXPECT_EQ(split_of(tokenizer::SplitPattern::qwen2, false, true), "qwen2");
+  for (const auto& [split, whose] :
+       {std::pair{tokenizer::SplitPattern::gpt2, "GPT-2"}, {tokenizer::SplitPattern::qwen2, "Qwen 2"}})
+    expect_refused(tokenizer::BpeTokenizer(small_vocabulary(split, true, true)),
                    fmt::format("it splits text as {} does and has ignore_merges", whose));
-  expect_refused(BpeTokenizer(small_vocabulary(SplitPattern::cl100k, true, false)),
+  expect_refused(tokenizer::BpeTokenizer(small_vocabulary(tokenizer::SplitPattern::cl100k, true, false)),
                  "it splits text as cl100k_base does");
 }
 
 TEST(GgufTokenizer, SmolLMsIsTakenFromItsFile) {
   const std::string path = test::source_folder() + "/tests/tokenizer/hugging_face/smollm.json";
   const std::string file = read_file(path, ExitCode::data);
-  const auto tokenizer = tokenizer_from_json(file, path);
+  const auto tokenizer = tokenizer::tokenizer_from_json(file, path);
   const GgufTokenizer smollm = exported(*tokenizer);
   EXPECT_EQ(smollm.model, "gpt2");
   EXPECT_EQ(smollm.split, "smollm");
@@ -132,14 +134,15 @@ TEST(GgufTokenizer, SmolLMsIsTakenFromItsFile) {
     ASSERT_EQ(smollm.tokens[id], byte_alphabet::spell(tokenizer->decode({&id, 1}))) << id;
   const std::string added =
       file.substr(file.find("\"added_tokens\""), file.find("\"normalizer\"") - file.find("\"added_tokens\""));
-  EXPECT_ERROR(exported(*tokenizer_from_json(replaced(file, added, ""), path)), ExitCode::checkpoint,
+  EXPECT_ERROR(exported(*tokenizer::tokenizer_from_json(replaced(file, added, ""), path)), ExitCode::checkpoint,
                "its vocabulary would have '<|endoftext|>' twice");
   // Digits in threes, and a token that takes the spaces before it.
   for (const auto& [from, to] : {std::pair{"\"individual_digits\":true", "\"individual_digits\":false"},
                                  std::pair{"\"lstrip\":false", "\"lstrip\":true"}}) {
     const std::string other = replaced(file, from, to);
     ASSERT_NE(other, file) << from;
-    EXPECT_ERROR(exported(*tokenizer_from_json(other, path)), ExitCode::checkpoint, "here: llama.cpp cannot have");
+    EXPECT_ERROR(exported(*tokenizer::tokenizer_from_json(other, path)), ExitCode::checkpoint,
+                 "here: llama.cpp cannot have");
   }
 }
 
@@ -166,7 +169,7 @@ TEST(GgufTokenizer, PiecesHaveScoresInTheOrderOfTheMerges) {
   const json file = with_all_merges(gemma());
   const json& vocabulary = file["model"]["vocab"];
   const auto id = [&](const char* token) { return vocabulary[token].get<size_t>(); };
-  const GgufTokenizer pieces = exported(*tokenizer_from_json(file.dump(), "here"));
+  const GgufTokenizer pieces = exported(*tokenizer::tokenizer_from_json(file.dump(), "here"));
   EXPECT_EQ(pieces.model, "llama");
   EXPECT_FALSE(pieces.adds_space);
   EXPECT_TRUE(pieces.split.empty() && pieces.merges.empty());
@@ -182,7 +185,7 @@ TEST(GgufTokenizer, PiecesHaveScoresInTheOrderOfTheMerges) {
 }
 
 TEST(GgufTokenizer, PiecesWhoseMergesAreOthersThanScoresAreRefused) {
-  const auto exports = [](const json& file) { return exported(*tokenizer_from_json(file.dump(), "here")); };
+  const auto exports = [](const json& file) { return exported(*tokenizer::tokenizer_from_json(file.dump(), "here")); };
   EXPECT_ERROR(exports(gemma()), ExitCode::checkpoint, "not every two pieces that make '");
   json file = with_all_merges(gemma());
   json& merges = file["model"]["merges"];
@@ -199,24 +202,24 @@ TEST(GgufTokenizer, ASpaceBeforeATextIsAskedFor) {
   const json replace = file["normalizer"];
   file["normalizer"] = {{"type", "Sequence"}, {"normalizers", {{{"type", "Prepend"}, {"prepend", "\u2581"}}, replace}}};
   file["pre_tokenizer"] = nullptr;
-  EXPECT_TRUE(exported(*tokenizer_from_json(file.dump(), "here")).adds_space) << "as Llama 2's file has it";
+  EXPECT_TRUE(exported(*tokenizer::tokenizer_from_json(file.dump(), "here")).adds_space) << "as Llama 2's file has it";
   file["normalizer"] = nullptr;
   file["pre_tokenizer"] = {{"type", "Metaspace"},
                            {"replacement", "\u2581"},
                            {"prepend_scheme", "first"},
                            {"split", false}};
   test::CapturedLog log;
-  EXPECT_TRUE(exported(*tokenizer_from_json(file.dump(), "here")).adds_space);
+  EXPECT_TRUE(exported(*tokenizer::tokenizer_from_json(file.dump(), "here")).adds_space);
   EXPECT_NE(log.text().find("llama.cpp puts a space before what follows a special token"), std::string::npos);
   file["normalizer"] = {{"type", "NFC"}};
-  expect_refused(*tokenizer_from_json(file.dump(), "here"), "it is neither a byte-level BPE");
+  expect_refused(*tokenizer::tokenizer_from_json(file.dump(), "here"), "it is neither a byte-level BPE");
 }
 
 // What of its file llama.cpp does not do is said, since only a text that is not composed shows it.
 TEST(GgufTokenizer, Qwen2sIsTakenFromItsFile) {
   const std::string path = test::source_folder() + "/tests/tokenizer/hugging_face/qwen2.json";
   const std::string file = read_file(path, ExitCode::data);
-  const auto tokenizer = tokenizer_from_json(file, path);
+  const auto tokenizer = tokenizer::tokenizer_from_json(file, path);
   test::CapturedLog log;
   const GgufTokenizer qwen2 = exported(*tokenizer);
   const std::string said = log.text();
@@ -234,21 +237,22 @@ TEST(GgufTokenizer, Qwen2sIsTakenFromItsFile) {
                                  std::pair{"\"Isolated\"", "\"Removed\""}}) {
     const std::string other = replaced(file, from, to);
     ASSERT_NE(other, file) << from;
-    EXPECT_ERROR(exported(*tokenizer_from_json(other, path)), ExitCode::checkpoint, "here: llama.cpp cannot have");
+    EXPECT_ERROR(exported(*tokenizer::tokenizer_from_json(other, path)), ExitCode::checkpoint,
+                 "here: llama.cpp cannot have");
   }
 }
 
 // Llama 3's, and the empty one that transformers 5 writes: they change no id of the text itself.
 TEST(GgufTokenizer, WhatIsPutAroundATextDoesNotMatter) {
-  const auto with_processor = [](SplitPattern split, bool ignore_merges, const json& processor) {
-    BpeModel model = small_vocabulary(split, ignore_merges, /*has_unmade_token=*/ignore_merges);
+  const auto with_processor = [](tokenizer::SplitPattern split, bool ignore_merges, const json& processor) {
+    tokenizer::BpeModel model = small_vocabulary(split, ignore_merges, /*has_unmade_token=*/ignore_merges);
     for (const char* text : {"<|begin_of_text|>", "<|end_of_text|>"}) {
       model.special_tokens.push_back({text, static_cast<int32_t>(model.tokens.size())});
       model.tokens.emplace_back(text);
     }
-    json file = json::parse(tokenizer_json(model));
+    json file = json::parse(tokenizer::tokenizer_json(model));
     file["post_processor"] = processor;
-    return tokenizer_from_json(file.dump(), "here");
+    return tokenizer::tokenizer_from_json(file.dump(), "here");
   };
   const json sequence = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}},
              begin = {{"SpecialToken", {{"id", "<|begin_of_text|>"}, {"type_id", 0}}}},
@@ -262,28 +266,29 @@ TEST(GgufTokenizer, WhatIsPutAroundATextDoesNotMatter) {
                        {"special_tokens",
                         {{"<|begin_of_text|>",
                           {{"id", "<|begin_of_text|>"}, {"ids", {258}}, {"tokens", {"<|begin_of_text|>"}}}}}}};
-  const GgufTokenizer of_llama3 = exported(*with_processor(SplitPattern::llama3, true, llama3));
+  const GgufTokenizer of_llama3 = exported(*with_processor(tokenizer::SplitPattern::llama3, true, llama3));
   EXPECT_EQ(of_llama3.split, "llama-bpe");
   EXPECT_EQ(of_llama3.format.begin, 258);
   EXPECT_EQ(of_llama3.format.end(), 259);
   EXPECT_EQ(of_llama3.merges, Texts{"a b"});
-  EXPECT_EQ(exported(*with_processor(SplitPattern::gpt2, false, empty)).split, "gpt-2");
+  EXPECT_EQ(exported(*with_processor(tokenizer::SplitPattern::gpt2, false, empty)).split, "gpt-2");
 }
 
 TEST(GgufTokenizer, IdsWithoutATokenAreUnused) {
-  BpeModel model = byte_vocabulary(*make_tokenizer("byte", ""));
+  tokenizer::BpeModel model = byte_vocabulary(*tokenizer::make_tokenizer("byte", ""));
   model.tokens.resize(259);
   model.special_tokens.push_back({"<|endoftext|>", 258});
   model.tokens[258] = "<|endoftext|>";
-  const GgufTokenizer holes = exported(BpeTokenizer(std::move(model)), 260);
+  const GgufTokenizer holes = exported(tokenizer::BpeTokenizer(std::move(model)), 260);
   EXPECT_EQ(Texts(holes.tokens.end() - 4, holes.tokens.end()),
             (Texts{"[PAD256]", "[PAD257]", "<|endoftext|>", "[PAD259]"}));
   EXPECT_EQ(Types(holes.types.end() - 5, holes.types.end()), (Types{1, 5, 5, 3, 5}));
 }
 
 TEST(GgufTokenizer, EveryEndAndTheChatTemplateAreWritten) {
-  const auto tokenizer = make_tokenizer("bpe:260", " the the the the");
-  const TextFormat format{.begin = 3, .pad = 4, .ends = {5, 6}, .tokenizer_end = 6, .chat_template = "{{ messages }}"};
+  const auto tokenizer = tokenizer::make_tokenizer("bpe:260", " the the the the");
+  const tokenizer::TextFormat format{
+      .begin = 3, .pad = 4, .ends = {5, 6}, .tokenizer_end = 6, .chat_template = "{{ messages }}"};
   GgufMetadata metadata;
   add_tokenizer(metadata, gguf_tokenizer(*tokenizer, format, 260, "here"));
   const auto has = [&](const std::string& key, uint32_t value) {
@@ -301,10 +306,10 @@ TEST(GgufTokenizer, EveryEndAndTheChatTemplateAreWritten) {
 }
 
 TEST(GgufTokenizer, ATokenThatWouldBeThereTwiceIsRefused) {
-  BpeModel model = byte_vocabulary(*make_tokenizer("byte", ""));
+  tokenizer::BpeModel model = byte_vocabulary(*tokenizer::make_tokenizer("byte", ""));
   model.special_tokens.push_back({"\u0120", 256});  // how the space is spelled
   model.tokens.emplace_back("\u0120");
-  expect_refused(BpeTokenizer(std::move(model)), "its vocabulary would have '\u0120' twice");
+  expect_refused(tokenizer::BpeTokenizer(std::move(model)), "its vocabulary would have '\u0120' twice");
 }
 
 }  // namespace

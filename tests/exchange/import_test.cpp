@@ -37,7 +37,7 @@ TEST_F(ImportTest, AFolderIsKnownByItsConfiguration) {
 
 TEST_F(ImportTest, TheTokenizerComesWithTheModel) {
   EXPECT_EQ(read_foreign_model(folder_).tokenizer, "");
-  const auto tokenizer = make_tokenizer("char", "abc");
+  const auto tokenizer = tokenizer::make_tokenizer("char", "abc");
   root_.file("model/tokenizer.json", hugging_face_json(*tokenizer));
   for (const std::string& path : {folder_, folder_ + "/model.safetensors"}) {
     const ForeignModel model = read_foreign_model(path);
@@ -51,7 +51,7 @@ TEST_F(ImportTest, FoldersOfEarlyVersionsHaveGpt2sPairOfFiles) {
   root_.file("model/vocab.json", R"({"a": 0, "b": 1, "ab": 2, "<|endoftext|>": 3})");
   root_.file("model/merges.txt", "#version: 0.2\na b\n");
   const ForeignModel model = read_foreign_model(folder_);
-  const auto tokenizer = tokenizer_from_json(model.tokenizer, "here");
+  const auto tokenizer = tokenizer::tokenizer_from_json(model.tokenizer, "here");
   EXPECT_EQ(tokenizer->encode("abb"), (std::vector<int32_t>{2, 1}));
   EXPECT_EQ(tokenizer->end_of_text(), 3);
   root_.file("model/tokenizer_config.json", R"({"tokenizer_class": "Qwen2Tokenizer"})");
@@ -65,7 +65,7 @@ TEST_F(ImportTest, FoldersOfEarlyVersionsHaveSentencepiecesModel) {
              R"({"model_type": "gpt2", "vocab_size": 500, "n_embd": 16, "n_layer": 1, "n_head": 4})");
   root_.file("model/tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": "</s>"})");
   ForeignModel model = read_foreign_model(folder_);
-  EXPECT_EQ(model.tokenizer, make_tokenizer(fixture, {})->to_json());
+  EXPECT_EQ(model.tokenizer, tokenizer::make_tokenizer(fixture, {})->to_json());
   EXPECT_EQ(model.text_format.value().prefix, std::vector<int32_t>{1}) << "as LlamaTokenizer of transformers adds it";
   root_.file("model/tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": "</s>", "add_bos_token": false})");
   EXPECT_EQ(read_foreign_model(folder_).text_format.value().prefix, std::vector<int32_t>{});
@@ -73,7 +73,7 @@ TEST_F(ImportTest, FoldersOfEarlyVersionsHaveSentencepiecesModel) {
 
 TEST_F(ImportTest, FilesThatCannotBeUsedAreNamed) {
   const std::string tokenizer =
-      root_.file("model/tokenizer.json", hugging_face_json(*make_tokenizer("char", "abcdefghijk")));
+      root_.file("model/tokenizer.json", hugging_face_json(*tokenizer::make_tokenizer("char", "abcdefghijk")));
   EXPECT_ERROR(read_foreign_model(folder_), ExitCode::checkpoint,
                tokenizer + " has 11 tokens, and the model of config.json 10");
   root_.file("model/tokenizer.json", R"({"version": "1.0", "model": {"type": "Unigram"}})");

@@ -25,18 +25,18 @@ ModelConfig small_model(Mlp mlp, bool has_scales, bool is_tied) {
 void expect_same_function(const ModelConfig& config, const Family& expected) {
   const at::NoGradGuard no_gradients;
   at::manual_seed(1);
-  const GPT model(config, at::kCPU, 1);
+  const model::GPT model(config, at::kCPU, 1);
   for (size_t i = 0; i < model.parameters().rows().size(); ++i) {
     const at::Tensor value = model.parameters()[i].value();
     value.add_(at::randn_like(value), 0.1);
   }
-  Checkpoint checkpoint;
+  checkpoint::Checkpoint checkpoint;
   checkpoint.config.model = config, checkpoint.model = model.parameters().values();
-  const Checkpoint moved = with_scales_moved(checkpoint);
+  const checkpoint::Checkpoint moved = with_scales_moved(checkpoint);
   EXPECT_EQ(&family_of(moved.config.model, "here", "a program"), &expected);
   EXPECT_EQ(export_limits(config).find("transformers or"), std::string::npos);
   const at::Tensor ids = at::randint(0, 31, {2, 16}, at::kLong), logits = model.forward(ids),
-                   of_moved = GPT(moved.config.model, at::kCPU, moved.model).forward(ids);
+                   of_moved = model::GPT(moved.config.model, at::kCPU, moved.model).forward(ids);
   const double bound = test::tolerance(at::kFloat, 2 * config.n_layer * (config.hidden() + 6 * config.n_embd),
                                        logits.abs().max().item<double>());
   EXPECT_LE((of_moved - logits).abs().max().item<double>(), bound);
@@ -53,7 +53,7 @@ TEST(MovedScales, GemmasFactorsLeaveAsLlama) {
 }
 
 TEST(MovedScales, StayWhereTheFamilyHasThem) {
-  Checkpoint checkpoint;
+  checkpoint::Checkpoint checkpoint;
   checkpoint.config.model = small_model(Mlp::geglu, true, true);
   EXPECT_TRUE(with_scales_moved(checkpoint).config.model.scaled_embedding);
   checkpoint.config.model = small_model(Mlp::gelu, true, true);  // of no family

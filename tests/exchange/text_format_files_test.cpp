@@ -20,19 +20,21 @@ using nlohmann::json;
 constexpr int64_t kVocabulary = 259;
 
 // Bytes, and three special tokens behind them.
-BpeTokenizer chat_tokenizer() {
-  BpeModel model;
+tokenizer::BpeTokenizer chat_tokenizer() {
+  tokenizer::BpeModel model;
   for (int byte = 0; byte < 256; ++byte) model.tokens.emplace_back(1, static_cast<char>(byte));
   for (const char* text : {"<|endoftext|>", "<|im_start|>", "<|im_end|>"}) {
     model.special_tokens.push_back({text, static_cast<int32_t>(model.tokens.size())});
     model.tokens.emplace_back(text);
   }
-  return BpeTokenizer(std::move(model));
+  return tokenizer::BpeTokenizer(std::move(model));
 }
 
 class TextFormatFiles : public testing::Test {
  protected:
-  std::optional<TextFormat> read() const { return read_text_format(folder_.path(), &tokenizer_, kVocabulary); }
+  std::optional<tokenizer::TextFormat> read() const {
+    return read_text_format(folder_.path(), &tokenizer_, kVocabulary);
+  }
   void expect_refused(const std::string& file, const std::string& text, const std::string& why) const {
     const std::string path = folder_.file(file, text);
     EXPECT_ERROR(read(), ExitCode::checkpoint, path + why);
@@ -40,7 +42,7 @@ class TextFormatFiles : public testing::Test {
   }
 
   const ScratchFolder folder_;
-  const BpeTokenizer tokenizer_ = chat_tokenizer();
+  const tokenizer::BpeTokenizer tokenizer_ = chat_tokenizer();
 };
 
 TEST_F(TextFormatFiles, BothConfigurationsNumberTheEnds) {
@@ -48,7 +50,7 @@ TEST_F(TextFormatFiles, BothConfigurationsNumberTheEnds) {
   folder_.file("config.json", R"({"bos_token_id": 1, "eos_token_id": 256, "pad_token_id": null})");
   folder_.file("generation_config.json",
                R"({"bos_token_id": 257, "eos_token_id": [258, 300, 7, 258, -1], "pad_token_id": 2})");
-  const TextFormat format = read().value();
+  const tokenizer::TextFormat format = read().value();
   EXPECT_EQ(format.begin, 257) << "of generation_config.json";
   EXPECT_EQ(format.ends, (std::vector<int32_t>{258, 7, 256})) << "without those that the model does not have";
   EXPECT_EQ(format.end(), 258);
@@ -62,7 +64,7 @@ TEST_F(TextFormatFiles, TheTokenizersFilesNameThem) {
                R"({"bos_token": "<|im_start|>", "eos_token": {"content": "<|im_end|>", "lstrip": false},
                                             "pad_token": null, "unk_token": "nowhere", "chat_template": "old"})");
   folder_.file("special_tokens_map.json", R"({"pad_token": "<|endoftext|>", "eos_token": "<|endoftext|>"})");
-  TextFormat format = read().value();
+  tokenizer::TextFormat format = read().value();
   EXPECT_EQ(format.begin, 257);
   EXPECT_EQ(format.ends, (std::vector<int32_t>{256, 258}));
   EXPECT_EQ(format.end(), 258) << "as the tokenizer has it";
@@ -81,7 +83,7 @@ TEST_F(TextFormatFiles, ThePostProcessorSaysWhatPrecedesATextAndNotWhatFollows) 
   const auto prefix = [this](const std::string& processor) {
     folder_.file("tokenizer.json",
                  R"({"model": {"vocab": {"post_processor": 1}}, "post_processor": )" + processor + "}");
-    const std::optional<TextFormat> format = read();
+    const std::optional<tokenizer::TextFormat> format = read();
     return format ? format->prefix : std::vector<int32_t>();
   };
   const std::string text = R"({"Sequence": {"id": "A", "type_id": 0}})",
@@ -100,9 +102,9 @@ TEST_F(TextFormatFiles, ThePostProcessorSaysWhatPrecedesATextAndNotWhatFollows) 
             std::vector<int32_t>{256});
   for (const char* nothing : {"null", R"({"type": "ByteLevel"})", R"({"type": "TemplateProcessing"})", "[]", "3"})
     EXPECT_EQ(prefix(nothing), std::vector<int32_t>()) << nothing;
-  TextFormat kept;
+  tokenizer::TextFormat kept;
   kept.prefix = {257, 5};
-  EXPECT_EQ(nlohmann::ordered_json(kept).get<TextFormat>(), kept);
+  EXPECT_EQ(nlohmann::ordered_json(kept).get<tokenizer::TextFormat>(), kept);
 }
 
 TEST_F(TextFormatFiles, WhatTheyCannotSayIsRefusedByName) {
@@ -116,7 +118,7 @@ TEST_F(TextFormatFiles, WhatTheyCannotSayIsRefusedByName) {
 }
 
 TEST_F(TextFormatFiles, WrittenAndReadTheyAreTheSame) {
-  TextFormat format;
+  tokenizer::TextFormat format;
   format.begin = 257, format.pad = 258, format.unknown = 256, format.tokenizer_end = 258;
   format.ends = {256, 258};
   folder_.file("config.json", numbered_tokens(format).dump());
@@ -130,13 +132,13 @@ TEST_F(TextFormatFiles, WrittenAndReadTheyAreTheSame) {
 }
 
 TEST_F(TextFormatFiles, TheClassTakesTheFileAsItIs) {
-  const auto config = [](const Tokenizer& tokenizer) {
-    return json::parse(tokenizer_config_json(tokenizer, format_by_names(tokenizer), 64).dump());
+  const auto config = [](const tokenizer::Tokenizer& tokenizer) {
+    return json::parse(tokenizer_config_json(tokenizer, tokenizer::format_by_names(tokenizer), 64).dump());
   };
   const json plain = json::parse(R"({"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": 64,
                                      "clean_up_tokenization_spaces": false})");
-  EXPECT_EQ(config(*make_tokenizer("byte", "")), plain);
-  const json named = config(*make_tokenizer("bpe:300", "the cat and the dog"));
+  EXPECT_EQ(config(*tokenizer::make_tokenizer("byte", "")), plain);
+  const json named = config(*tokenizer::make_tokenizer("bpe:300", "the cat and the dog"));
   for (const char* key : {"bos_token", "eos_token", "unk_token"})
     EXPECT_EQ(named.value(key, ""), "<|endoftext|>") << key;
   EXPECT_FALSE(named.contains("pad_token"));

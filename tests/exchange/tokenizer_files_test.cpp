@@ -23,14 +23,15 @@ constexpr const char* kCharacters =
     R"("model":{"type":"WordLevel","vocab":{"\n":0," ":1,"a":2,"é":3,"語":4},"unk_token":"<unk>"}})";
 
 TEST(TokenizerFiles, CharactersAreWordsOfTheirOwn) {
-  const auto tokenizer = make_tokenizer("char", "a é語\n");
+  const auto tokenizer = tokenizer::make_tokenizer("char", "a é語\n");
   EXPECT_EQ(hugging_face_json(*tokenizer), kCharacters);
   EXPECT_EQ(tokenizer_from_hugging_face(kCharacters, "here")->to_json(), tokenizer->to_json());
 }
 
 TEST(TokenizerFiles, SpecialTokensAreAddedBehindCharactersAndBytes) {
   for (const char* spec : {"char", "byte"}) {
-    const auto tokenizer = with_special_tokens(*make_tokenizer(spec, "a é語\n"), {"<|im_start|>", "<|im_end|>"});
+    const auto tokenizer =
+        tokenizer::with_special_tokens(*tokenizer::make_tokenizer(spec, "a é語\n"), {"<|im_start|>", "<|im_end|>"});
     const json file = json::parse(hugging_face_json(*tokenizer));
     const int64_t first = tokenizer->vocab_size() - 2;
     EXPECT_EQ(file["added_tokens"].size(), 2);
@@ -63,18 +64,18 @@ TEST(TokenizerFiles, OtherWordsAreRefused) {
 }
 
 TEST(TokenizerFiles, BytesAreBpeWithoutMerges) {
-  const json file = json::parse(hugging_face_json(*make_tokenizer("byte", "")));
+  const json file = json::parse(hugging_face_json(*tokenizer::make_tokenizer("byte", "")));
   EXPECT_EQ(file["model"]["type"], "BPE");
   EXPECT_EQ(file["model"]["merges"], json::array());
   EXPECT_EQ(file["model"]["vocab"].size(), 256);
   EXPECT_EQ(file["model"]["vocab"]["A"], 65);
   EXPECT_EQ(file["model"]["vocab"]["\u0120"], 32);
   const auto read = tokenizer_from_hugging_face(file.dump(), "here");
-  EXPECT_EQ(read->encode("a é"), make_tokenizer("byte", "")->encode("a é"));
+  EXPECT_EQ(read->encode("a é"), tokenizer::make_tokenizer("byte", "")->encode("a é"));
 }
 
 TEST(TokenizerFiles, BytePairsAreAsTheyAre) {
-  const auto tokenizer = make_tokenizer("bpe:300", "the cat and the dog and the cat and the dog");
+  const auto tokenizer = tokenizer::make_tokenizer("bpe:300", "the cat and the dog and the cat and the dog");
   EXPECT_EQ(hugging_face_json(*tokenizer), tokenizer->to_json());
   EXPECT_EQ(tokenizer_from_hugging_face(tokenizer->to_json(), "here")->to_json(), tokenizer->to_json());
 }

@@ -43,8 +43,8 @@ ModelConfig small_model(bool is_gpt2) {
 }
 
 // Every value another one, so that nothing can be mistaken for something else; padding rows are zero.
-NamedTensors numbered_weights(const ModelConfig& model) {
-  NamedTensors weights = GPT(model, at::kCPU, /*seed=*/1).parameters().values();
+parameters::NamedTensors numbered_weights(const ModelConfig& model) {
+  parameters::NamedTensors weights = model::GPT(model, at::kCPU, /*seed=*/1).parameters().values();
   int64_t next = 1;
   for (auto& [name, tensor] : weights) {
     tensor = at::arange(next, next + tensor.numel(), at::kFloat).reshape(tensor.sizes()).mul_(0x1p-8);
@@ -64,8 +64,8 @@ class WeightsTest : public testing::TestWithParam<bool> {
     std::filesystem::create_directories(folder_ / "model");
     written_weights(folder_ / ("model/" + name), tensors, type)->commit();
   }
-  NamedTensors read() const { return read_weights(folder_ / "model", model_, family_); }
-  void expect_equal_weights(const NamedTensors& read) const {
+  parameters::NamedTensors read() const { return read_weights(folder_ / "model", model_, family_); }
+  void expect_equal_weights(const parameters::NamedTensors& read) const {
     ASSERT_EQ(read.size(), weights_.size());
     for (size_t i = 0; i < read.size(); ++i) {
       EXPECT_EQ(read[i].first, weights_[i].first);
@@ -76,7 +76,7 @@ class WeightsTest : public testing::TestWithParam<bool> {
   const ScratchFolder folder_;
   const ModelConfig model_ = small_model(GetParam());
   const Family& family_ = family_of(model_, "here", "transformers");
-  const NamedTensors weights_ = numbered_weights(model_);
+  const parameters::NamedTensors weights_ = numbered_weights(model_);
   const Tensors theirs_ = to_hugging_face(model_, family_, weights_);
 };
 
@@ -89,7 +89,7 @@ TEST_P(WeightsTest, ComeBackBitForBit) {
 TEST_P(WeightsTest, OfSixteenBitsAreReadAsTheyAre) {
   for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
     write(theirs_, "model.safetensors", type);
-    const NamedTensors read_back = read();
+    const parameters::NamedTensors read_back = read();
     for (size_t i = 0; i < read_back.size(); ++i)
       EXPECT_TRUE(read_back[i].second.equal(weights_[i].second.to(type).to(at::kFloat)));
   }
@@ -251,7 +251,7 @@ TEST(Weights, OfAModelThatSeesImagesAreThoseOfItsTextModel) {
   const ScratchFolder folder;
   ModelConfig model = small_model(/*is_gpt2=*/false);
   model.tie_weights = false;
-  const NamedTensors weights = numbered_weights(model);
+  const parameters::NamedTensors weights = numbered_weights(model);
   const std::map<std::string, at::Tensor> alone = to_hugging_face(model, kLlamaFamily, weights);
   for (const auto& [instead, of_head] : {std::pair("language_model.model.", "language_model."),
                                          std::pair("model.language_model.", ""), std::pair("model.text_model.", "")}) {
@@ -259,7 +259,7 @@ TEST(Weights, OfAModelThatSeesImagesAreThoseOfItsTextModel) {
     for (const auto& [name, values] : alone)
       all[name.starts_with("model.") ? instead + name.substr(6) : of_head + name] = values;
     written_weights(folder / "a.safetensors", all, at::kFloat)->commit();
-    const NamedTensors read = read_weights(folder / "a.safetensors", model, kLlamaFamily);
+    const parameters::NamedTensors read = read_weights(folder / "a.safetensors", model, kLlamaFamily);
     ASSERT_EQ(read.size(), weights.size());
     for (size_t i = 0; i < read.size(); ++i) EXPECT_TRUE(read[i].second.equal(weights[i].second)) << read[i].first;
   }

@@ -16,13 +16,13 @@ std::span<const std::byte> bytes_of(const at::Tensor& tensor) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  gpt::ModelOptions options;
-  options.checkpoint = gpt::find_model(argv[1]);
+  gpt::generate::ModelOptions options;
+  options.checkpoint = gpt::generate::find_model(argv[1]);
   options.device = "cpu";
   if (argc > 3) options.tokenizer = argv[3];  // of a model that comes without one
   options.dtype = {gpt::Dtype::float32};
-  const gpt::LoadedModel loaded = gpt::load_model(options);
-  const gpt::GPT& model = *loaded.model;
+  const gpt::generate::LoadedModel loaded = gpt::generate::load_model(options);
+  const gpt::model::GPT& model = *loaded.model;
   const int64_t length = model.config().block_size;
   const at::Tensor ids = (at::arange(3 * length, at::kLong) * 7919 % *model.config().vocab_size).reshape({3, length});
   const at::Tensor logits = model.forward(ids).detach().contiguous();

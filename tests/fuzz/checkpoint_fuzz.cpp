@@ -27,12 +27,12 @@ using namespace gpt;
 
 using test::Records;
 
-Checkpoint small_checkpoint() {
-  Checkpoint checkpoint;
+checkpoint::Checkpoint small_checkpoint() {
+  checkpoint::Checkpoint checkpoint;
   ModelConfig& model = checkpoint.config.model;
   model.n_layer = 1, model.n_head = 1, model.n_embd = 2, model.n_hidden = 2, model.block_size = 4;
   model.vocab_size = 3, model.vocab_multiple = 1;
-  for (const ParameterRow& parameter : parameter_table(model)) {
+  for (const layout::ParameterRow& parameter : layout::parameter_table(model)) {
     checkpoint.model.emplace_back(parameter.name, at::ones(parameter.shape));
     for (const char* slot : {"exp_avg", "exp_avg_sq"})
       checkpoint.optimizer.slot(slot).emplace_back(parameter.name, at::zeros(parameter.shape));
@@ -40,7 +40,7 @@ Checkpoint small_checkpoint() {
   checkpoint.step = 7, checkpoint.skipped_steps = 2, checkpoint.evaluated_step = 5, checkpoint.best_val_loss = 1.5;
   checkpoint.optimizer.step_count = at::scalar_tensor(5, at::kFloat);
   checkpoint.rng = {{"cpu", at::detail::createCPUGenerator(1).get_state()}};
-  checkpoint.tokenizer = make_tokenizer("char", "abc")->to_json();
+  checkpoint.tokenizer = tokenizer::make_tokenizer("char", "abc")->to_json();
   checkpoint.data_fingerprint = "0123";
   checkpoint.environment = {{"device", "cpu"}};
   return checkpoint;
@@ -68,13 +68,13 @@ bool write(const std::string& path, const Records& records) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const fuzz::Folder folder;
   static const std::string path = folder / "ckpt.pt", saved = folder / "saved.pt", again = folder / "again.pt";
-  static const Records small = (save_checkpoint(saved, small_checkpoint()), test::records_of(saved));
+  static const Records small = (checkpoint::save_checkpoint(saved, small_checkpoint()), test::records_of(saved));
   if (!write(path, replaced(small, {reinterpret_cast<const char*>(data), size}))) return 0;
-  Checkpoint checkpoint;
-  if (!fuzz::accept_or_refuse([&] { checkpoint = load_checkpoint(path); }, ExitCode::checkpoint)) return 0;
-  save_checkpoint(saved, checkpoint);
-  save_checkpoint(again, load_checkpoint(saved));
+  checkpoint::Checkpoint checkpoint;
+  if (!fuzz::accept_or_refuse([&] { checkpoint = checkpoint::load_checkpoint(path); }, ExitCode::checkpoint)) return 0;
+  checkpoint::save_checkpoint(saved, checkpoint);
+  checkpoint::save_checkpoint(again, checkpoint::load_checkpoint(saved));
   fuzz::expect(fuzz::content_of(again) == fuzz::content_of(saved), "the same checkpoint again");
-  fuzz::expect(python_view_of(again, checkpoint) == PythonView::ours, "the same for Python");
+  fuzz::expect(checkpoint::python_view_of(again, checkpoint) == checkpoint::PythonView::ours, "the same for Python");
   return 0;
 }

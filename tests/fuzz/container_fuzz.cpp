@@ -17,7 +17,7 @@ using namespace gpt;
 
 std::string forged(std::string_view records, int version) {
   constexpr size_t kLongestName = 0xff00;  // an entry has two bytes for its size
-  ForgedContainer file(version);
+  container::ForgedContainer file(version);
   while (!records.empty()) {
     const std::string_view name = fuzz::next_part(records).substr(0, kLongestName);
     file.add(name, fuzz::next_part(records));

@@ -15,7 +15,7 @@
 namespace gpt::fuzz {
 
 // At most `step` bytes at a time.
-class Trickle final : public ByteStream {
+class Trickle final : public prepare::ByteStream {
  public:
   Trickle(std::string_view bytes, size_t step) : bytes_(bytes), step_(step) {}
   size_t read(char* to, size_t size) override {
@@ -36,17 +36,17 @@ struct Documents {
   bool operator==(const Documents&) const = default;
 };
 
-inline Documents documents_of(TextKind kind, std::string_view bytes, size_t arriving, size_t asked) {
+inline Documents documents_of(prepare::TextKind kind, std::string_view bytes, size_t arriving, size_t asked) {
   Documents documents;
   std::string buffer(asked, '\0');
   accept_or_refuse([&] {
     try {
-      const auto stream =
-          open_documents({.path = "", .name = "input", .kind = kind},
-                         {.kind = kind,
-                          .packing = Packing::none,
-                          .bytes = std::make_unique<Lookahead>(std::make_unique<Trickle>(bytes, arriving))},
-                         {"<|endoftext|>"});
+      const auto stream = prepare::open_documents({.path = "", .name = "input", .kind = kind},
+                                                  {.kind = kind,
+                                                   .packing = prepare::Packing::none,
+                                                   .bytes = std::make_unique<prepare::Lookahead>(
+                                                       std::make_unique<Trickle>(bytes, arriving))},
+                                                  {"<|endoftext|>"});
       while (stream->next_document()) {
         documents.texts.emplace_back();
         while (const size_t count = stream->read(buffer.data(), buffer.size()))

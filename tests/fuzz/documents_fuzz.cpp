@@ -29,16 +29,16 @@ struct Outcome {
 };
 
 // The documents put together from their parts, without those of files that were passed over.
-Outcome read(const std::vector<Source>& sources) {
-  DocumentReader::Options options;
+Outcome read(const std::vector<prepare::Source>& sources) {
+  prepare::DocumentReader::Options options;
   options.last_cut = [](std::string_view text) { return text.rfind(' ') + 1; };
   options.text_field = "text";
-  DocumentReader reader(sources, std::move(options));
+  prepare::DocumentReader reader(sources, std::move(options));
   Outcome outcome;
-  while (std::optional<Chunk> raw = reader.next()) {
-    const Chunk chunk = reader.parsed(std::move(*raw));
+  while (std::optional<prepare::Chunk> raw = reader.next()) {
+    const prepare::Chunk chunk = reader.parsed(std::move(*raw));
     size_t begin = 0;
-    for (const DocumentPart& part : chunk.parts) {
+    for (const prepare::DocumentPart& part : chunk.parts) {
       if (part.first) outcome.documents.emplace_back(), outcome.sources.push_back(part.source);
       fuzz::expect(!outcome.documents.empty() && part.end >= begin && part.end <= chunk.text.size(),
                    "a part of a document");
@@ -68,11 +68,11 @@ std::string with_unix_lines(std::string_view text) {
 }
 
 // Named, and by its content, text.
-bool is_plain(const Source& source) {
+bool is_plain(const prepare::Source& source) {
   std::atomic<uint64_t> consumed = 0;
-  if (source.kind != TextKind::plain || source.packing != Packing::none) return false;
-  const Content content = open_content(source, open_file(source, consumed, [] {}));
-  return content.kind == TextKind::plain && content.packing == Packing::none;
+  if (source.kind != prepare::TextKind::plain || source.packing != prepare::Packing::none) return false;
+  const prepare::Content content = open_content(source, open_file(source, consumed, [] {}));
+  return content.kind == prepare::TextKind::plain && content.packing == prepare::Packing::none;
 }
 
 std::string repeated(std::string_view part, size_t size) {
@@ -86,16 +86,18 @@ std::string repeated(std::string_view part, size_t size) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const fuzz::Folder folder;
-  static const Source good{.path = folder.write("good.txt", kGood), .name = "good.txt"};
+  static const prepare::Source good{.path = folder.write("good.txt", kGood), .name = "good.txt"};
   std::string_view rest(reinterpret_cast<const char*>(data), size);
   if (rest.empty()) return 0;
   const auto kind = static_cast<unsigned char>(rest[0]);
   rest.remove_prefix(1);
   const std::string bytes = repeated(rest, kind & 16 ? 3 << 18 : 0);  // longer than a chunk
 
-  Source hostile{.path = folder.write("hostile", bytes), .name = "hostile", .found = true};
-  hostile.kind = kind & 1 ? TextKind::json_lines : kind & 2 ? TextKind::wet : TextKind::plain;
-  hostile.packing = kind & 4 ? Packing::gzip : kind & 8 ? Packing::zstd : Packing::none;
+  prepare::Source hostile{.path = folder.write("hostile", bytes), .name = "hostile", .found = true};
+  hostile.kind = kind & 1   ? prepare::TextKind::json_lines
+                 : kind & 2 ? prepare::TextKind::wet
+                            : prepare::TextKind::plain;
+  hostile.packing = kind & 4 ? prepare::Packing::gzip : kind & 8 ? prepare::Packing::zstd : prepare::Packing::none;
   Outcome among_others, alone;
   const bool accepted = fuzz::accept_or_refuse([&] { among_others = read({good, hostile, good}); });
   fuzz::expect(fuzz::accept_or_refuse([&] { alone = read({hostile}); }) == accepted, "the same of the file alone");

@@ -45,12 +45,12 @@ inline std::string_view next_part(std::string_view& input) {
 }
 
 // A vocabulary that was accepted has to work, and to come back from its file. Throws gpt::Error where it is refused.
-inline void use(BpeModel model, std::string_view text) {
-  const BpeTokenizer tokenizer(std::move(model), "input");
+inline void use(tokenizer::BpeModel model, std::string_view text) {
+  const tokenizer::BpeTokenizer tokenizer(std::move(model), "input");
   expect(tokenizer.decode(tokenizer.encode(text)) == text, "the text to come back from its ids");
   expect(tokenizer.decode(tokenizer.encode_with_specials(text)) == text,
          "the text to come back from its ids with special tokens");
-  expect(parse_tokenizer_json(tokenizer.to_json(), "again") == tokenizer.model(),
+  expect(tokenizer::parse_tokenizer_json(tokenizer.to_json(), "again") == tokenizer.model(),
          "the tokenizer to come back from its file");
 }
 

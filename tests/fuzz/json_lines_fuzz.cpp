@@ -14,8 +14,8 @@ namespace {
 
 using namespace gpt;
 
-Chunk parse(std::string_view lines, uint64_t line = 1) {
-  return parse_json_lines(lines, "text", {.position = line}, "input").chunk;
+prepare::Chunk parse(std::string_view lines, uint64_t line = 1) {
+  return prepare::parse_json_lines(lines, "text", {.position = line}, "input").chunk;
 }
 
 // What another reader of JSON makes of the line that a document comes from.
@@ -27,12 +27,12 @@ void expect_text(std::string_view lines, uint64_t number, std::string_view text)
 }
 
 // Lines do not depend on those before them.
-void expect_parts(std::string_view lines, const Chunk& whole) {
+void expect_parts(std::string_view lines, const prepare::Chunk& whole) {
   const size_t cut = lines.find('\n', lines.size() / 2);
   if (cut == std::string_view::npos) return;
   const std::string_view first = lines.substr(0, cut + 1);
   const auto below = static_cast<uint64_t>(std::count(first.begin(), first.end(), '\n'));
-  const Chunk head = parse(first), tail = parse(lines.substr(cut + 1), below + 1);
+  const prepare::Chunk head = parse(first), tail = parse(lines.substr(cut + 1), below + 1);
   fuzz::expect(head.text + tail.text == whole.text, "the same text from two halves");
   fuzz::expect(head.parts.size() + tail.parts.size() == whole.parts.size(), "the same documents from two halves");
   if (!tail.parts.empty())
@@ -44,9 +44,9 @@ void expect_parts(std::string_view lines, const Chunk& whole) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view lines(reinterpret_cast<const char*>(data), size);
   fuzz::accept_or_refuse([&] {
-    const Chunk chunk = parse(lines);
+    const prepare::Chunk chunk = parse(lines);
     size_t begin = 0;
-    for (const DocumentPart& part : chunk.parts) {
+    for (const prepare::DocumentPart& part : chunk.parts) {
       fuzz::expect(part.first && part.last && part.end > begin, "a whole document");
       expect_text(lines, part.position, std::string_view(chunk.text).substr(begin, part.end - begin));
       begin = part.end;

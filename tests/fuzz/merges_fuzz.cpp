@@ -11,18 +11,18 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (rest.starts_with('t')) {
     rest.remove_prefix(1);
     const std::string_view ranks = fuzz::next_part(rest);
-    fuzz::accept_or_refuse([&] { parse_tiktoken(ranks, "input"); });
+    fuzz::accept_or_refuse([&] { tokenizer::parse_tiktoken(ranks, "input"); });
     fuzz::accept_or_refuse([&] {  // as parse_tiktoken() does where the number of ranks is known
-      BpeModel model;
-      model.tokens = read_tiktoken_ranks(ranks, "input");
-      model.merges = merges_of_ranks(model.tokens, "input");
-      model.split = SplitPattern::cl100k;
+      tokenizer::BpeModel model;
+      model.tokens = tokenizer::read_tiktoken_ranks(ranks, "input");
+      model.merges = tokenizer::merges_of_ranks(model.tokens, "input");
+      model.split = tokenizer::SplitPattern::cl100k;
       model.ignore_merges = true;
       fuzz::use(std::move(model), rest);
     });
     return 0;
   }
   const std::string_view encoder = fuzz::next_part(rest), merges = fuzz::next_part(rest);
-  fuzz::accept_or_refuse([&] { fuzz::use(parse_gpt2_files(encoder, merges, "input"), rest); });
+  fuzz::accept_or_refuse([&] { fuzz::use(tokenizer::parse_gpt2_files(encoder, merges, "input"), rest); });
   return 0;
 }

@@ -18,7 +18,7 @@ using namespace gpt;
 constexpr size_t kEnough = 1 << 17;  // a small file may unpack to any size
 
 // What comes out, asked for in pieces of `asked` bytes; none where it is refused.
-std::optional<std::string> unpacked(const Source& source, size_t asked) {
+std::optional<std::string> unpacked(const prepare::Source& source, size_t asked) {
   std::atomic<uint64_t> consumed = 0;
   std::string text;
   const bool accepted = fuzz::accept_or_refuse([&] {
@@ -33,16 +33,16 @@ std::optional<std::string> unpacked(const Source& source, size_t asked) {
   return accepted ? std::optional(text) : std::nullopt;
 }
 
-void expect_text(const fuzz::Folder& folder, std::string_view text, Packing packing) {
+void expect_text(const fuzz::Folder& folder, std::string_view text, prepare::Packing packing) {
   const auto pack = [packing](std::string_view part) {
-    return packing == Packing::gzip ? gzip(std::string(part)) : zstd(std::string(part));
+    return packing == prepare::Packing::gzip ? prepare::gzip(std::string(part)) : prepare::zstd(std::string(part));
   };
   const size_t half = text.size() / 2;
   const std::string file = pack(text.substr(0, half)) + pack(text.substr(half));
-  const Source source{.path = folder.write("input", file),
-                      .name = "input",
-                      .packing = packing,
-                      .bytes = static_cast<int64_t>(file.size())};
+  const prepare::Source source{.path = folder.write("input", file),
+                               .name = "input",
+                               .packing = packing,
+                               .bytes = static_cast<int64_t>(file.size())};
   fuzz::expect(unpacked(source, 1 << 16) == text && unpacked(source, 13) == text, "the text to come back");
 }
 
@@ -54,15 +54,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (rest.empty()) return 0;
   const char kind = rest[0];
   rest.remove_prefix(1);
-  const Packing packing = kind == 'g' || kind == 'G' ? Packing::gzip : Packing::zstd;
+  const prepare::Packing packing = kind == 'g' || kind == 'G' ? prepare::Packing::gzip : prepare::Packing::zstd;
   if (kind == 'G' || kind == 'Z') {
     expect_text(folder, rest, packing);
     return 0;
   }
-  const Source source{.path = folder.write("input", rest),
-                      .name = "input",
-                      .packing = packing,
-                      .bytes = static_cast<int64_t>(rest.size())};
+  const prepare::Source source{.path = folder.write("input", rest),
+                               .name = "input",
+                               .packing = packing,
+                               .bytes = static_cast<int64_t>(rest.size())};
   const auto whole = unpacked(source, 1 << 16), pieces = unpacked(source, 1021);
   const bool is_long = (whole && whole->size() >= kEnough) || (pieces && pieces->size() >= kEnough);
   fuzz::expect(is_long || whole == pieces, "the same in small pieces");

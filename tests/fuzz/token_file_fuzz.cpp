@@ -28,8 +28,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   fuzz::accept_or_refuse([&] {
     const std::optional<int> widths[] = {std::nullopt, 2, 4, std::nullopt};
-    const Tokens tokens = open_token_file(path, widths[kind & 3]).tokens;
-    const int64_t outside = first_id_outside(tokens, 1000);
+    const data::Tokens tokens = data::open_token_file(path, widths[kind & 3]).tokens;
+    const int64_t outside = data::first_id_outside(tokens, 1000);
     for (int64_t i = 0; i < tokens.size(); ++i) {  // every id can be read
       const bool inside = tokens[i] >= 0 && tokens[i] < 1000;
       fuzz::expect(inside || outside >= 0, "an id outside the vocabulary to be found");

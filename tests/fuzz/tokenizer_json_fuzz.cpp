@@ -14,7 +14,7 @@ namespace {
 using namespace gpt;
 
 // One that normalizes does not give the text back, and need not be able to encode it.
-void use_pipeline(const Tokenizer& tokenizer, std::string_view text) {
+void use_pipeline(const tokenizer::Tokenizer& tokenizer, std::string_view text) {
   for (const std::vector<int32_t>& ids : {tokenizer.encode(text), tokenizer.encode_with_specials(text)}) {
     tokenizer.decode(ids);
     for (const int32_t id : ids) tokenizer.piece(id, false);
@@ -31,16 +31,17 @@ void use_pipeline(const Tokenizer& tokenizer, std::string_view text) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string_view text(reinterpret_cast<const char*>(data), size);
   const std::string_view file = fuzz::next_part(text);
-  fuzz::accept_or_refuse([&] { fuzz::use(parse_tokenizer_json(file, "input"), text); });
+  fuzz::accept_or_refuse([&] { fuzz::use(tokenizer::parse_tokenizer_json(file, "input"), text); });
   fuzz::accept_or_refuse([&] {
     const std::string_view whole(reinterpret_cast<const char*>(data), size);
-    use_pipeline(*tokenizer_from_json(json_of_sentencepiece_model(whole, "input"), "input"), "the <sep> question");
+    use_pipeline(*tokenizer::tokenizer_from_json(tokenizer::json_of_sentencepiece_model(whole, "input"), "input"),
+                 "the <sep> question");
   });
   fuzz::accept_or_refuse([&] {  // the characters and bytes of a checkpoint come this way too
-    const auto tokenizer = tokenizer_from_json(file, "input");
-    fuzz::expect(tokenizer_from_json(tokenizer->to_json(), "again")->to_json() == tokenizer->to_json(),
+    const auto tokenizer = tokenizer::tokenizer_from_json(file, "input");
+    fuzz::expect(tokenizer::tokenizer_from_json(tokenizer->to_json(), "again")->to_json() == tokenizer->to_json(),
                  "the same tokenizer again");
-    if (dynamic_cast<const PipelineTokenizer*>(tokenizer.get())) return use_pipeline(*tokenizer, text);
+    if (dynamic_cast<const tokenizer::PipelineTokenizer*>(tokenizer.get())) return use_pipeline(*tokenizer, text);
     fuzz::expect(tokenizer->decode(tokenizer->encode(text)) == text, "the text to come back from its ids");
   });
   return 0;

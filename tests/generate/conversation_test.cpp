@@ -11,7 +11,7 @@
 #include "support/device_cases.h"
 #include "support/expect_error.h"
 
-namespace gpt {
+namespace gpt::generate {
 namespace {
 
 using namespace test;
@@ -92,4 +92,4 @@ TEST_P(ConversationTest, KeepsWhatWasWrittenBeforeItWasStopped) {
 INSTANTIATE_ON_DEVICES(ConversationTest);
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::generate

@@ -16,7 +16,7 @@
 #include "support/some_adapters.h"
 #include "support/tolerance.h"
 
-namespace gpt {
+namespace gpt::generate {
 namespace {
 
 constexpr int64_t kVocab = 61;
@@ -28,27 +28,28 @@ class DecoderTest : public DeviceTest {
     at::set_num_threads(1);  // on a busy machine threads meet more slowly than this model computes
   }
 
-  GPT model(int64_t block_size, Position position = Position::rope, int64_t window = 0, int64_t top_blocks = 0) const {
+  model::GPT model(int64_t block_size, Position position = Position::rope, int64_t window = 0,
+                   int64_t top_blocks = 0) const {
     ModelConfig config;
     if (top_blocks > 0) config.attention = AttentionForm::blocks, config.attention_top_blocks = top_blocks;
     config.n_layer = window > 0 ? 4 : 2, config.n_head = 2, config.n_kv_head = 1, config.n_embd = 16;
     config.attention_window = window, config.window_pattern = "SLS";
     config.block_size = block_size, config.vocab_size = kVocab, config.position = position, config.dropout = 0;
-    NamedTensors weights;
+    parameters::NamedTensors weights;
     at::Generator generator = at::detail::createCPUGenerator(2);
-    for (const ParameterRow& row : parameter_table(config))
+    for (const layout::ParameterRow& row : layout::parameter_table(config))
       weights.emplace_back(row.name, 0.3 * at::randn(row.shape, generator));
     return {config, device(), weights};
   }
 
   // What a pass over the whole context gives for its last token.
-  static at::Tensor whole(const GPT& model, const std::vector<int32_t>& tokens) {
+  static at::Tensor whole(const model::GPT& model, const std::vector<int32_t>& tokens) {
     const at::Tensor ids = at::tensor(std::vector<int64_t>(tokens.begin(), tokens.end())).unsqueeze(0);
     return model.forward(ids.to(model.device()))[0][-1];
   }
 
   // Every slot has the logits of its own context. Both sides round.
-  static void expect_right(const GPT& model, const Decoder& decoder, const Decoder::Next& next) {
+  static void expect_right(const model::GPT& model, const Decoder& decoder, const Decoder::Next& next) {
     const ModelConfig& config = model.config();
     const int64_t roundings =
         2 * config.n_layer * (5 * config.n_embd + config.head_dim() + config.block_size + config.hidden());
@@ -61,7 +62,7 @@ class DecoderTest : public DeviceTest {
   }
 
   // The slots of a step whose logits are right; each goes on with a token.
-  static std::vector<int64_t> stepped(const GPT& model, Decoder& decoder) {
+  static std::vector<int64_t> stepped(const model::GPT& model, Decoder& decoder) {
     const Decoder::Next next = decoder.step();
     expect_right(model, decoder, next);
     for (const int64_t slot : next.slots) decoder.append(slot, 7);
@@ -78,7 +79,7 @@ class DecoderTest : public DeviceTest {
 TEST_P(DecoderTest, TextsComeAndGoAndEachHasItsOwnLength) {
   const c10::InferenceMode inference;
   for (const Position position : {Position::rope, Position::learned}) {
-    const GPT model = this->model(16, position);
+    const model::GPT model = this->model(16, position);
     Decoder decoder(model, 3, at::kFloat);
     EXPECT_FALSE(decoder.step().logits.defined());
     const int64_t a = *decoder.add(some_tokens(5, 1)), b = *decoder.add(some_tokens(2, 2));
@@ -108,7 +109,7 @@ TEST_P(DecoderTest, TextsComeAndGoAndEachHasItsOwnLength) {
 TEST_P(DecoderTest, ALongPromptDoesNotHoldTheOthersUp) {
   const c10::InferenceMode inference;
   constexpr int64_t kLong = 2 * Decoder::kChunk + 10;
-  const GPT model = this->model(kLong + 8);
+  const model::GPT model = this->model(kLong + 8);
   Decoder decoder(model, 3, at::kFloat);
   const int64_t talking = *decoder.add(some_tokens(3, 1));
   expect_right(model, decoder, decoder.step());
@@ -130,7 +131,7 @@ TEST_P(DecoderTest, WindowedLayersSeeInACacheWhatTheySeeWithoutOne) {
   constexpr int64_t kLong = 2 * Decoder::kChunk + 10;
   for (const int64_t window : {1, 7, 200}) {
     SCOPED_TRACE(window);
-    const GPT model = this->model(kLong + 2, Position::rope, window);
+    const model::GPT model = this->model(kLong + 2, Position::rope, window);
     Decoder decoder(model, 3, at::kFloat);
     const auto step = [&] { return stepped(model, decoder); };
     const int64_t first = *decoder.add(some_tokens(kLong, 2));
@@ -148,7 +149,7 @@ TEST_P(DecoderTest, QueriesChooseInACacheTheBlocksThatTheyChooseWithoutOne) {
   const c10::InferenceMode inference;
   constexpr int64_t kLong = 2 * Decoder::kChunk + 10;
   for (const Position position : {Position::rope, Position::learned}) {
-    const GPT model = this->model(kLong + 2, position, /*window=*/0, /*top_blocks=*/2);
+    const model::GPT model = this->model(kLong + 2, position, /*window=*/0, /*top_blocks=*/2);
     Decoder decoder(model, 3, at::kFloat);
     const auto step = [&] { return stepped(model, decoder); };
     const int64_t first = *decoder.add(some_tokens(kLong, 2));
@@ -166,7 +167,7 @@ TEST_P(DecoderTest, QueriesChooseInACacheTheBlocksThatTheyChooseWithoutOne) {
 TEST_P(DecoderTest, TextsThatBeginAlikeComputeTheirBeginningOnce) {
   const c10::InferenceMode inference;
   constexpr int64_t kLong = 2 * Decoder::kChunk + 10;
-  const GPT model = this->model(kLong + 8);
+  const model::GPT model = this->model(kLong + 8);
   Decoder decoder(model, 3, at::kFloat);
   std::vector<int32_t> prompt = some_tokens(kLong, 2);
   const int64_t first = *decoder.add(prompt);
@@ -182,7 +183,7 @@ TEST_P(DecoderTest, TextsThatBeginAlikeComputeTheirBeginningOnce) {
 
 TEST_P(DecoderTest, ACopyGoesOnByItself) {
   const c10::InferenceMode inference;
-  const GPT model = this->model(16);
+  const model::GPT model = this->model(16);
   Decoder decoder(model, 2, at::kFloat);
   const int64_t first = *decoder.add(some_tokens(6, 1));
   expect_right(model, decoder, decoder.step());
@@ -199,7 +200,7 @@ TEST_P(DecoderTest, ACopyGoesOnByItself) {
 TEST_P(DecoderTest, ReplacesATextAndComputesWhatDiffers) {
   const c10::InferenceMode inference;
   for (const int64_t top_blocks : {0, 1}) {
-    const GPT gpt = model(32, Position::rope, 0, top_blocks);
+    const model::GPT gpt = model(32, Position::rope, 0, top_blocks);
     Decoder decoder(gpt, 1, at::kFloat);
     const int64_t slot = *decoder.add({1, 2, 3, 4, 5, 6, 7, 8, 9, 10});
     expect_right(gpt, decoder, decoder.step());
@@ -224,14 +225,14 @@ TEST_P(DecoderTest, ReplacesATextAndComputesWhatDiffers) {
 // merged into. What texts of two adapters have in common is computed for either.
 TEST_P(DecoderTest, TextsOfSeveralAdaptersAreThoseOfTheMergedModels) {
   const c10::InferenceMode inference;
-  using enum ParameterRole;
-  GPT gpt = model(64);
+  using enum layout::ParameterRole;
+  model::GPT gpt = model(64);
   const ModelConfig& config = gpt.config();
   const std::vector<std::vector<ops::AdapterFactors>> adapters{
       test::some_adapter(config, {attention_in, attention_out, mlp_gate, mlp_in, mlp_out}, 2, 0.2, 3),
       test::some_adapter(config, {attention_in, mlp_out}, 5, 0.2, 4)};
-  const NamedTensors weights = model(64).parameters().values();
-  std::vector<GPT> merged;
+  const parameters::NamedTensors weights = model(64).parameters().values();
+  std::vector<model::GPT> merged;
   merged.push_back(model(64));
   for (const auto& adapter : adapters)
     merged.emplace_back(config, device(), test::with_adapter(config, weights, adapter));
@@ -253,7 +254,7 @@ TEST_P(DecoderTest, TextsOfSeveralAdaptersAreThoseOfTheMergedModels) {
     if (step == 12) decoder.remove(1), add(50, 9, -1);
     const Decoder::Next next = decoder.step();
     for (size_t i = 0; i < next.slots.size(); ++i) {
-      const GPT& own = merged[adapter_of.at(next.slots[i]) + 1];
+      const model::GPT& own = merged[adapter_of.at(next.slots[i]) + 1];
       Decoder::Next one{{next.slots[i]}, next.logits.narrow(0, static_cast<int64_t>(i), 1)};
       expect_right(own, decoder, one);
       decoder.append(next.slots[i], token++ % kVocab);
@@ -264,4 +265,4 @@ TEST_P(DecoderTest, TextsOfSeveralAdaptersAreThoseOfTheMergedModels) {
 INSTANTIATE_ON_DEVICES(DecoderTest);
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::generate

@@ -22,7 +22,7 @@
 #include "gpt/tokenizer/make_tokenizer.h"
 #include "support/device_cases.h"
 
-namespace gpt {
+namespace gpt::generate {
 namespace {
 
 using namespace test;
@@ -33,7 +33,8 @@ struct Uncached {
 };
 
 // The same text the slow way: every token from a whole forward pass over a context that never exceeds block_size.
-Uncached uncached(GPT& model, const Tokenizer& tokenizer, const std::string& prompt, const SamplingConfig& config) {
+Uncached uncached(model::GPT& model, const tokenizer::Tokenizer& tokenizer, const std::string& prompt,
+                  const SamplingConfig& config) {
   const c10::InferenceMode inference;
   model.train(false);
   at::Generator generator = at::globalContext().defaultGenerator(model.device()).clone();
@@ -121,9 +122,9 @@ TEST_P(GeneratorTest, LeavesTrainingAlone) {
   const at::Tensor batch = at::randint(tokenizer->vocab_size(), {2, kBlockSize + 1}, at::kLong).to(device());
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
     model->train(true);
-    const at::Tensor before = random_state(device());
+    const at::Tensor before = device::random_state(device());
     generate(*model, *tokenizer, "abc", {.max_new_tokens = 30}, type);
-    EXPECT_TRUE(random_state(device()).equal(before));
+    EXPECT_TRUE(device::random_state(device()).equal(before));
     EXPECT_TRUE(model->training());
     EXPECT_FALSE(c10::InferenceMode::is_enabled());
     // No tensor of the inference may be left where a backward pass would meet it.
@@ -139,7 +140,7 @@ TEST_P(GeneratorTest, LeavesTrainingAlone) {
 }
 
 TEST_P(GeneratorTest, StreamsWholeCharacters) {
-  const auto tokenizer = make_tokenizer("byte", "");
+  const auto tokenizer = tokenizer::make_tokenizer("byte", "");
   const auto model = tiny_model(device(), 256);
   std::string streamed;
   int multibyte = 0;
@@ -159,11 +160,11 @@ TEST_P(GeneratorTest, StreamsWholeCharacters) {
 }
 
 // An alphabet without every third letter: gaps in the numbering, as tiktoken's vocabularies have them.
-class WithGaps : public Tokenizer {
+class WithGaps : public tokenizer::Tokenizer {
  public:
   std::string name() const override { return "test"; }
   int64_t vocab_size() const override { return 26; }
-  using Tokenizer::encode;
+  using tokenizer::Tokenizer::encode;
   void encode(std::string_view text, std::vector<int32_t>& ids) const override {
     for (const char c : text) ids.push_back(c - 'a');
   }
@@ -197,7 +198,7 @@ TEST_P(GeneratorTest, DrawsNoIdWithoutAText) {
 }
 
 TEST(GenerationType, IsNotSlowerThanTheWeights) {
-  Precision precision;
+  device::Precision precision;
   EXPECT_EQ(generation_type(precision, at::kCPU), at::kFloat);
   precision.dtype = Dtype::bfloat16;  // autocast
   EXPECT_EQ(generation_type(precision, at::kCPU), at::kFloat);
@@ -284,21 +285,21 @@ TEST_P(GeneratorTest, EndsBeforeAStopTextThatSpansTokens) {
 }
 
 // Characters and one special token, as vocabularies with an end of text have it.
-class WithEndOfText : public Tokenizer {
+class WithEndOfText : public tokenizer::Tokenizer {
  public:
   explicit WithEndOfText(int32_t id) : end_of_text_{{"<|endoftext|>", id}} {}
   std::string name() const override { return "test"; }
   int64_t vocab_size() const override { return characters_->vocab_size(); }
-  std::span<const SpecialToken> special_tokens() const override { return end_of_text_; }
-  using Tokenizer::encode;
+  std::span<const tokenizer::SpecialToken> special_tokens() const override { return end_of_text_; }
+  using tokenizer::Tokenizer::encode;
   void encode(std::string_view text, std::vector<int32_t>& ids) const override { characters_->encode(text, ids); }
   size_t last_cut(std::string_view text) const override { return characters_->last_cut(text); }
   std::string decode(std::span<const int32_t> ids) const override { return characters_->decode(ids); }
   std::string to_json() const override { return characters_->to_json(); }
 
  private:
-  std::unique_ptr<Tokenizer> characters_ = characters();
-  std::vector<SpecialToken> end_of_text_;
+  std::unique_ptr<tokenizer::Tokenizer> characters_ = characters();
+  std::vector<tokenizer::SpecialToken> end_of_text_;
 };
 
 TEST_P(GeneratorTest, EndsAtEndOfText) {
@@ -332,11 +333,11 @@ TEST_P(GeneratorTest, EmptyPromptHasAStart) {
   const auto plain = characters();
   const auto model = tiny_model(device(), plain->vocab_size());
   const SamplingConfig config{.temperature = 0, .max_new_tokens = 10};
-  const auto text = [&](const Tokenizer& tokenizer, const std::string& prompt) {
+  const auto text = [&](const tokenizer::Tokenizer& tokenizer, const std::string& prompt) {
     return generate(*model, tokenizer, prompt, config, at::kFloat).text;
   };
   EXPECT_EQ(text(*plain, ""), text(*plain, "\n"));
-  const auto without_newline = make_tokenizer("char", kCharacters.substr(1) + "#");
+  const auto without_newline = tokenizer::make_tokenizer("char", kCharacters.substr(1) + "#");
   EXPECT_EQ(text(*without_newline, ""), text(*without_newline, " "));  // the first of its vocabulary
   EXPECT_EQ(text(WithEndOfText(plain->encode("q")[0]), ""), text(*plain, "q").substr(0, text(*plain, "q").find('q')));
 }
@@ -405,4 +406,4 @@ TEST(SamplingConfig, ValuesOutOfRangeAreRefused) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::generate

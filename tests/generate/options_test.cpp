@@ -14,7 +14,7 @@
 #include "gpt/core/error.h"
 #include "support/expect_error.h"
 
-namespace gpt {
+namespace gpt::generate {
 namespace {
 
 GenerateOptions parse(std::vector<const char*> arguments) {
@@ -239,4 +239,4 @@ TEST(ReadPrompt, TakesTheFlagOrTheFile) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::generate

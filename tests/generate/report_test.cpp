@@ -7,7 +7,7 @@
 
 #include "support/captured_log.h"
 
-namespace gpt {
+namespace gpt::generate {
 namespace {
 
 GenerationResult result() {
@@ -76,4 +76,4 @@ TEST(Report, JsonIsUtf8WhateverThePromptWas) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::generate

@@ -15,7 +15,7 @@
 #include <set>
 #include <vector>
 
-namespace gpt {
+namespace gpt::generate {
 namespace {
 
 constexpr double kEpsilon = std::numeric_limits<float>::epsilon();
@@ -248,4 +248,4 @@ TEST(Sampler, TakesHalfPrecisionLogits) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::generate

@@ -12,7 +12,7 @@
 #include "gpt/core/file.h"
 #include "support/expect_error.h"
 
-namespace gpt {
+namespace gpt::generate {
 namespace {
 
 namespace fs = std::filesystem;
@@ -72,4 +72,4 @@ TEST_F(TextFile, RefusesAtOnceWhatItCannotWrite) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::generate

@@ -7,7 +7,7 @@
 
 #include "gpt/core/utf8.h"
 
-namespace gpt {
+namespace gpt::generate {
 namespace {
 
 const std::string kReplacement = "\xEF\xBF\xBD";
@@ -130,4 +130,4 @@ TEST(TextStream, ResultIsIndependentOfTheCuts) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::generate

@@ -5,7 +5,7 @@
 #include <functional>
 #include <map>
 
-namespace gpt {
+namespace gpt::generate {
 namespace {
 
 // A machine whose clock is made up: how long a token takes with so many threads.
@@ -116,4 +116,4 @@ TEST(ThreadChoice, TrialsCostLittle) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::generate

@@ -16,10 +16,11 @@ namespace gpt::test {
 inline constexpr int64_t kBlockSize = 16;
 inline const std::string kCharacters = "\n abcdefghijklmnopqrstuvwxyz.,!?";
 
-inline std::unique_ptr<Tokenizer> characters() { return make_tokenizer("char", kCharacters); }
+inline std::unique_ptr<tokenizer::Tokenizer> characters() { return tokenizer::make_tokenizer("char", kCharacters); }
 
 // Weights far larger than at initialisation, so that greedy text wanders instead of repeating one token.
-inline std::unique_ptr<GPT> tiny_model(at::Device device, int64_t vocab_size, Position position = Position::rope) {
+inline std::unique_ptr<model::GPT> tiny_model(at::Device device, int64_t vocab_size,
+                                              Position position = Position::rope) {
   ModelConfig config;
   config.n_layer = 2;
   config.n_head = 2;
@@ -30,11 +31,11 @@ inline std::unique_ptr<GPT> tiny_model(at::Device device, int64_t vocab_size, Po
   config.position = position;
   config.dropout = 0.5;
   at::set_num_threads(1);  // on a busy machine threads meet more slowly than this model computes
-  NamedTensors weights;
+  parameters::NamedTensors weights;
   at::Generator generator = at::detail::createCPUGenerator(2);
-  for (const ParameterRow& row : parameter_table(config))
+  for (const layout::ParameterRow& row : layout::parameter_table(config))
     weights.emplace_back(row.name, at::randn(row.shape, generator));
-  return std::make_unique<GPT>(config, device, weights);
+  return std::make_unique<model::GPT>(config, device, weights);
 }
 
 }  // namespace gpt::test

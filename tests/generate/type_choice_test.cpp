@@ -8,7 +8,7 @@
 
 #include "core/scratch_folder.h"
 
-namespace gpt {
+namespace gpt::generate {
 namespace {
 
 TEST(TypeChoice, IsMeasuredOnceForAMachineAndASize) {
@@ -49,4 +49,4 @@ TEST(TypeChoice, MeasuresBothTypes) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::generate

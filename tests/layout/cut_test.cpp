@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace gpt {
+namespace gpt::layout {
 namespace {
 
 ModelConfig grouped_model() {
@@ -111,4 +111,4 @@ TEST(Cut, ALargestPartHasTheSizesOfTheFirstOne) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::layout

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace gpt {
+namespace gpt::layout {
 namespace {
 
 ModelConfig gpt2_small() {
@@ -156,4 +156,4 @@ TEST(ParameterTable, NoBlockHoldsValuesOfTwoParametersAndRangesCoverThemAll) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::layout

@@ -11,7 +11,7 @@
 
 #include "gpt/layout/cut.h"
 
-namespace gpt {
+namespace gpt::layout {
 namespace {
 
 ModelConfig model_of(int64_t layers, int64_t vocabulary) {
@@ -112,4 +112,4 @@ TEST(Stages, HaveEveryParameterBetweenThem) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::layout

@@ -8,7 +8,7 @@
 
 #include "support/expect_error.h"
 
-namespace gpt {
+namespace gpt::layout {
 namespace {
 
 ModelConfig twelve_layers() {
@@ -198,4 +198,4 @@ TEST(Lora, WhatIsTrainedWholeHasNoAdapters) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::layout

@@ -19,7 +19,7 @@
 #include "support/late_copies.h"
 #include "support/model_forms.h"
 
-namespace gpt {
+namespace gpt::model {
 namespace {
 
 struct Result {
@@ -40,8 +40,8 @@ class ActivationSwapTest : public testing::TestWithParam<std::tuple<DeviceCase, 
   at::Tensor ids() const {
     return at::randint(101, {8, 65}, at::detail::createCPUGenerator(1), at::dtype(at::kLong)).to(device());
   }
-  std::shared_ptr<HostCopies> copies() {
-    if (!device().is_cpu()) return host_copies(device());
+  std::shared_ptr<device::HostCopies> copies() {
+    if (!device().is_cpu()) return device::host_copies(device());
     return late_ = std::make_shared<test::LateCopies>();
   }
 
@@ -122,4 +122,4 @@ INSTANTIATE_TEST_SUITE_P(All, ActivationSwapTest, testing::Combine(testing::Valu
                          index_and_device);
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::model

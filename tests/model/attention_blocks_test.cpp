@@ -19,7 +19,7 @@
 #include "support/expect_error.h"
 #include "support/tolerance.h"
 
-namespace gpt {
+namespace gpt::model {
 namespace {
 
 constexpr int64_t kPositionsInBlocks = 300, kTokensOfBlocks = 61;
@@ -40,7 +40,7 @@ at::Tensor ids_for_blocks(int64_t sequences, uint64_t seed) {
 
 struct LearnedWithBlocks {
   double loss;
-  NamedTensors gradients;
+  parameters::NamedTensors gradients;
 };
 
 LearnedWithBlocks learn(GPT& model, GradientCheckpointing level = GradientCheckpointing::none) {
@@ -85,9 +85,9 @@ TEST(AttentionBlocks, HeadsChooseAlikeInWhicheverProcessTheyAre) {
     part.set_operators(tensor_parallel(ops::fused_operators(), tensor, config));
     const LearnedWithBlocks found = learn(part);
     EXPECT_NEAR(found.loss, one.loss, test::tolerance(at::kFloat, roundings, one.loss));
-    const std::vector<ParameterRow> rows = part.parameters().rows();
+    const std::vector<layout::ParameterRow> rows = part.parameters().rows();
     for (size_t i = 0; i < one.gradients.size(); ++i) {
-      const at::Tensor expected = part_of(rows[i], one.gradients[i].second);
+      const at::Tensor expected = parameters::part_of(rows[i], one.gradients[i].second);
       EXPECT_LE(largest(found.gradients[i].second - expected),
                 test::tolerance(at::kFloat, roundings, largest(one.gradients[i].second)))
           << rows[i].name;
@@ -129,4 +129,4 @@ TEST(AttentionBlocks, AGpuAndDocumentMasksAreRefused) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::model

@@ -17,7 +17,7 @@
 #include "support/captured_log.h"
 #include "tests/support/device_cases.h"
 
-namespace gpt {
+namespace gpt::model {
 namespace {
 
 ModelConfig small_model() {
@@ -42,7 +42,7 @@ class ThrowingEmbedding : public ops::WrappedOperators {
  public:
   explicit ThrowingEmbedding(std::string message)
       : WrappedOperators(ops::fused_operators()), message_(std::move(message)) {}
-  at::Tensor embedding(const at::Tensor&, const Parameter&, const Parameter&, const at::Tensor&,
+  at::Tensor embedding(const at::Tensor&, const parameters::Parameter&, const parameters::Parameter&, const at::Tensor&,
                        const ops::DropoutSpec&) const override {
     TORCH_CHECK(false, message_);
   }
@@ -56,9 +56,9 @@ class CompileTest : public DeviceTest {};
 TEST_P(CompileTest, KeepsTheOperatorsThatAgreeWithATen) {
   GPT model(small_model(), device(), 1);
   model.train(true);
-  const at::Tensor weights = model.parameters().flat_values().clone(), state = random_state(device());
+  const at::Tensor weights = model.parameters().flat_values().clone(), state = device::random_state(device());
   test::CapturedLog log;
-  EXPECT_TRUE(compile_model(model, TrainingConfig{}, Precision{}));
+  EXPECT_TRUE(compile_model(model, TrainingConfig{}, device::Precision{}));
   const std::string said = log.text();
   EXPECT_NE(said.find("Compiling model..."), std::string::npos) << said;
   const char* const mode = device().is_cpu() ? "(default)" : "(max-autotune)";
@@ -66,7 +66,7 @@ TEST_P(CompileTest, KeepsTheOperatorsThatAgreeWithATen) {
   EXPECT_FALSE(computes_by_aten(model));
   EXPECT_TRUE(model.training());
   EXPECT_TRUE(at::equal(model.parameters().flat_values(), weights));
-  EXPECT_TRUE(at::equal(random_state(device()), state));
+  EXPECT_TRUE(at::equal(device::random_state(device()), state));
   EXPECT_ANY_THROW((void)model.parameters().flat_gradients()) << "gradients were left";
 }
 
@@ -76,20 +76,20 @@ TEST_P(CompileTest, KeepsThemWhereAnEmbeddingIsZero) {
   config.n_layer = 18, config.norm_place = NormPlace::both, config.norm_eps = 1e-6;
   GPT model(config, device(), 1);
   model.train(true);
-  const at::Tensor table = model.parameters().weight(ParameterRole::token_embedding, -1).value();
+  const at::Tensor table = model.parameters().weight(layout::ParameterRole::token_embedding, -1).value();
   {
     const at::NoGradGuard no_gradients;
     table.select(0, 0).zero_();
   }
   const test::CapturedLog log;
-  EXPECT_TRUE(compile_model(model, TrainingConfig{}, Precision{}));
+  EXPECT_TRUE(compile_model(model, TrainingConfig{}, device::Precision{}));
 }
 
 TEST_P(CompileTest, FallsBackToATenWhereAnOperatorIsWrong) {
   GPT model(small_model(), device(), 1);
   model.set_operators(std::make_shared<WrongActivation>());
   test::CapturedLog log;
-  EXPECT_FALSE(compile_model(model, TrainingConfig{}, Precision{}));
+  EXPECT_FALSE(compile_model(model, TrainingConfig{}, device::Precision{}));
   const std::string said = log.text();
   EXPECT_NE(said.find("warning: Failed to compile: the loss is"), std::string::npos) << said;
   EXPECT_NE(said.find("warning: Continuing with uncompiled model"), std::string::npos) << said;
@@ -100,7 +100,7 @@ TEST_P(CompileTest, FallsBackToATenWhereAnOperatorThrows) {
   GPT model(small_model(), device(), 1);
   model.set_operators(std::make_shared<ThrowingEmbedding>("no such kernel"));
   test::CapturedLog log;
-  EXPECT_FALSE(compile_model(model, TrainingConfig{}, Precision{}));
+  EXPECT_FALSE(compile_model(model, TrainingConfig{}, device::Precision{}));
   const std::string said = log.text();
   EXPECT_NE(said.find("Failed to compile: no such kernel\n"), std::string::npos) << said;
   EXPECT_TRUE(computes_by_aten(model));
@@ -111,7 +111,7 @@ TEST_P(CompileTest, WhereMemoryRunsOutTheModelIsLeftAsItWas) {
   model.train(true);
   model.set_operators(std::make_shared<ThrowingEmbedding>("out of memory"));
   test::CapturedLog log;
-  EXPECT_THROW((void)compile_model(model, TrainingConfig{}, Precision{}), c10::Error);
+  EXPECT_THROW((void)compile_model(model, TrainingConfig{}, device::Precision{}), c10::Error);
   (void)log.text();
   EXPECT_FALSE(computes_by_aten(model));
   EXPECT_TRUE(model.training());
@@ -123,7 +123,7 @@ TEST_P(CompileTest, WithoutItATensOperatorsCompute) {
   GPT model(small_model(), device(), 1);
   model.set_operators(select_operators(training.execution, device()));
   test::CapturedLog log;
-  EXPECT_FALSE(compile_model(model, training, Precision{}));
+  EXPECT_FALSE(compile_model(model, training, device::Precision{}));
   EXPECT_EQ(log.text(), "");
   EXPECT_TRUE(computes_by_aten(model));
 }
@@ -135,7 +135,7 @@ TEST_P(CompileTest, SaysWhatReduceOverheadIsHere) {
     training.optimizer.fused_adamw = !is_eager;
     GPT model(small_model(), device(), 1);
     test::CapturedLog log;
-    EXPECT_TRUE(compile_model(model, training, Precision{}));
+    EXPECT_TRUE(compile_model(model, training, device::Precision{}));
     const std::string said = log.text(), is = device().is_cpu() ? "is default on a CPU"
                                               : is_eager        ? "is default with fused_adamw: false"
                                                                 : "";
@@ -275,4 +275,4 @@ TEST(AttentionKernelTest, ATensFlashAttentionOnACpuHasNoDropout) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::model

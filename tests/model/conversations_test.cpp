@@ -22,7 +22,7 @@
 #include "support/model_forms.h"
 #include "support/tolerance.h"
 
-namespace gpt {
+namespace gpt::model {
 namespace {
 
 constexpr int64_t kChatVocab = 101, kRowLength = 32;
@@ -36,17 +36,17 @@ GPT conversing_model(const ModelConfig& config) {
 }
 
 struct PackedBatch {
-  Tokens tokens;
-  PackedRows rows;
+  data::Tokens tokens;
+  data::PackedRows rows;
   at::Tensor inputs, targets, starts;
 
   explicit PackedBatch(const std::vector<int64_t>& lengths, uint32_t seed = 1)
       : tokens(test::conversations(lengths, kChatVocab, seed).tokens(kChatVocab)), rows(tokens, kRowLength, true, 1) {
-    std::vector<SegmentRow> all;
+    std::vector<data::SegmentRow> all;
     for (int64_t row = 0; row < rows.size(); ++row) all.push_back(rows.row(row));
     const at::Tensor together = at::empty({3, rows.size(), kRowLength}, at::kLong);
     const auto plane = [&](int64_t i) { return together[i].mutable_data_ptr<int64_t>(); };
-    write_rows(tokens, all, kRowLength, {plane(0), plane(1), plane(2)});
+    data::write_rows(tokens, all, kRowLength, {plane(0), plane(1), plane(2)});
     inputs = together[0], targets = together[1], starts = together[2].to(at::kInt);
   }
 };
@@ -61,7 +61,7 @@ double learned_alone(const GPT& model, const PackedBatch& batch) {
       std::vector<int64_t> ids, places, targets;
       for (int64_t i = 0; i < length; ++i) {
         ids.push_back(batch.tokens[start + i]);
-        if ((batch.tokens.mark(start + i + 1) & TokenMark::kLearned) == 0) continue;
+        if ((batch.tokens.mark(start + i + 1) & data::TokenMark::kLearned) == 0) continue;
         places.push_back(i), targets.push_back(batch.tokens[start + i + 1]);
       }
       const at::Tensor logits = model.forward(at::tensor(ids).unsqueeze(0)).select(0, 0).to(at::kDouble);
@@ -183,4 +183,4 @@ INSTANTIATE_TEST_SUITE_P(Forms, ConversationsOfGPT, test::model_forms(),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::model

@@ -18,7 +18,7 @@
 #include "support/model_forms.h"
 #include "support/tolerance.h"
 
-namespace gpt {
+namespace gpt::model {
 namespace {
 
 constexpr int64_t kSeparator = 100, kRows = 2, kLength = 32;  // of 101 tokens
@@ -83,7 +83,8 @@ TEST(DocumentsOfAnUntiedGPT, OtherTokensInOneChangeNoBitOfTheGradientsOfAnother)
     const auto gradient_of_embedding = [&](int64_t first) {
       for (int64_t t = 7; t < 21; ++t) ids[0][t] = first + t;  // tokens that occur nowhere else
       model.loss(ids, targets).backward();
-      const at::Tensor gradient = model.parameters().weight(ParameterRole::token_embedding, -1).gradient().clone();
+      const at::Tensor gradient =
+          model.parameters().weight(layout::ParameterRole::token_embedding, -1).gradient().clone();
       model.parameters().clear_gradients();
       return gradient;
     };
@@ -184,4 +185,4 @@ INSTANTIATE_TEST_SUITE_P(Forms, DocumentsOfGPT, test::model_forms(),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::model

@@ -15,7 +15,7 @@
 #include "support/dropout_at.h"
 #include "support/tolerance.h"
 
-namespace gpt {
+namespace gpt::model {
 namespace {
 
 constexpr int64_t kSequences = 4, kPositions = 16, kTokens = 97;
@@ -86,8 +86,9 @@ class NotesDropout : public ops::WrappedOperators {
  public:
   explicit NotesDropout(std::vector<ops::DropoutSpec>& noted)
       : WrappedOperators(ops::fused_operators()), noted_(noted) {}
-  at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions,
-                       const at::Tensor& starts, const ops::DropoutSpec& dropout) const override {
+  at::Tensor embedding(const at::Tensor& ids, const parameters::Parameter& table,
+                       const parameters::Parameter& positions, const at::Tensor& starts,
+                       const ops::DropoutSpec& dropout) const override {
     noted_.push_back(dropout);
     return inner_->embedding(ids, table, positions, starts, dropout);
   }
@@ -134,4 +135,4 @@ TEST(ModelDropout, EveryDropoutHasASiteOfItsOwnAndThePlaceOfTheStep) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::model

@@ -21,7 +21,7 @@
 #include "support/emulated_kernels.h"
 #include "support/restore_context.h"
 
-namespace gpt {
+namespace gpt::model {
 namespace {
 
 constexpr int64_t kWords = 61;
@@ -49,7 +49,7 @@ class FrozenTest : public testing::TestWithParam<DeviceCase> {
  protected:
   void SetUp() override {
     GPT_SKIP_WITHOUT(GetParam());
-    apply_precision({}, /*deterministic=*/true);
+    device::apply_precision({}, /*deterministic=*/true);
     (void)select_operators({}, GetParam().device);  // allows LibTorch every kernel
     if (GetParam().is_emulated) emulated_.emplace();
   }
@@ -65,7 +65,7 @@ class FrozenTest : public testing::TestWithParam<DeviceCase> {
   };
   Result result(const ModelConfig& config, const std::vector<std::string>& frozen, GradientCheckpointing level,
                 const ops::SharedOperators& operators, at::ScalarType type) const {
-    seed_random_state(GetParam().device, 1);  // of the masks of attention, which are LibTorch's on a GPU
+    device::seed_random_state(GetParam().device, 1);  // of the masks of attention, which are LibTorch's on a GPU
     GPT model(config, GetParam().device, 1, {.compute = type}, {.freeze = frozen});
     model.set_operators(operators);
     model.set_gradient_checkpointing(level);
@@ -118,7 +118,7 @@ TEST_P(FrozenTest, OtherGradientsKeepTheirBits) {
           const Result expected = result(config, {}, level, operators, type),
                        found = result(config, frozen, level, operators, type);
           EXPECT_EQ(found.loss, expected.loss);
-          for (const ParameterRow& row : parameter_table(config, {.freeze = frozen})) {
+          for (const layout::ParameterRow& row : layout::parameter_table(config, {.freeze = frozen})) {
             ASSERT_EQ(found.gradients.contains(row.name), row.is_trained) << row.name;
             if (!row.is_trained) continue;
             EXPECT_TRUE(found.gradients.at(row.name).equal(expected.gradients.at(row.name))) << row.name;
@@ -134,8 +134,8 @@ INSTANTIATE_TEST_SUITE_P(Devices, FrozenTest, testing::ValuesIn(kDevicesAndEmula
 
 TEST(Frozen, HaveNoGradientNoMasterAndNoSecondValue) {
   const GPT model(gpt2(), at::kCPU, 1, {.compute = at::kBFloat16}, {.freeze = {"wte", "h.0"}});
-  const Parameters& parameters = model.parameters();
-  const FlatLayout& layout = parameters.layout();
+  const parameters::Parameters& parameters = model.parameters();
+  const layout::FlatLayout& layout = parameters.layout();
   EXPECT_LT(layout.trained_size, layout.size);
   EXPECT_EQ(parameters.flat_values().numel(), layout.trained_size);
   EXPECT_EQ(parameters.flat_rounded().numel(), layout.size);
@@ -143,7 +143,7 @@ TEST(Frozen, HaveNoGradientNoMasterAndNoSecondValue) {
   int64_t kept = 0;
   for (const at::Tensor& part : parameters.kept_values()) kept += part.numel();
   EXPECT_EQ(kept, layout.size);
-  const Parameter frozen = parameters.weight(ParameterRole::token_embedding, -1);
+  const parameters::Parameter frozen = parameters.weight(layout::ParameterRole::token_embedding, -1);
   EXPECT_EQ(frozen.value().scalar_type(), at::kBFloat16);
   EXPECT_TRUE(frozen.compute_value().is_same(frozen.value()));
   EXPECT_FALSE(frozen.value().requires_grad());
@@ -156,9 +156,9 @@ TEST(Frozen, ValuesAreThoseOfTheSameSeed) {
     const GPT all(gpt2(), at::kCPU, 1, {.compute = type}),
         some(gpt2(), at::kCPU, 1, {.compute = type}, {.freeze = {"h.1"}}),
         copied(gpt2(), at::kCPU, all.parameters().values(), {.compute = type}, {.freeze = {"h.1"}});
-    const NamedTensors expected = all.parameters().values();
+    const parameters::NamedTensors expected = all.parameters().values();
     for (const GPT* model : {&some, &copied}) {
-      const NamedTensors found = model->parameters().values();
+      const parameters::NamedTensors found = model->parameters().values();
       for (size_t i = 0; i < expected.size(); ++i)
         EXPECT_TRUE(found[i].second.equal(expected[i].second.to(found[i].second.scalar_type()))) << found[i].first;
       EXPECT_TRUE(model->forward(at::zeros({1, 3}, at::kLong)).equal(all.forward(at::zeros({1, 3}, at::kLong))));
@@ -167,4 +167,4 @@ TEST(Frozen, ValuesAreThoseOfTheSameSeed) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::model

@@ -30,7 +30,7 @@
 #include "support/restore_context.h"
 #include "support/tolerance.h"
 
-namespace gpt {
+namespace gpt::model {
 namespace {
 
 constexpr int64_t kVocab = 97;  // padded to 128
@@ -75,7 +75,7 @@ class GPTOnDevice : public DeviceTest {
  protected:
   void SetUp() override {
     DeviceTest::SetUp();
-    apply_precision({}, /*deterministic=*/false);  // sums are float32 in cuBLAS too
+    device::apply_precision({}, /*deterministic=*/false);  // sums are float32 in cuBLAS too
   }
 
   RestoreContext restore_;
@@ -87,8 +87,8 @@ TEST(GPT, VocabularyPaddingTakesNoPart) {
       ModelConfig config = tiny_config();
       config.tie_weights = tied;
       const GPT model(config, at::kCPU, 1);
-      const Parameter head = tied ? model.parameters().weight(ParameterRole::token_embedding, -1)
-                                  : model.parameters().weight(ParameterRole::head, config.n_layer);
+      const parameters::Parameter head = tied ? model.parameters().weight(layout::ParameterRole::token_embedding, -1)
+                                              : model.parameters().weight(layout::ParameterRole::head, config.n_layer);
       head.value().detach().narrow(0, kVocab, 128 - kVocab).fill_(50.0);  // would win every softmax it were part of
       const at::Tensor ids = random_ids(2, 16, 1), targets = random_ids(2, 16, 2);
       const at::Tensor logits = model.forward(ids), loss = model.loss(ids, targets, {.label_smoothing = smoothing});
@@ -373,7 +373,7 @@ TEST_P(GPTOnDevice, EndToEndInSixteenBitsIsWithinTheirRounding) {
 INSTANTIATE_ON_DEVICES(GPTOnDevice);
 
 TEST(GPT, RefusesWeightsOfAnotherArchitecture) {
-  const auto message = [&](const NamedTensors& values) -> std::string {
+  const auto message = [&](const parameters::NamedTensors& values) -> std::string {
     try {
       const GPT model(tiny_config(), at::kCPU, values);
       for (const auto& [name, tensor] : values) EXPECT_TRUE(parameter(model, name).equal(tensor)) << name;
@@ -383,9 +383,9 @@ TEST(GPT, RefusesWeightsOfAnotherArchitecture) {
     }
     return "";
   };
-  NamedTensors values = GPT(tiny_config(), at::kCPU, 1).parameters().values();
+  parameters::NamedTensors values = GPT(tiny_config(), at::kCPU, 1).parameters().values();
   EXPECT_EQ(message(values), "");
-  NamedTensors missing = values, extra = values, misshapen = values;
+  parameters::NamedTensors missing = values, extra = values, misshapen = values;
   missing.pop_back();
   EXPECT_NE(message(missing).find("model/transformer.ln_f.weight is missing"), std::string::npos);
   extra.emplace_back("lm_head.weight", values[0].second);
@@ -418,7 +418,7 @@ class NotesParts : public ops::WrappedOperators {
 // Sites tell operators where they are called, for those that do something else there.
 class NotesSites : public ops::WrappedOperators {
  public:
-  explicit NotesSites(std::vector<std::pair<ParameterRole, int64_t>>& sites)
+  explicit NotesSites(std::vector<std::pair<layout::ParameterRole, int64_t>>& sites)
       : WrappedOperators(ops::fused_operators()), sites_(sites) {}
   at::Tensor linear(const at::Tensor& x, const ops::LinearLayer& layer, ops::ProductInput input) const override {
     sites_.emplace_back(layer.site.role, layer.site.layer);
@@ -437,19 +437,19 @@ class NotesSites : public ops::WrappedOperators {
   }
 
  private:
-  std::vector<std::pair<ParameterRole, int64_t>>& sites_;
+  std::vector<std::pair<layout::ParameterRole, int64_t>>& sites_;
 };
 
 TEST(GPT, EachProductKnowsItsSite) {
-  using enum ParameterRole;
+  using enum layout::ParameterRole;
   for (const Mlp kind : {Mlp::swiglu, Mlp::gelu, Mlp::relu2}) {
     ModelConfig config = tiny_config();
     config.mlp = kind;
-    std::vector<std::pair<ParameterRole, int64_t>> sites, expected;
+    std::vector<std::pair<layout::ParameterRole, int64_t>> sites, expected;
     for (int64_t layer = 0; layer < config.n_layer; ++layer) {
-      for (const ParameterRole role : {attention_in, attention_out}) expected.emplace_back(role, layer);
+      for (const layout::ParameterRole role : {attention_in, attention_out}) expected.emplace_back(role, layer);
       if (kind == Mlp::swiglu) expected.emplace_back(mlp_gate, layer);
-      for (const ParameterRole role : {mlp_in, mlp_out}) expected.emplace_back(role, layer);
+      for (const layout::ParameterRole role : {mlp_in, mlp_out}) expected.emplace_back(role, layer);
     }
     expected.emplace_back(head, config.n_layer);
     GPT model(config, at::kCPU, 1);
@@ -496,4 +496,4 @@ TEST(GPT, CountsItsParametersAndWork) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::model

@@ -15,7 +15,7 @@
 #include "gpt/model/gpt.h"
 #include "support/device_cases.h"
 
-namespace gpt {
+namespace gpt::model {
 namespace {
 
 TEST(GradientMark, TellsOnceWhatWasComputedFromItHasBeenPassed) {
@@ -54,9 +54,9 @@ using Gradients = std::map<std::string, at::Tensor>;
 
 Gradients gradients_from(const GPT& model, int64_t layer) {
   Gradients result;
-  const Parameters& parameters = model.parameters();
+  const parameters::Parameters& parameters = model.parameters();
   for (size_t i = 0; i < parameters.rows().size(); ++i) {
-    const ParameterRow& row = parameters.rows()[i];
+    const layout::ParameterRow& row = parameters.rows()[i];
     if (row.layer >= layer) result.emplace(row.name, parameters[i].gradient().clone());
   }
   return result;
@@ -101,4 +101,4 @@ INSTANTIATE_TEST_SUITE_P(All, LayerDone,
                          index_and_device);
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::model

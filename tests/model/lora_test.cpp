@@ -19,7 +19,7 @@
 #include "support/device_cases.h"
 #include "support/restore_context.h"
 
-namespace gpt {
+namespace gpt::model {
 namespace {
 
 constexpr int64_t kLoraWords = 61;
@@ -46,8 +46,8 @@ TuningConfig lora(std::vector<std::string> targets, std::vector<std::string> als
 }
 
 // Values of a model whose B are no zeros any more.
-NamedTensors some_values(const ModelConfig& config, const TuningConfig& tuning) {
-  NamedTensors values = GPT(config, at::kCPU, 1, {}, tuning).parameters().values();
+parameters::NamedTensors some_values(const ModelConfig& config, const TuningConfig& tuning) {
+  parameters::NamedTensors values = GPT(config, at::kCPU, 1, {}, tuning).parameters().values();
   at::Generator generator = at::detail::createCPUGenerator(3);
   for (auto& [name, tensor] : values) {
     tensor = tensor.detach().clone();
@@ -56,12 +56,13 @@ NamedTensors some_values(const ModelConfig& config, const TuningConfig& tuning) 
   return values;
 }
 
-NamedTensors merged(const ModelConfig& config, const TuningConfig& tuning, NamedTensors values) {
-  Checkpoint checkpoint;
+parameters::NamedTensors merged(const ModelConfig& config, const TuningConfig& tuning,
+                                parameters::NamedTensors values) {
+  checkpoint::Checkpoint checkpoint;
   checkpoint.config.model = config;
   checkpoint.config.training.tuning = tuning;
   checkpoint.model = std::move(values);
-  merge_adapters(checkpoint);
+  checkpoint::merge_adapters(checkpoint);
   EXPECT_FALSE(checkpoint.config.training.tuning.lora.is_on());
   return checkpoint.model;
 }
@@ -70,7 +71,7 @@ class LoraTest : public testing::TestWithParam<DeviceCase> {
  protected:
   void SetUp() override {
     GPT_SKIP_WITHOUT(GetParam());
-    apply_precision({}, /*deterministic=*/true);
+    device::apply_precision({}, /*deterministic=*/true);
   }
   at::Tensor ids(uint64_t seed) const {
     return at::randint(kLoraWords, {2, 8}, at::detail::createCPUGenerator(seed), at::dtype(at::kLong))
@@ -117,7 +118,7 @@ TEST_P(LoraTest, LossAndGradientsFollowFromThoseOfTheMergedModel) {
   using enum GradientCheckpointing;
   for (const auto& [config, targets, also_train] : cases()) {
     const TuningConfig tuning = lora(targets, also_train);
-    const NamedTensors values = some_values(config, tuning);
+    const parameters::NamedTensors values = some_values(config, tuning);
     const std::map<std::string, at::Tensor> by_name(values.begin(), values.end());
     GPT whole(config, GetParam().device, merged(config, tuning, values));
     const Result expected = result(whole, none);
@@ -129,9 +130,9 @@ TEST_P(LoraTest, LossAndGradientsFollowFromThoseOfTheMergedModel) {
         model.set_operators(operators);
         const Result found = result(model, level);
         EXPECT_NEAR(found.loss, expected.loss, 1e-5);
-        for (const ParameterRow& row : model.parameters().rows()) {
+        for (const layout::ParameterRow& row : model.parameters().rows()) {
           ASSERT_EQ(found.gradients.contains(row.name), row.is_trained) << row.name;
-          if (is_trained_whole(row)) {
+          if (layout::is_trained_whole(row)) {
             const at::Tensor &own = found.gradients.at(row.name), &of_merged = expected.gradients.at(row.name);
             EXPECT_TRUE(at::allclose(own, of_merged, 1e-4, 1e-5 * of_merged.abs().max().item<double>())) << row.name;
           }
@@ -162,7 +163,7 @@ TEST_P(LoraTest, LossAndGradientsFollowFromThoseOfTheMergedModel) {
 TEST_P(LoraTest, GeneratesAsTheMergedModelDoes) {
   for (const auto& [config, targets, also_train] : cases()) {
     const TuningConfig tuning = lora(targets, also_train);
-    const NamedTensors values = some_values(config, tuning);
+    const parameters::NamedTensors values = some_values(config, tuning);
     const c10::InferenceMode inference;
     const GPT whole(config, GetParam().device, merged(config, tuning, values)),
         model(config, GetParam().device, values, {}, tuning);
@@ -176,8 +177,8 @@ TEST_P(LoraTest, GeneratesAsTheMergedModelDoes) {
 }
 
 // What the model in few bits stands for, in float32.
-NamedTensors unpacked(const GPT& model) {
-  NamedTensors values = model.parameters().values();
+parameters::NamedTensors unpacked(const GPT& model) {
+  parameters::NamedTensors values = model.parameters().values();
   for (size_t i = 0; i < values.size(); ++i)
     if (model.parameters()[i].is_narrow()) values[i].second = model.parameters()[i].frozen().unpacked(at::kFloat);
   return values;
@@ -190,7 +191,7 @@ TEST_P(LoraTest, ABaseInFewBitsIsTrainedAsItsValuesAreInFloat32) {
   for (const auto& [config, targets, also_train] : cases()) {
     for (const BaseType base : {BaseType::bfloat16, BaseType::int8, BaseType::int4}) {
       TuningConfig tuning = lora(targets, also_train);
-      const NamedTensors values = some_values(config, tuning);
+      const parameters::NamedTensors values = some_values(config, tuning);
       tuning.lora.base = base;
       GPT narrow(config, at::kCPU, values, {}, tuning);
       GPT wide(config, at::kCPU, unpacked(narrow), {}, lora(targets, also_train));
@@ -228,7 +229,7 @@ TEST_P(LoraTest, DropoutIsOfWhatGoesIntoAnAdapterAlone) {
   using enum GradientCheckpointing;
   for (const auto& [config, targets, also_train] : cases()) {
     TuningConfig tuning = lora(targets, also_train);
-    const NamedTensors values = some_values(config, tuning);
+    const parameters::NamedTensors values = some_values(config, tuning);
     GPT without(config, GetParam().device, values, {}, tuning);
     const Result plain = result(without, none);
     tuning.lora.dropout = 0.4;
@@ -249,7 +250,7 @@ TEST_P(LoraTest, DropoutIsOfWhatGoesIntoAnAdapterAlone) {
       EXPECT_TRUE(model.forward(ids(1)).equal(without.forward(ids(1)))) << "there is none in evaluation";
     }
     // With all of B zero an adapter adds nothing, whatever its mask.
-    NamedTensors zeros = values;
+    parameters::NamedTensors zeros = values;
     for (auto& [name, tensor] : zeros)
       if (name.ends_with(".lora_B")) tensor = at::zeros_like(tensor);
     GPT with_zeros(config, GetParam().device, zeros, {}, tuning);
@@ -264,10 +265,11 @@ INSTANTIATE_TEST_SUITE_P(Devices, LoraTest, testing::ValuesIn(kDevices), testing
 TEST(Lora, ANewAdapterLeavesTheModelAsItIsAndItsAsDiffer) {
   const ModelConfig config = llama_of_lora();
   const TuningConfig tuning = lora({"all-linear"});
-  const NamedTensors weights = GPT(config, at::kCPU, 7).parameters().values();
-  const NamedTensors values = with_new_adapters(weights, parameter_table(config, tuning), 9);
+  const parameters::NamedTensors weights = GPT(config, at::kCPU, 7).parameters().values();
+  const parameters::NamedTensors values =
+      checkpoint::with_new_adapters(weights, layout::parameter_table(config, tuning), 9);
   EXPECT_EQ(values.size(), weights.size() + 2 * 2 * 5) << "two factors of five products of two layers";
-  const NamedTensors sums = merged(config, tuning, values);
+  const parameters::NamedTensors sums = merged(config, tuning, values);
   ASSERT_EQ(sums.size(), weights.size());
   for (size_t i = 0; i < sums.size(); ++i) {
     EXPECT_EQ(sums[i].first, weights[i].first);
@@ -283,4 +285,4 @@ TEST(Lora, ANewAdapterLeavesTheModelAsItIsAndItsAsDiffer) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::model

@@ -15,7 +15,7 @@
 #include "support/fixture.h"
 #include "support/tolerance.h"
 
-namespace gpt {
+namespace gpt::model {
 namespace {
 
 class Parity : public testing::TestWithParam<std::tuple<DeviceCase, const char*>> {
@@ -74,10 +74,10 @@ TEST_P(Parity, TenAdamWSteps) {
   training.learning_rate = fixture_.number("learning_rate");
   training.min_lr = fixture_.number("min_lr");
   training.warmup_steps = fixture_.integer("warmup_steps");
-  AdamW optimizer(model_->parameters(), {.weight_decay = fixture_.number("weight_decay"),
-                                         .beta1 = fixture_.number("beta1"),
-                                         .beta2 = fixture_.number("beta2"),
-                                         .eps = fixture_.number("eps")});
+  optim::AdamW optimizer(model_->parameters(), {.weight_decay = fixture_.number("weight_decay"),
+                                                .beta1 = fixture_.number("beta1"),
+                                                .beta2 = fixture_.number("beta2"),
+                                                .eps = fixture_.number("eps")});
   const int64_t steps = fixture_.integer("max_steps");
   const ops::Verdict verdict = ops::new_verdict(device_);
   const ops::UpdateCounts counts = ops::no_updates(device_);
@@ -88,7 +88,7 @@ TEST_P(Parity, TenAdamWSteps) {
     const at::Tensor norm = ops::flat_norm(model_->parameters().flat_gradients());
     ops::judge({loss.detach(), norm, {}}, fixture_.number("gradient_clip"), verdict, counts);
     const auto options = at::TensorOptions(device_).dtype(at::kFloat);
-    optimizer.step({at::full({}, learning_rate_at(training, step, steps), options), at::ones({}, options),
+    optimizer.step({at::full({}, optim::learning_rate_at(training, step, steps), options), at::ones({}, options),
                     verdict.divisor, verdict.skipped});
     const double expected = fixture_.tensors.at("losses")[step].item<double>();
     EXPECT_NEAR(loss.item<double>(), expected,
@@ -111,4 +111,4 @@ INSTANTIATE_TEST_SUITE_P(Forms, Parity,
                          });
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::model

@@ -13,13 +13,13 @@
 #include "support/expect_error.h"
 #include "support/model_forms.h"
 
-namespace gpt {
+namespace gpt::model {
 namespace {
 
 // What the quantized tensors stand for.
-NamedTensors values_of(const QuantizedTensors& tensors) {
-  NamedTensors values = tensors.others;
-  for (const auto& [name, weight] : tensors.matrices) values.emplace_back(name, dequantize(weight));
+parameters::NamedTensors values_of(const QuantizedTensors& tensors) {
+  parameters::NamedTensors values = tensors.others;
+  for (const auto& [name, weight] : tensors.matrices) values.emplace_back(name, parameters::dequantize(weight));
   return values;
 }
 
@@ -37,14 +37,14 @@ class QuantizedModel : public testing::TestWithParam<test::ModelForm> {
 
 TEST_P(QuantizedModel, ComputesWhatItsValuesComputeInFloat32) {
   const ModelConfig config = test::config_of(GetParam());
-  for (const QuantizedType type : {QuantizedType::int8, QuantizedType::int4}) {
+  for (const parameters::QuantizedType type : {parameters::QuantizedType::int8, parameters::QuantizedType::int4}) {
     const GPT drawn(config, at::kCPU, 1);
     const QuantizedTensors tensors = quantize(config, drawn.parameters().values(), type);
     const GPT wide(config, at::kCPU, values_of(tensors));
     const auto quantized = quantized_gpt(config, tensors);
     EXPECT_EQ(quantized->device(), at::kCPU);
     EXPECT_EQ(quantized->parameters().count(), drawn.parameters().count());
-    EXPECT_LT(weight_bytes(*quantized), weight_bytes(drawn) * (type == QuantizedType::int8 ? 0.4 : 0.35));
+    EXPECT_LT(weight_bytes(*quantized), weight_bytes(drawn) * (type == parameters::QuantizedType::int8 ? 0.4 : 0.35));
     for (const int64_t prompt : {3, 20}) {  // few rows, and many
       at::manual_seed(prompt);
       const auto found = logits(*quantized, prompt);
@@ -66,10 +66,12 @@ INSTANTIATE_TEST_SUITE_P(Forms, QuantizedModel, test::model_forms(), [](const au
 TEST(QuantizedTypes, TablesAndHeadsHaveEightBits) {
   const ModelConfig config = test::config_of({"", Mlp::gelu, Norm::layernorm, Position::learned, true, false});
   int tables = 0, layers = 0, others = 0;
-  for (const ParameterRow& row : parameter_table(config)) {
-    const auto type = quantized_type(row, QuantizedType::int4);
-    tables += type == QuantizedType::int8, layers += type == QuantizedType::int4, others += !type;
-    EXPECT_EQ(type == QuantizedType::int8, row.name == "transformer.wte.weight" || row.name == "lm_head.weight")
+  for (const layout::ParameterRow& row : layout::parameter_table(config)) {
+    const auto type = quantized_type(row, parameters::QuantizedType::int4);
+    tables += type == parameters::QuantizedType::int8, layers += type == parameters::QuantizedType::int4,
+        others += !type;
+    EXPECT_EQ(type == parameters::QuantizedType::int8,
+              row.name == "transformer.wte.weight" || row.name == "lm_head.weight")
         << row.name;
     EXPECT_EQ(!type.has_value(), row.shape.size() == 1 || row.name == "transformer.wpe.weight") << row.name;
   }
@@ -80,13 +82,13 @@ TEST(QuantizedTypes, TablesAndHeadsHaveEightBits) {
 
 TEST(QuantizedTypes, WhatIsNotFiniteIsRefused) {
   const ModelConfig config = test::config_of({"", Mlp::gelu, Norm::layernorm, Position::learned, true, true});
-  NamedTensors values = GPT(config, at::kCPU, 1).parameters().values();
+  parameters::NamedTensors values = GPT(config, at::kCPU, 1).parameters().values();
   values[0].second.detach()[3][2] = std::numeric_limits<float>::infinity();
-  EXPECT_ERROR((void)quantize(config, values, QuantizedType::int8), ExitCode::numerics,
+  EXPECT_ERROR((void)quantize(config, values, parameters::QuantizedType::int8), ExitCode::numerics,
                "'transformer.wte.weight' holds");
   values.erase(values.begin());
-  EXPECT_ERROR((void)quantize(config, values, QuantizedType::int8), ExitCode::checkpoint, "is missing");
+  EXPECT_ERROR((void)quantize(config, values, parameters::QuantizedType::int8), ExitCode::checkpoint, "is missing");
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::model

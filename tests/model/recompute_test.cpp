@@ -9,7 +9,7 @@
 
 #include "gpt/device/precision.h"
 
-namespace gpt {
+namespace gpt::model {
 namespace {
 
 TEST(Recompute, RunsTheBodyAgainWithTheSameRandomNumbersAndAutocast) {
@@ -27,7 +27,7 @@ TEST(Recompute, RunsTheBodyAgainWithTheSameRandomNumbersAndAutocast) {
   };
   at::Tensor y;
   {
-    Autocast autocast(at::kCPU, at::kBFloat16);
+    device::Autocast autocast(at::kCPU, at::kBFloat16);
     y = recompute_in_backward(body, {x, x2}, /*draws=*/true);
   }
   ASSERT_EQ(noise.size(), 1u);
@@ -42,7 +42,7 @@ TEST(Recompute, RunsTheBodyAgainWithTheSameRandomNumbersAndAutocast) {
   const std::vector<at::Tensor> recomputed{x.grad().clone(), x2.grad().clone(), weight.grad().clone()};
   for (const at::Tensor& leaf : {x, x2, weight}) leaf.mutable_grad().reset();
   {
-    Autocast autocast(at::kCPU, at::kBFloat16);
+    device::Autocast autocast(at::kCPU, at::kBFloat16);
     y = at::linear(x + x2.square(), weight).to(at::kFloat) * noise[0];
   }
   y.sum().backward();
@@ -52,4 +52,4 @@ TEST(Recompute, RunsTheBodyAgainWithTheSameRandomNumbersAndAutocast) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::model

@@ -24,7 +24,7 @@
 #include "support/model_forms.h"
 #include "support/tolerance.h"
 
-namespace gpt {
+namespace gpt::model {
 namespace {
 
 constexpr int64_t kCutSequences = 3;
@@ -47,12 +47,12 @@ at::Tensor tokens_for(const ModelConfig& config, uint64_t seed, const Batch& bat
 
 struct Outcome {
   double loss = 0;
-  NamedTensors gradients;
-  std::vector<ParameterRow> rows;
+  parameters::NamedTensors gradients;
+  std::vector<layout::ParameterRow> rows;
 };
 
 struct How {
-  ParameterTypes types = {};
+  parameters::ParameterTypes types = {};
   GradientCheckpointing level = GradientCheckpointing::none;
   double smoothing = 0.1;
   std::vector<std::string> frozen = {};
@@ -74,7 +74,7 @@ Outcome learn_once(GPT& model, const How& how) {
   const at::Tensor upstream = at::full({}, 0.5);
   at::Tensor loss;
   {
-    const Autocast autocast(at::kCPU, how.autocast);
+    const device::Autocast autocast(at::kCPU, how.autocast);
     loss = model.loss(tokens_for(model.config(), 1, how.batch), tokens_for(model.config(), 2, how.batch),
                       {.label_smoothing = how.smoothing,
                        .chunk_rows = 40,
@@ -102,15 +102,15 @@ void expect_same(const Outcome& one, const Outcome& part, const ModelConfig& con
   ASSERT_EQ(part.gradients.size(), one.gradients.size());
   size_t i = 0;
   double of_product = 0;
-  for (const ParameterRow& row : part.rows) {
+  for (const layout::ParameterRow& row : part.rows) {
     if (!row.is_trained) continue;
     const auto& [name, gradient] = part.gradients[i];
-    const at::Tensor expected = part_of(row, one.gradients[i++].second).to(at::kFloat);
+    const at::Tensor expected = parameters::part_of(row, one.gradients[i++].second).to(at::kFloat);
     ASSERT_EQ(name, row.name);
     double scale = largest_of(one.gradients[i - 1].second.to(at::kFloat));
     // The weights of attention to a single token are 1, and norms of queries and keys get what rounding leaves of the product's gradient.
-    if (row.role == ParameterRole::attention_in) of_product = scale;
-    if (row.role == ParameterRole::query_norm || row.role == ParameterRole::key_norm)
+    if (row.role == layout::ParameterRole::attention_in) of_product = scale;
+    if (row.role == layout::ParameterRole::query_norm || row.role == layout::ParameterRole::key_norm)
       scale = std::max(scale, of_product);
     EXPECT_LE(largest_of(gradient.to(at::kFloat) - expected), test::tolerance(type, roundings(config), scale))
         << name << " of rank " << rank;
@@ -186,8 +186,9 @@ TEST_P(TensorParallelTest, WhatAllHaveWholeGetsTheSameGradientsInAll) {
 class NotesRows : public ops::WrappedOperators {
  public:
   explicit NotesRows(std::vector<int64_t>& noted) : WrappedOperators(ops::fused_operators()), noted_(noted) {}
-  at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions,
-                       const at::Tensor& starts, const ops::DropoutSpec& dropout) const override {
+  at::Tensor embedding(const at::Tensor& ids, const parameters::Parameter& table,
+                       const parameters::Parameter& positions, const at::Tensor& starts,
+                       const ops::DropoutSpec& dropout) const override {
     if (dropout.probability > 0) noted_.push_back(ids.numel());
     return inner_->embedding(ids, table, positions, starts, dropout);
   }
@@ -227,12 +228,13 @@ TEST_P(TensorParallelTest, InitialWeightsAreThePartsOfOneProcessesAndWholeOnesAr
     group.arrange(4);
     GPT part = part_of_model(config_, group);
     const auto expect_parts_of = [&](const GPT& of) {
-      const NamedTensors values = part.parameters().values(), all = of.parameters().values();
+      const parameters::NamedTensors values = part.parameters().values(), all = of.parameters().values();
       for (size_t i = 0; i < values.size(); ++i)
-        EXPECT_TRUE(values[i].second.equal(part_of(part.parameters().rows()[i], all[i].second))) << values[i].first;
+        EXPECT_TRUE(values[i].second.equal(parameters::part_of(part.parameters().rows()[i], all[i].second)))
+            << values[i].first;
     };
     expect_parts_of(whole);
-    Parameters(part.parameters()).copy_from(other.parameters().values());
+    parameters::Parameters(part.parameters()).copy_from(other.parameters().values());
     expect_parts_of(other);
     group.mesh().all->sum(at::zeros({1}));  // nobody leaves before all have met
   });
@@ -304,4 +306,4 @@ TEST(TensorParallel, NeighboursDivideTheModelAndTheOthersTheSequences) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::model

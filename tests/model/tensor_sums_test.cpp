@@ -8,7 +8,7 @@
 
 #include "distributed/local_group.h"
 
-namespace gpt {
+namespace gpt::model {
 namespace {
 
 struct Rows {
@@ -40,4 +40,4 @@ INSTANTIATE_TEST_SUITE_P(All, OwnRowsTest,
                                          Rows{1, 7, (1 << 20) + 3, 2}, Rows{2, 4, 1 << 20, 2}));
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::model

@@ -190,7 +190,7 @@ TEST_P(AttentionTest, EqualsFloat64) {
 
 // The dropout that belongs to a seed: on a GPU, where it is LibTorch's, the generator's.
 DropoutSpec seeded_dropout(at::Device device, double probability, uint64_t seed) {
-  seed_random_state(device, seed);
+  device::seed_random_state(device, seed);
   return test::dropout_at(device, probability, static_cast<int64_t>(seed));
 }
 
@@ -366,7 +366,7 @@ TEST(Attention, DoesNotDependOnWhatItsMemoryContained) {
 // A processor with AVX512_BF16 chooses one of the kernels for 16-bit tensors, and all run on it but those for a matrix unit.
 TEST(Attention, KernelsWithAndWithoutDotProductsEqualFloat64) {
   using enum cpu::Capability;
-  if (dot_product_gain() == 0) GTEST_SKIP() << "no AVX512_BF16 on this processor";
+  if (device::dot_product_gain() == 0) GTEST_SKIP() << "no AVX512_BF16 on this processor";
   for (const auto capability : {AVX512, AVX512_BF16, AVX512_AMX}) {
     if (capability == AVX512_AMX && cpu::capability() != AVX512_AMX) continue;
     const cpu::WithCapability with(capability);

@@ -63,7 +63,7 @@ int main(int count, char** arguments) {
   std::vector<int64_t> lengths;
   for (int i = 2; i < count; ++i) lengths.push_back(std::atoll(arguments[i]));
   if (lengths.empty()) lengths = rounds > 0 ? std::vector<int64_t>{1024, 2048, 4096, 8192} : std::vector<int64_t>{400};
-  gpt::use_cpu_allocator();
+  gpt::device::use_cpu_allocator();
   at::set_num_threads(1);
   fmt::print(
       "| positions | blocks | type | all, ms | chosen, ms | forward gain | gain | scores skipped | time saved | saved / skipped |\n");

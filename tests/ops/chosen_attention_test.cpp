@@ -359,7 +359,7 @@ TEST(ChosenAttention, BlocksThatNobodyChoseAreNotComputed) {
 TEST(ChosenAttention, KernelsOfAllProcessorsEqualFloat64) {
   using enum cpu::Capability;
   for (const auto capability : {DEFAULT, AVX2, AVX512, AVX512_BF16, AVX512_AMX}) {
-    if (capability > cpu::capability() || (capability == AVX512_BF16 && dot_product_gain() == 0)) continue;
+    if (capability > cpu::capability() || (capability == AVX512_BF16 && device::dot_product_gain() == 0)) continue;
     const cpu::WithCapability with(capability);
     for (const ChosenCase& c : {kChosenCases[0], kChosenCases[2], kChosenCases[6]}) {
       for (const auto type : {at::kFloat, at::kBFloat16})

@@ -140,16 +140,18 @@ class ClassifierTest : public testing::TestWithParam<std::tuple<DeviceCase, at::
   at::ScalarType type() const { return std::get<1>(GetParam()); }
   const ClassifierCase& what() const { return std::get<2>(GetParam()); }
 
-  Parameter head(const Inputs& in) const { return Parameter(in.weight.to(device(), false, /*copy=*/true)); }
+  parameters::Parameter head(const Inputs& in) const {
+    return parameters::Parameter(in.weight.to(device(), false, /*copy=*/true));
+  }
   at::Tensor upstream() const { return at::full({}, kUpstream, at::TensorOptions(device()).dtype(at::kFloat)); }
   at::Tensor leaf(const Inputs& in, at::ScalarType of = at::kFloat) const {
     return in.x.to(device(), of, false, /*copy=*/true).requires_grad_();
   }
   // The loss under autocast to the type of this test, and the gradients.
-  at::Tensor loss(const at::Tensor& x, const Parameter& head, const Inputs& in) const {
+  at::Tensor loss(const at::Tensor& x, const parameters::Parameter& head, const Inputs& in) const {
     at::Tensor result;
     {
-      const Autocast autocast(device(), type());
+      const device::Autocast autocast(device(), type());
       result = classifier_loss(x, head, in.targets.to(device()), what().options(), upstream());
     }
     result.backward(upstream());
@@ -165,7 +167,7 @@ TEST_P(ClassifierTest, EqualsFloat64) {
   const Inputs in(what(), type(), generator_);
   const ClassifierReference reference(what(), in, kUpstream, type());
   const at::Tensor x = leaf(in);
-  const Parameter weight = head(in);
+  const parameters::Parameter weight = head(in);
   const at::Tensor result = loss(x, weight, in);
   EXPECT_EQ(result.scalar_type(), at::kFloat);
   EXPECT_EQ(result.dim(), 0);
@@ -179,7 +181,7 @@ TEST_P(ClassifierTest, EqualsFloat64) {
 
 TEST_P(ClassifierTest, AddsToTheGradientThatIsThere) {
   const Inputs first(what(), type(), generator_), second(what(), type(), generator_);
-  const Parameter weight = head(first);
+  const parameters::Parameter weight = head(first);
   Inputs with_same_head = second;
   with_same_head.weight = first.weight;
   loss(leaf(first), weight, first);
@@ -191,9 +193,9 @@ TEST_P(ClassifierTest, AddsToTheGradientThatIsThere) {
 TEST_P(ClassifierTest, TheLossAloneLeavesNoGradient) {
   const Inputs in(what(), type(), generator_);
   const ClassifierReference reference(what(), in, kUpstream, type());
-  const Parameter weight = head(in);
+  const parameters::Parameter weight = head(in);
   const at::NoGradGuard no_grad;
-  const Autocast autocast(device(), type());
+  const device::Autocast autocast(device(), type());
   const at::Tensor result = classifier_loss(in.x.to(device()), weight, in.targets.to(device()), what().options());
   expect_within(result, reference.loss, reference.loss_bound);
   EXPECT_FALSE(result.requires_grad());
@@ -219,8 +221,9 @@ TEST_P(ClassifierTest, EqualsFloat64EndToEnd) {
     const at::ScalarType gradient = has_master ? at::kFloat : type();
     SCOPED_TRACE(testing::Message() << (has_master ? "with" : "without") << " a master");
     const Inputs first(what(), type(), generator_);
-    const Parameter weight = test::parameter_of(first.weight.to(device(), false, /*copy=*/true),
-                                                {.compute = type(), .has_master = has_master, .gradient = gradient});
+    const parameters::Parameter weight =
+        test::parameter_of(first.weight.to(device(), false, /*copy=*/true),
+                           {.compute = type(), .has_master = has_master, .gradient = gradient});
     at::Tensor expected, bound, magnitude;
     for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
       Inputs in = micro_batch == 0 ? first : Inputs(what(), type(), generator_);
@@ -270,7 +273,7 @@ class ClassifierOnDevice : public DeviceTest {
 TEST_P(ClassifierOnDevice, ExtremeLogitsDoNotOverflow) {
   const at::Tensor x = at::tensor({1.0, 0.0, -1.0, 0.0, 0.0, 1.0}).to(device(), at::kFloat).view({3, 2});
   const at::Tensor leaf = x.detach().requires_grad_();
-  const Parameter head(at::tensor({1e4, 0.0, -1e4, 1e4, -1e4, 1e4}).to(device(), at::kFloat).view({3, 2}));
+  const parameters::Parameter head(at::tensor({1e4, 0.0, -1e4, 1e4, -1e4, 1e4}).to(device(), at::kFloat).view({3, 2}));
   const at::Tensor loss = classifier_loss(leaf, head, tokens({0, 0, 1}), {3}, one());
   const double expected = (0 + (2e4 + std::log(2.0)) + std::log(2.0)) / 3;
   EXPECT_NEAR(loss.item<double>(), expected, test::tolerance(at::kFloat, 8, expected));
@@ -284,7 +287,7 @@ TEST_P(ClassifierOnDevice, ValuesThatAreNotFiniteStayVisible) {
   const at::Tensor x = full({2, 20}, 1);
   x[0].fill_(std::nan(""));
   x.requires_grad_();
-  const Parameter head(full({40, 20}, 0.1));
+  const parameters::Parameter head(full({40, 20}, 0.1));
   const at::Tensor loss = classifier_loss(x, head, tokens({1, 1}), {33}, one());
   EXPECT_TRUE(std::isnan(loss.item<double>()));
   loss.backward();
@@ -299,7 +302,7 @@ TEST_P(ClassifierOnDevice, ThePaddingTakesNoPart) {
   const auto run = [&](double padding) {
     at::Tensor filled = weight.clone();
     filled.narrow(0, 19, 5).fill_(padding);
-    const Parameter head(filled.to(device()));
+    const parameters::Parameter head(filled.to(device()));
     const at::Tensor loss = classifier_loss(x.to(device()), head, tokens({1, 2, 3, 4, 18}), {19, 0.1}, one());
     EXPECT_EQ(head.gradient().narrow(0, 19, 5).abs().max().item<double>(), 0);
     return std::pair(loss.detach(), head.gradient());
@@ -314,7 +317,7 @@ TEST_P(ClassifierOnDevice, TakesStridedInputs) {
   const at::Tensor targets = at::randint(0, 16, {2, 6}, at::kLong).to(device()).t().select(1, 1);
   const auto run = [&](const at::Tensor& x, const at::Tensor& targets) {
     const at::Tensor leaf = x.detach().requires_grad_();
-    const at::Tensor loss = classifier_loss(leaf, Parameter(weight.clone()), targets, {16, 0, 4}, one());
+    const at::Tensor loss = classifier_loss(leaf, parameters::Parameter(weight.clone()), targets, {16, 0, 4}, one());
     loss.backward();
     return std::pair(loss.detach(), leaf.grad());
   };
@@ -390,7 +393,7 @@ TEST(ClassifierChunks, HaveTheFewestWavesOfTilesOnAGpu) {
 TEST(ClassifierOnCpu, NoMoreThanOneChunkOfLogitsExists) {
   constexpr int64_t kRows = 10000, kVocabulary = 2048, kChunk = 100, kBytes = 4;
   const at::Tensor x = at::randn({kRows, 8}).requires_grad_(), targets = at::randint(0, 500, {kRows}, at::kLong);
-  const Parameter head(at::randn({kVocabulary, 8}));
+  const parameters::Parameter head(at::randn({kVocabulary, 8}));
   const auto peak = [&](int64_t chunk_rows) {
     const test::Allocations allocations;
     classifier_loss(x, head, targets, {500, 0.1, chunk_rows}, at::ones({})).backward();
@@ -404,7 +407,7 @@ TEST(ClassifierOnCpu, NoMoreThanOneChunkOfLogitsExists) {
 
 TEST(ClassifierArguments, ThatDoNotFitAreRefused) {
   const at::Tensor x = at::randn({4, 8}).requires_grad_(), upstream = at::ones({});
-  const Parameter head(at::randn({16, 8}));
+  const parameters::Parameter head(at::randn({16, 8}));
   const auto refused = [&](const at::Tensor& x, const std::vector<int64_t>& targets, const ClassifierOptions& options,
                            const at::Tensor& upstream) {
     EXPECT_THROW(classifier_loss(x, head, at::tensor(targets, at::kLong), options, upstream), c10::Error);
@@ -422,7 +425,7 @@ TEST(ClassifierArguments, ThatDoNotFitAreRefused) {
 
 TEST(ClassifierArguments, WithoutAnUpstreamItIsOne) {
   const at::Tensor x = at::randn({4, 8}).requires_grad_(), targets = at::zeros({4}, at::kLong);
-  const Parameter head(at::randn({16, 8})), same(head.value().detach().clone());
+  const parameters::Parameter head(at::randn({16, 8})), same(head.value().detach().clone());
   classifier_loss(x, head, targets, {16}).backward();
   const at::Tensor gradient = x.grad().clone();
   x.mutable_grad().reset();
@@ -434,7 +437,7 @@ TEST(ClassifierArguments, WithoutAnUpstreamItIsOne) {
 
 TEST(ClassifierArguments, AnUpstreamThatTheBackwardPassDoesNotGetIsReported) {
   const at::Tensor x = at::randn({4, 8}).requires_grad_(), targets = at::zeros({4}, at::kLong);
-  const Parameter head(at::randn({16, 8}));
+  const parameters::Parameter head(at::randn({16, 8}));
   at::Tensor upstream = at::full({}, 0.5);
   const at::Tensor loss = classifier_loss(x, head, targets, {16}, upstream);
   upstream.fill_(0.25);  // the caller's tensor is no part of it

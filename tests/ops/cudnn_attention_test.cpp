@@ -95,10 +95,11 @@ TEST_P(PackedGradient, HasNoDropoutRotationAndMasks) {
 
 // The first pass of gradient checkpointing is LibTorch's, and the second has the packed gradient.
 TEST_P(PackedGradient, IsTheSameAfterRecomputation) {
-  const auto run = [](const std::vector<at::Tensor>& x, BodyRun /*run*/) { return attention(x[0], {4, 2}); };
+  const auto run = [](const std::vector<at::Tensor>& x, model::BodyRun /*run*/) { return attention(x[0], {4, 2}); };
   const at::Tensor x = qkv(2, 256, 4, 2, 64), again = x.detach().clone().requires_grad_(),
                    upstream = draw({2, 256, 256});
-  const at::Tensor y = run({x}, BodyRun::first), second = recompute_in_backward(run, {again}, /*draws=*/false);
+  const at::Tensor y = run({x}, model::BodyRun::first),
+                   second = model::recompute_in_backward(run, {again}, /*draws=*/false);
   EXPECT_TRUE(second.equal(y));
   y.backward(upstream);
   second.backward(upstream);

@@ -160,11 +160,11 @@ class ClassifierDistillation : public testing::TestWithParam<std::tuple<DeviceCa
     const LessonReference reference(what(), in, kUpstream, type());
     const at::ScalarType of = is_end_to_end ? type() : at::kFloat;
     const at::Tensor x = in.x.to(device(), of, false, /*copy=*/true).requires_grad_();
-    const Parameter head = test::parameter_of(in.weight.to(device(), false, /*copy=*/true),
-                                              {.compute = of, .has_master = true, .gradient = at::kFloat});
+    const parameters::Parameter head = test::parameter_of(in.weight.to(device(), false, /*copy=*/true),
+                                                          {.compute = of, .has_master = true, .gradient = at::kFloat});
     at::Tensor loss;
     {
-      const Autocast autocast(device(), is_end_to_end ? at::kFloat : type());
+      const device::Autocast autocast(device(), is_end_to_end ? at::kFloat : type());
       loss = operators.classifier_loss(x, head, in.targets.to(device()), options(in, of), upstream());
     }
     loss.backward(upstream());
@@ -193,9 +193,9 @@ TEST_P(ClassifierDistillation, OfLibTorchsOperatorsEqualsFloat64) {
 TEST_P(ClassifierDistillation, WithoutGradientsIsTheSameLoss) {
   const Lesson in(what(), type(), generator_);
   const LessonReference reference(what(), in, kUpstream, type());
-  const Parameter head(in.weight.to(device(), false, /*copy=*/true));
+  const parameters::Parameter head(in.weight.to(device(), false, /*copy=*/true));
   const at::NoGradGuard no_grad;
-  const Autocast autocast(device(), type());
+  const device::Autocast autocast(device(), type());
   const at::Tensor loss = classifier_loss(in.x.to(device()), head, in.targets.to(device()), options(in));
   EXPECT_NEAR(loss.item<double>(), reference.loss.item<double>(), reference.loss_bound);
   EXPECT_FALSE(head.has_gradient());
@@ -223,7 +223,7 @@ class ClassifierTeacher : public DeviceTest {
 // One that says the same as the model, which then has nothing to learn from it.
 TEST_P(ClassifierTeacher, ThatAgreesGivesNoLossAndNoGradient) {
   const at::Tensor x = at::randn({6, 12}).to(device()).requires_grad_(), weight = at::randn({77, 12}).to(device());
-  const Parameter head(weight.clone());
+  const parameters::Parameter head(weight.clone());
   const at::Tensor loss = classifier_loss(x, head, tokens({1, 2, 3, 4, 5, 6}), {77, 0, 0, {x.detach(), weight, 1, 2}});
   loss.backward();
   // Both computed the same logits, whose sums cancel but for the roundings of sums near 1.
@@ -237,7 +237,7 @@ TEST_P(ClassifierTeacher, ExtremeLogitsDoNotOverflow) {
   const at::Tensor x = at::tensor({1.0, 0.0, 1.0, 0.0}).to(device(), at::kFloat).view({2, 2}).requires_grad_(),
                    rows = at::tensor({1.0, 0.0, 0.0, 1.0}).to(device(), at::kFloat).view({2, 2}),
                    weight = at::tensor({1e4, -1e4, -1e4, 1e4, 0.0, 0.0}).to(device(), at::kFloat).view({3, 2});
-  const Parameter head(weight.clone());
+  const parameters::Parameter head(weight.clone());
   const at::Tensor loss = classifier_loss(x, head, tokens({0, 0}), {3, 0, 0, {rows, weight, 0.5, 1}});
   EXPECT_NEAR(loss.item<double>(), (0 + 0.5 * 2e4) / 2, test::tolerance(at::kFloat, 8, 5e3));
   loss.backward();
@@ -248,7 +248,7 @@ TEST_P(ClassifierTeacher, ExtremeLogitsDoNotOverflow) {
 TEST_P(ClassifierTeacher, ValuesThatAreNotFiniteStayVisible) {
   const at::Tensor x = full({2, 20}, 1).requires_grad_(), rows = full({2, 20}, 1), weight = full({40, 20}, 0.1);
   rows[0].fill_(std::nan(""));
-  const Parameter head(weight.clone());
+  const parameters::Parameter head(weight.clone());
   const at::Tensor loss = classifier_loss(x, head, tokens({1, 1}), {33, 0, 0, {rows, weight, 0.5, 1}});
   EXPECT_TRUE(std::isnan(loss.item<double>()));
   loss.backward();
@@ -264,7 +264,7 @@ TEST_P(ClassifierTeacher, ThePaddingTakesNoPart) {
   const auto run = [&](double padding) {
     const at::Tensor filled = weight.clone(), teacher = other.clone();
     filled.narrow(0, 19, 5).fill_(padding), teacher.narrow(0, 19, 13).fill_(-padding);
-    const Parameter head(filled.to(device()));
+    const parameters::Parameter head(filled.to(device()));
     const at::Tensor loss = classifier_loss(x.to(device()), head, tokens({1, 2, 3, 4, 18}),
                                             {19, 0.1, 0, {x.to(device()), teacher.to(device()), 0.5, 2}});
     EXPECT_EQ(head.gradient().narrow(0, 19, 5).abs().max().item<double>(), 0);
@@ -282,7 +282,7 @@ TEST(ClassifierTeacherOnCpu, NoMoreThanOneChunkOfItsLogitsExists) {
   constexpr int64_t kRows = 10000, kVocabulary = 2048, kChunk = 100, kBytes = 4;
   const at::Tensor x = at::randn({kRows, 8}).requires_grad_(), targets = at::randint(0, 500, {kRows}, at::kLong),
                    rows = at::randn({kRows, 8}), teacher = at::randn({kVocabulary, 8});
-  const Parameter head(at::randn({kVocabulary, 8}));
+  const parameters::Parameter head(at::randn({kVocabulary, 8}));
   const test::Allocations allocations;
   classifier_loss(x, head, targets, {500, 0.1, kChunk, {rows, teacher, 0.5, 1}}, at::ones({})).backward();
   const int64_t gradients = (kRows + kVocabulary) * 8 * kBytes, losses = kRows * kBytes;
@@ -292,7 +292,7 @@ TEST(ClassifierTeacherOnCpu, NoMoreThanOneChunkOfItsLogitsExists) {
 
 TEST(ClassifierTeacherArguments, ThatDoNotFitAreRefused) {
   const at::Tensor x = at::randn({4, 8}).requires_grad_(), rows = at::randn({4, 6}), weight = at::randn({10, 6});
-  const Parameter head(at::randn({16, 8}));
+  const parameters::Parameter head(at::randn({16, 8}));
   const at::Tensor targets = at::zeros({4}, at::kLong);
   const auto refused = [&](const Distillation& teacher) {
     EXPECT_THROW(classifier_loss(x, head, targets, {10, 0, 0, teacher}), c10::Error);

@@ -49,8 +49,9 @@ at::Tensor is_kept(const at::Tensor& x) { return (x.detach() != 0).cpu(); }
 
 // Each token has a row of its own in a table of ones, whose gradient then is the mask.
 Kept of_embedding(const at::TensorOptions& options, int64_t samples, int64_t columns, const DropoutSpec& dropout) {
-  const Parameter table = test::parameter_of(at::ones({samples * kLength, columns}, options.dtype(at::kFloat)),
-                                             {.compute = options.dtype().toScalarType()});
+  const parameters::Parameter table =
+      test::parameter_of(at::ones({samples * kLength, columns}, options.dtype(at::kFloat)),
+                         {.compute = options.dtype().toScalarType()});
   const at::Tensor ids = at::arange(samples * kLength, options.dtype(at::kLong)).view({samples, kLength});
   const at::Tensor y = embedding(ids, table, {}, 0, dropout);
   y.backward(at::ones_like(y.detach()));
@@ -59,7 +60,10 @@ Kept of_embedding(const at::TensorOptions& options, int64_t samples, int64_t col
 
 // The sum of zeros and a branch of ones is the mask, and so is the branch's gradient where that of the sum is one.
 Kept of_add_norm(const at::TensorOptions& options, int64_t samples, int64_t columns, const DropoutSpec& dropout) {
-  const Normalization norm{Norm::rmsnorm, 1e-5, Parameter(at::ones({columns}, options.dtype(at::kFloat))), {}};
+  const Normalization norm{Norm::rmsnorm,
+                           1e-5,
+                           parameters::Parameter(at::ones({columns}, options.dtype(at::kFloat))),
+                           {}};
   const at::Tensor x = at::zeros({samples, kLength, columns}, options), branch = at::ones_like(x).requires_grad_();
   const at::Tensor sum = add_norm(norm, x, branch, dropout).sum;
   sum.backward(at::ones_like(x));

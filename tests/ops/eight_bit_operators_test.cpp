@@ -28,10 +28,10 @@ namespace {
 constexpr EightBitType kInt8 = EightBitType::int8;
 constexpr int64_t kLayer = 1;
 
-const ParameterTypes kParameterTypes[] = {{},
-                                          {at::kBFloat16},
-                                          {at::kBFloat16, true, at::kBFloat16},
-                                          {at::kBFloat16, false, at::kBFloat16}};
+const parameters::ParameterTypes kParameterTypes[] = {{},
+                                                      {at::kBFloat16},
+                                                      {at::kBFloat16, true, at::kBFloat16},
+                                                      {at::kBFloat16, false, at::kBFloat16}};
 
 SharedOperators eight_bits(bool all_products) {
   return eight_bit_operators(fused_operators(), kInt8, all_products, kLayer, kLayer + 1);
@@ -55,14 +55,14 @@ Result compute(const Operators& operators, const at::Tensor& x, const LinearLaye
   return result;
 }
 
-class EightBitLinear : public testing::TestWithParam<ParameterTypes> {
+class EightBitLinear : public testing::TestWithParam<parameters::ParameterTypes> {
  protected:
   void SetUp() override { at::manual_seed(1); }
 
   LinearLayer layer(int64_t out, int64_t in, int64_t number = kLayer) const {
     return {test::parameter_of(at::randn({out, in}).requires_grad_(), GetParam()),
             test::parameter_of(at::randn({out}).requires_grad_(), GetParam()),
-            {ParameterRole::mlp_in, number}};
+            {layout::ParameterRole::mlp_in, number}};
   }
   at::Tensor random(at::IntArrayRef sizes) const { return at::randn(sizes).to(GetParam().compute); }
 };
@@ -168,7 +168,7 @@ struct Learned {
   at::Tensor gradients;
 };
 
-Learned learn(GPT& model, const at::Tensor& ids) {
+Learned learn(model::GPT& model, const at::Tensor& ids) {
   model.parameters().clear_gradients();
   const at::Tensor loss = model.loss(ids, ids);
   loss.backward();
@@ -180,7 +180,7 @@ TEST(EightBitModel, RecomputationGivesTheSameAndValidationIsUnquantized) {
   at::manual_seed(2);
   const at::Tensor ids = at::randint(65, {2, 16});
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
-    GPT model(config, at::kCPU, /*seed=*/1, {type});
+    model::GPT model(config, at::kCPU, /*seed=*/1, {type});
     const at::Tensor validation = model.token_losses(ids, ids);
     model.train(true);
     const Learned usual = learn(model, ids);
@@ -197,7 +197,7 @@ TEST(EightBitModel, RecomputationGivesTheSameAndValidationIsUnquantized) {
         EXPECT_TRUE(again.gradients.equal(own.gradients));
       }
       model.set_gradient_checkpointing(GradientCheckpointing::none);
-      const EvaluationMode evaluation(model);
+      const model::EvaluationMode evaluation(model);
       EXPECT_TRUE(model.token_losses(ids, ids).equal(validation));
     }
   }

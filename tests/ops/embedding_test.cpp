@@ -52,9 +52,10 @@ class EmbeddingTest : public testing::TestWithParam<DeviceCase> {
     return at::randn(shape, generator_).to(device(), type);
   }
   // A parameter as a model has it: of 16 bits beside its float32 values, with gradients of float32.
-  Parameter parameter(at::IntArrayRef shape, at::ScalarType type) {
+  parameters::Parameter parameter(at::IntArrayRef shape, at::ScalarType type) {
     const at::Tensor value = draw(shape), rounded = type == at::kFloat ? at::Tensor() : value.to(type);
-    return {value, rounded, c10::make_intrusive<FlatGradients>((value.numel() + 255) / 256 * 256, value.options()), 0};
+    return {value, rounded,
+            c10::make_intrusive<parameters::FlatGradients>((value.numel() + 255) / 256 * 256, value.options()), 0};
   }
   at::Tensor draw_ids(const EmbeddingShape& s) {  // half of the rows do not occur
     return at::randint(std::max<int64_t>(1, s.V / 2), {s.B, s.T}, generator_, at::dtype(at::kLong));
@@ -74,8 +75,9 @@ TEST_P(EmbeddingTest, EqualsFloat64) {
         for (const bool is_tied : {true, false}) {
           SCOPED_TRACE(testing::PrintToString(std::vector<int64_t>{s.V, s.C, s.B, s.T}) + c10::toString(type) +
                        (has_positions ? " with positions" : "") + (is_tied ? " tied" : ""));
-          const Parameter table = parameter({s.V, s.C}, type),
-                          positions = has_positions ? parameter({s.T + 3, s.C}, type) : Parameter();
+          const parameters::Parameter table = parameter({s.V, s.C}, type),
+                                      positions =
+                                          has_positions ? parameter({s.T + 3, s.C}, type) : parameters::Parameter();
           const at::Tensor exact_table = exact(table.compute_value()).requires_grad_(),
                            exact_positions = (has_positions ? exact(positions.compute_value())
                                                             : at::zeros({s.T + 3, s.C}, at::kDouble))
@@ -113,12 +115,12 @@ TEST_P(EmbeddingTest, PositionsBeginAnewWithEachDocument) {
   for (const auto type : kernel_types(GetParam())) {
     for (const double probability : {0.0, 0.2}) {
       SCOPED_TRACE(testing::Message() << c10::toString(type) << ", dropout " << probability);
-      const Parameter table = parameter({s.V, s.C}, type), positions = parameter({s.T, s.C}, type);
+      const parameters::Parameter table = parameter({s.V, s.C}, type), positions = parameter({s.T, s.C}, type);
       const at::Tensor exact_table = exact(table.compute_value()).requires_grad_(),
                        exact_positions = exact(positions.compute_value()).requires_grad_();
       const at::Tensor ids = draw_ids(s), upstream = draw({s.B, s.T, s.C}, type);
       const DropoutSpec dropout = probability > 0 ? test::dropout_at(device(), probability, 3) : DropoutSpec();
-      const Parameter ones(at::ones({s.V, s.C}, device()).to(type));
+      const parameters::Parameter ones(at::ones({s.V, s.C}, device()).to(type));
       const at::Tensor mask = exact(embedding(ids.to(device()), ones, {}, 0, dropout));
       const at::Tensor x = embedding(ids.to(device()), table, positions, 0, dropout, starts.to(device())),
                        expected = (at::embedding(exact_table, ids) + at::embedding(exact_positions, places)) * mask;
@@ -142,7 +144,7 @@ TEST_P(EmbeddingTest, ARoundedGradientIsThatOfFloat32Rounded) {
   for (const auto& s : kEmbeddingShapes) {
     const at::Tensor values = draw({s.V, s.C}, at::kBFloat16), of_positions = draw({s.T, s.C}, at::kBFloat16),
                      ids = draw_ids(s).to(device()), upstream = draw({s.B, s.T, s.C}, at::kBFloat16);
-    const Parameter narrow(values), wide(values.to(at::kFloat)), narrow_positions(of_positions),
+    const parameters::Parameter narrow(values), wide(values.to(at::kFloat)), narrow_positions(of_positions),
         wide_positions(of_positions.to(at::kFloat));
     embedding(ids, narrow, narrow_positions).backward(upstream);
     embedding(ids, wide, wide_positions).backward(upstream.to(at::kFloat));
@@ -163,7 +165,8 @@ TEST_P(EmbeddingTest, ARoundedGradientIsThatOfFloat32Rounded) {
 TEST_P(EmbeddingTest, DropoutDrawsTheSameMaskInBothPasses) {
   constexpr int64_t kBatch = 12, kLength = 9, kColumns = 133;
   constexpr double kProbability = 0.2;
-  const Parameter table(at::ones({1, kColumns}, device())), positions(at::zeros({kLength, kColumns}, device()));
+  const parameters::Parameter table(at::ones({1, kColumns}, device())),
+      positions(at::zeros({kLength, kColumns}, device()));
   const at::Tensor ids = at::zeros({kBatch, kLength}, at::dtype(at::kLong).device(device())),
                    upstream = draw({kBatch, kLength, kColumns});
   const auto run = [&](int64_t key) {
@@ -188,7 +191,7 @@ TEST_P(EmbeddingTest, DropoutDrawsTheSameMaskInBothPasses) {
 }
 
 TEST_P(EmbeddingTest, WithoutGradientsItGivesTheSame) {
-  const Parameter table = parameter({20, 12}, at::kFloat), positions = parameter({9, 12}, at::kFloat);
+  const parameters::Parameter table = parameter({20, 12}, at::kFloat), positions = parameter({9, 12}, at::kFloat);
   const at::Tensor ids = draw_ids({20, 12, 2, 5}).to(device()), with = embedding(ids, table, positions, 4);
   const at::NoGradGuard no_grad;
   const at::Tensor without = embedding(ids, table, positions, 4);
@@ -203,7 +206,7 @@ TEST_P(EmbeddingTest, RepeatingItGivesTheSameBits) {
   const int threads = at::get_num_threads();
   const auto gradient = [&](int count) {
     at::set_num_threads(count);
-    const Parameter table(values.clone()), positions(values.new_zeros({s.T, s.C}));
+    const parameters::Parameter table(values.clone()), positions(values.new_zeros({s.T, s.C}));
     embedding(ids, table, positions, 0, {0.1}).backward(upstream);
     at::set_num_threads(threads);
     return std::pair(table.gradient(), positions.gradient());
@@ -214,13 +217,13 @@ TEST_P(EmbeddingTest, RepeatingItGivesTheSameBits) {
 }
 
 TEST_P(EmbeddingTest, RejectsWhatDoesNotFit) {
-  const Parameter table(draw({5, 4})), positions(draw({3, 4}));
+  const parameters::Parameter table(draw({5, 4})), positions(draw({3, 4}));
   const auto ids = [&](at::IntArrayRef shape) { return at::zeros(shape, at::dtype(at::kLong).device(device())); };
   EXPECT_NO_THROW((void)embedding(ids({2, 2}), table, positions, 1));
   EXPECT_THROW((void)embedding(ids({2, 2}), table, positions, 2), c10::Error);
   EXPECT_THROW((void)embedding(ids({2, 4}), table, positions), c10::Error);
   EXPECT_THROW((void)embedding(ids({2, 2}), table, positions, -1), c10::Error);
-  EXPECT_THROW((void)embedding(ids({2, 2}), table, Parameter(draw({3, 5}))), c10::Error);
+  EXPECT_THROW((void)embedding(ids({2, 2}), table, parameters::Parameter(draw({3, 5}))), c10::Error);
   EXPECT_THROW((void)embedding(ids({4}), table), c10::Error);
   EXPECT_THROW((void)embedding(ids({2, 2}).to(at::kFloat), table), c10::Error);
   EXPECT_THROW((void)embedding(ids({2, 2}), table, {}, 0, {1.0}), c10::Error);

@@ -33,7 +33,7 @@ using c10::BFloat16;
 class EmulatedTiles : public testing::Test {
  protected:
   void SetUp() override {
-    if (dot_product_gain() == 0) GTEST_SKIP() << "no AVX512_BF16 on this processor";
+    if (device::dot_product_gain() == 0) GTEST_SKIP() << "no AVX512_BF16 on this processor";
   }
 };
 

@@ -29,7 +29,7 @@ class FlatNorm : public testing::TestWithParam<std::tuple<DeviceCase, at::Scalar
     GPT_SKIP_WITHOUT(where());
     if (type() == at::kHalf && !takes_float16(where())) GTEST_SKIP() << "the kernels of a CPU take no float16";
     if (where().is_emulated) emulated_.emplace();
-    seed_random_state(at::kCPU, 7);
+    device::seed_random_state(at::kCPU, 7);
   }
 
   static DeviceCase where() { return std::get<0>(GetParam()); }
@@ -38,7 +38,7 @@ class FlatNorm : public testing::TestWithParam<std::tuple<DeviceCase, at::Scalar
   // Blocks of very different sizes.
   static at::Tensor random(int64_t blocks) {
     const at::Tensor sizes = at::randn({blocks, 1}).exp_();
-    return (at::randn({blocks, kParameterAlignment}) * sizes).view(-1).to(where().device, type());
+    return (at::randn({blocks, layout::kParameterAlignment}) * sizes).view(-1).to(where().device, type());
   }
 
   std::optional<test::EmulatedKernels> emulated_;
@@ -51,7 +51,7 @@ TEST_P(FlatNorm, IsThatOfFloat64) {
     ASSERT_EQ(norm.dim(), 0);
     ASSERT_EQ(norm.device(), values.device());
     const double exact = at::linalg_vector_norm(values.cpu().to(at::kDouble)).item<double>();
-    EXPECT_NEAR(norm.item<double>(), exact, test::tolerance(at::kFloat, kParameterAlignment, exact)) << blocks;
+    EXPECT_NEAR(norm.item<double>(), exact, test::tolerance(at::kFloat, layout::kParameterAlignment, exact)) << blocks;
   }
 }
 
@@ -59,18 +59,18 @@ TEST_P(FlatNorm, IsThatOfTheBlocksOfItsParts) {
   if (where().is_emulated) GTEST_SKIP() << "parts of it are computed by LibTorch on a GPU";
   for (const int64_t blocks : {2, 200, 1001}) {
     const at::Tensor values = random(blocks);
-    const int64_t middle = blocks / 3 * kParameterAlignment;
+    const int64_t middle = blocks / 3 * layout::kParameterAlignment;
     const at::Tensor norms = at::cat({block_norms(values.slice(0, 0, middle)), block_norms(values.slice(0, middle))});
     ASSERT_EQ(norms.numel(), blocks);
     const float whole = flat_norm(values).item<float>(), of_blocks = norm_of_blocks(norms).item<float>();
     EXPECT_TRUE(of_blocks == whole || !where().device.is_cpu()) << blocks;
-    EXPECT_NEAR(of_blocks, whole, test::tolerance(at::kFloat, kParameterAlignment, whole)) << blocks;
+    EXPECT_NEAR(of_blocks, whole, test::tolerance(at::kFloat, layout::kParameterAlignment, whole)) << blocks;
   }
 }
 
 // Tens of millions of values, whose squares are no round numbers: a plain sum in float32 is wrong by a hundredth.
 TEST_P(FlatNorm, ManyValuesAreSummedExactly) {
-  const int64_t count = (int64_t{1} << 25) + kParameterAlignment;
+  const int64_t count = (int64_t{1} << 25) + layout::kParameterAlignment;
   const at::Tensor values = at::full({count}, 0.3, at::TensorOptions(where().device).dtype(type()));
   const double exact = values[0].item<double>() * std::sqrt(static_cast<double>(count));
   EXPECT_NEAR(flat_norm(values).item<double>(), exact, 1e-5 * exact);
@@ -89,7 +89,7 @@ TEST_P(FlatNorm, WhatIsNotFiniteStaysVisible) {
   const float inf = std::numeric_limits<float>::infinity();
   for (const float bad : {inf, -inf, std::numeric_limits<float>::quiet_NaN()}) {
     const at::Tensor values = random(4);
-    values[3 * kParameterAlignment + 77].fill_(bad);
+    values[3 * layout::kParameterAlignment + 77].fill_(bad);
     EXPECT_FALSE(std::isfinite(flat_norm(values).item<float>())) << bad;
   }
 }
@@ -97,7 +97,7 @@ TEST_P(FlatNorm, WhatIsNotFiniteStaysVisible) {
 TEST_P(FlatNorm, RefusesPartsOfABlock) {
   EXPECT_THROW(flat_norm(random(2).slice(0, 1)), c10::Error);
   EXPECT_THROW(block_norms(random(2).slice(0, 1)), c10::Error);
-  EXPECT_THROW(flat_norm(random(2).view({2, kParameterAlignment}).t()), c10::Error);
+  EXPECT_THROW(flat_norm(random(2).view({2, layout::kParameterAlignment}).t()), c10::Error);
 }
 
 INSTANTIATE_TEST_SUITE_P(OnDevices, FlatNorm,

@@ -161,16 +161,16 @@ TEST_P(HeadsTest, AttentionBetweenThePassesEqualsThatOfViews) {
 // The second run of gradient checkpointing rotates a product of its own.
 TEST_P(HeadsTest, RecomputingItGivesTheSameBits) {
   const HeadsCase& c = shape();
-  const Parameter weight(draw({c.width(), 6}, at::kFloat));
-  const auto run = [&](const std::vector<at::Tensor>& x, BodyRun /*run*/) {
+  const parameters::Parameter weight(draw({c.width(), 6}, at::kFloat));
+  const auto run = [&](const std::vector<at::Tensor>& x, model::BodyRun /*run*/) {
     return aten_attention(split(linear(x[0], weight, {}, ProductInput::keep)), {c.H, c.KV});
   };
   const at::Tensor x = draw({c.B, c.T, 6}, at::kFloat).requires_grad_(), again = x.detach().clone().requires_grad_();
-  const at::Tensor y = run({x}, BodyRun::first), upstream = draw(y.sizes(), at::kFloat);
+  const at::Tensor y = run({x}, model::BodyRun::first), upstream = draw(y.sizes(), at::kFloat);
   y.backward(upstream);
   const at::Tensor of_weight = weight.gradient().clone();
   weight.clear_gradient();
-  const at::Tensor second = recompute_in_backward(run, {again}, /*draws=*/false);
+  const at::Tensor second = model::recompute_in_backward(run, {again}, /*draws=*/false);
   second.backward(upstream);
   EXPECT_TRUE(second.equal(y));
   EXPECT_TRUE(again.grad().equal(x.grad()));
@@ -178,7 +178,7 @@ TEST_P(HeadsTest, RecomputingItGivesTheSameBits) {
 }
 
 struct WeightsOfNorms {
-  Parameter query, key;
+  parameters::Parameter query, key;
   HeadNorms norms() const { return {query, key, kEps}; }
 
   static constexpr double kEps = 1e-4;
@@ -197,7 +197,7 @@ at::Tensor normed_qkv(const at::Tensor& qkv, const HeadsCase& c, const at::Tenso
 class HeadNormsTest : public HeadsTest {
  protected:
   WeightsOfNorms draw_weights() {
-    const auto one = [&] { return Parameter(1 + 0.3 * draw({shape().D}, at::kFloat)); };
+    const auto one = [&] { return parameters::Parameter(1 + 0.3 * draw({shape().D}, at::kFloat)); };
     return {one(), one()};
   }
   // `actual` came to be by so many roundings in float32, from terms as large as `magnitude`, and by `last` ones in its own type.
@@ -307,8 +307,8 @@ class HeadsOn : public DeviceTest {
 };
 
 TEST_P(HeadsOn, AProductThatIsMovedInIsRotatedWhereItLies) {
-  const Parameter weight(draw({kWidth, 8}));
-  for (const Parameter& bias : {Parameter(), Parameter(draw({kWidth}))}) {
+  const parameters::Parameter weight(draw({kWidth, 8}));
+  for (const parameters::Parameter& bias : {parameters::Parameter(), parameters::Parameter(draw({kWidth}))}) {
     for (const bool with_gradients : {true, false}) {
       const at::AutoGradMode mode(with_gradients);
       at::Tensor qkv = linear(draw({kB, kT, 8}), weight, bias, ProductInput::keep);
@@ -351,7 +351,7 @@ TEST_P(HeadsOn, RejectsWhatDoesNotFit) {
   EXPECT_THROW((void)split_heads(qkv, {kH, kKV + 1}), c10::Error);
   EXPECT_THROW((void)split_heads(qkv, {0, kKV}), c10::Error);
   EXPECT_THROW((void)split_heads(qkv.select(0, 0), {kH, kKV}), c10::Error);
-  const Parameter wide(draw({kD + 1}));
+  const parameters::Parameter wide(draw({kD + 1}));
   EXPECT_THROW((void)split_heads(qkv, {.heads = kH, .kv_heads = kKV, .norms = {wide, wide, 1e-5}}), c10::Error);
   EXPECT_THROW((void)attention(qkv, {.heads = kH, .kv_heads = kKV, .norms = {wide, wide, 1e-5}}), c10::Error);
   EXPECT_THROW((void)split_heads(qkv.to(at::kDouble), {kH, kKV}), c10::Error);

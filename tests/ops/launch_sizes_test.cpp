@@ -129,7 +129,8 @@ TEST_P(LaunchSizes, Activation) {
 
 TEST_P(LaunchSizes, Norm) {
   const int64_t C = GetParam(), rows = std::min<int64_t>(kTokens, INT32_MAX / C + 1000);
-  const Normalization norm{Norm::layernorm, 1e-5, Parameter(at::ones({C})), Parameter(at::zeros({C}))};
+  const Normalization norm{Norm::layernorm, 1e-5, parameters::Parameter(at::ones({C})),
+                           parameters::Parameter(at::zeros({C}))};
   const auto [x, x_row] = random_last_row(rows, C, at::kFloat);
   const auto [gradient, gradient_row] = random_last_row(rows, C, at::kFloat);
   const at::Tensor normed = huge({rows, C}, at::kFloat), statistics = huge({rows, 2}, at::kFloat),
@@ -178,7 +179,7 @@ TEST_P(LaunchSizes, Heads) {
   expect_same_tail(packed, expected);
   (void)cuda::join_heads(LaunchOfEnds{kTokens}, {.direction = -1, .rotary = rotary, .sums_rows = true}, q, k, v,
                          packed);
-  const HeadNorms norms{Parameter(at::ones({kHeadDim})), Parameter(at::ones({kHeadDim})), 1e-6};
+  const HeadNorms norms{parameters::Parameter(at::ones({kHeadDim})), parameters::Parameter(at::ones({kHeadDim})), 1e-6};
   const at::Tensor raw = huge(shape(kSequences, 3 * heads), at::kBFloat16);
   (void)cuda::join_heads(LaunchOfEnds{kTokens}, {.rotary = rotary, .norms = norms}, q, k, v, packed);
   (void)cuda::join_heads(LaunchOfEnds{kTokens}, {.direction = -1, .rotary = rotary, .norms = norms, .raw = raw}, q, k,
@@ -339,15 +340,15 @@ TEST(LaunchSizesOfAll, AdamW) {
                       .exp_avg = huge({count}, moments),
                       .exp_avg_sq = huge({count}, moments),
                       .rounded = {},
-                      .decays = huge({count / kParameterAlignment}, at::kByte)};
+                      .decays = huge({count / layout::kParameterAlignment}, at::kByte)};
       if (moments == at::kByte) {
-        of.exp_avg_max = huge({count / kParameterAlignment}, at::kFloat);
-        of.exp_avg_sq_max = huge({count / kParameterAlignment}, at::kFloat);
+        of.exp_avg_max = huge({count / layout::kParameterAlignment}, at::kFloat);
+        of.exp_avg_sq_max = huge({count / layout::kParameterAlignment}, at::kFloat);
       }
       tail(of.values).fill_(1), tail(of.gradients).fill_(0.5), tail(of.decays).fill_(1);
       return of;
     };
-    const AdamWBuffers all = buffers(kParameters), few = buffers(8 * kParameterAlignment);
+    const AdamWBuffers all = buffers(kParameters), few = buffers(8 * layout::kParameterAlignment);
     cuda::adamw(LaunchOfEnds(), all, rates, scalars);
     cpu::adamw(few, rates, scalars);
     expect_same_tail(all.values, few.values);
@@ -363,13 +364,13 @@ TEST(LaunchSizesOfAll, Muon) {
     tail(of.gradients).fill_(0.5);
     return of;
   };
-  const MuonBuffers all = buffers(kParameters), few = buffers(kParameterAlignment);
+  const MuonBuffers all = buffers(kParameters), few = buffers(layout::kParameterAlignment);
   cuda::muon_direction(LaunchOfEnds(), all, 0.95, scalars);
   cpu::muon_direction(few, 0.95, scalars);
   expect_same_tail(all.direction, few.direction);
   const MuonRates rates{.size = 1, .weight_decay = 0.1, .is_cautious = false};
   const MuonWeights weights{.values = huge({kParameters}, at::kFloat), .rounded = {}, .direction = all.direction},
-      few_weights{.values = huge({kParameterAlignment}, at::kFloat), .rounded = {}, .direction = few.direction};
+      few_weights{.values = huge({layout::kParameterAlignment}, at::kFloat), .rounded = {}, .direction = few.direction};
   cuda::muon_update(LaunchOfEnds(), weights, rates, scalars);
   cpu::muon_update(few_weights, rates, scalars);
   expect_same_tail(weights.values, few_weights.values);

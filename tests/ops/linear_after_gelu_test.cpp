@@ -16,15 +16,15 @@ namespace {
 class LinearAfterGelu : public DeviceTest {
  protected:
   struct Mlp {
-    Parameter in, bias, out;
+    parameters::Parameter in, bias, out;
     at::Tensor x, gelu = {}, y = {};
   };
   Mlp compute(at::ScalarType type) {
     const auto random = [&](at::IntArrayRef sizes) {
       return at::randn(sizes).mul_(0.25).to(at::TensorOptions(device()).dtype(type));
     };
-    Mlp mlp{Parameter(random({kHidden, kWidth})), Parameter(random({kHidden})), Parameter(random({kWidth, kHidden})),
-            random({2, kRows, kWidth}).requires_grad_()};
+    Mlp mlp{parameters::Parameter(random({kHidden, kWidth})), parameters::Parameter(random({kHidden})),
+            parameters::Parameter(random({kWidth, kHidden})), random({2, kRows, kWidth}).requires_grad_()};
     mlp.gelu = linear_activated(Activation::gelu, mlp.x, {mlp.in, mlp.bias});
     mlp.y = linear(mlp.gelu, mlp.out, {});
     return mlp;

@@ -42,6 +42,7 @@
 
 namespace gpt::ops {
 namespace {
+using parameters::Parameter;
 
 struct LinearCase {
   std::vector<int64_t> rows;  // the leading sizes of x
@@ -64,7 +65,7 @@ struct Form {
   const char* name;
   at::ScalarType type;  // the type of the products
   bool has_autocast;
-  ParameterTypes parameters;
+  parameters::ParameterTypes parameters;
 };
 
 const Form kFloat32{"float32", at::kFloat, false, {}};
@@ -184,7 +185,7 @@ void expect_float64_results(const LinearCase& shape, at::Device device, size_t l
     const at::Tensor input = draw(sizes), x = input.to(device, activations, false, true).requires_grad_();
     LinearResults results;
     {
-      const Autocast autocast(device, form.has_autocast ? form.type : at::kFloat);
+      const device::Autocast autocast(device, form.has_autocast ? form.type : at::kFloat);
       results = function(x, parameters);
     }
     LinearResults upstream;
@@ -237,7 +238,7 @@ class LinearTest : public testing::TestWithParam<std::tuple<DeviceCase, LinearCa
  protected:
   void SetUp() override {
     GPT_SKIP_WITHOUT(where());
-    apply_precision({}, /*deterministic=*/false);  // sums are float32 in cuBLAS too
+    device::apply_precision({}, /*deterministic=*/false);  // sums are float32 in cuBLAS too
     if (where().is_emulated) emulated_.emplace();
   }
   const DeviceCase& where() const { return std::get<0>(GetParam()); }
@@ -297,13 +298,12 @@ INSTANTIATE_TEST_SUITE_P(Devices, LinearTest,
                          index_and_device);
 
 TEST(Linear, TakesStridedInputsAndGradients) {
-  const at::Tensor storage = at::randn({40, 3, 24}), values = at::randn({10, 24});
+  const at::Tensor storage = at::randn({40, 3, 24}), values = at::randn({10, 24});  // rows are 72 apart
   for (const auto library : {cpu::MatrixLibrary::aten, cpu::MatrixLibrary::own}) {
     const Parameter weight(values.clone());
-    const at::Tensor x = storage.select(1, 1).detach().requires_grad_();  // rows 72 apart
+    const at::Tensor x = storage.select(1, 1).detach().requires_grad_(), upstream = at::randn({10, 40}).t();
     const at::Tensor y = cpu::linear(x, weight, {}, library);
     EXPECT_LE(max_difference(y, at::linear(x, values)), test::tolerance(at::kFloat, 2 * 24, 25));
-    const at::Tensor upstream = at::randn({10, 40}).t();
     y.backward(upstream);
     EXPECT_LE(max_difference(weight.gradient(), upstream.t().matmul(x.detach())),
               test::tolerance(at::kFloat, 2 * 40, 32));
@@ -317,12 +317,12 @@ TEST(Linear, FewRowsManyRowsAndAutocastGiveTheProductWithoutGradientsToo) {
   const Parameter weight(values), bias(of_bias);
   for (const int64_t rows : {1, 100}) {
     const at::Tensor x = at::randn({rows, 32});
-    EXPECT_LE(max_difference(linear(x, weight, bias), at::linear(x, values, of_bias)),
-              test::tolerance(at::kFloat, 2 * 33, 30));
+    const double tolerance = test::tolerance(at::kFloat, 2 * 33, 30);
+    EXPECT_LE(max_difference(linear(x, weight, bias), at::linear(x, values, of_bias)), tolerance);
     const auto [first, second] = linear_pair(x, {weight, {}}, {weight, bias});
     EXPECT_TRUE(first.equal(linear(x, weight)));
     EXPECT_TRUE(second.equal(linear(x, weight, bias)));
-    const Autocast autocast(at::kCPU, at::kBFloat16);
+    const device::Autocast autocast(at::kCPU, at::kBFloat16);
     EXPECT_EQ(linear(x, weight, bias).scalar_type(), at::kBFloat16);
   }
 }
@@ -372,7 +372,7 @@ class LinearPairTest : public DeviceTest {
  protected:
   void SetUp() override {
     DeviceTest::SetUp();
-    apply_precision({}, /*deterministic=*/false);
+    device::apply_precision({}, /*deterministic=*/false);
   }
   RestoreContext restore_;
 };
@@ -442,7 +442,7 @@ TEST(LinearPair, AnInputThatIsNotKeptIsComputedAnewOnceForBothLayers) {
     const Parameter of_norm(at::full({16}, 1.5));
     at::Tensor y;
     {
-      const Autocast autocast(at::kCPU, autocast_type);
+      const device::Autocast autocast(at::kCPU, autocast_type);
       const at::Tensor normed = add_norm({Norm::rmsnorm, 1e-5, of_norm, {}}, x).normed;
       const auto [gate, in] = linear_pair(normed, first, second, input);
       y = activate_gated(Activation::silu, gate, in);

@@ -32,8 +32,9 @@ struct Gradients {
 };
 
 Gradients gradients_with(ProductInput input) {
-  const Normalization norm{Norm::layernorm, 1e-5, Parameter(values({8}, 1)), Parameter(values({8}, 2))};
-  const Parameter weight(values({5, 8}, 3));
+  const Normalization norm{Norm::layernorm, 1e-5, parameters::Parameter(values({8}, 1)),
+                           parameters::Parameter(values({8}, 2))};
+  const parameters::Parameter weight(values({5, 8}, 3));
   const at::Tensor x = values({4, 8}, 4).requires_grad_();
   Gradients result;
   const at::Tensor y = mapped(add_norm(norm, x).normed, turned_round(result.maps));
@@ -60,7 +61,7 @@ TEST(Mapped, GradientsGoTheOtherWay) {
 }
 
 TEST(Mapped, WhatElseIsTrainedGetsItsGradientThoughTheInputNeedsNone) {
-  const Parameter bias(at::zeros({3}));
+  const parameters::Parameter bias(at::zeros({3}));
   const LinearMap map{.forward = [](const at::Tensor& x) { return x + 0; },
                       .backward =
                           [bias](const at::Tensor& gradient) {

@@ -67,7 +67,7 @@ TEST_P(MaskedRows, KernelsClearMaskedRowsAlone) {
 // The memory has what an update before has left there.
 TEST_P(MaskedRows, ABatchOfMaskedRowsGivesZerosForGradients) {
   const at::Tensor x = full({3, 4}, 1).requires_grad_();
-  const Parameter head(full({8, 4}, 0.5));
+  const parameters::Parameter head(full({8, 4}, 0.5));
   head.gradient().fill_(std::nan(""));
   const at::Tensor loss = classifier_loss(x, head, tokens({-1, -1, -1}), {5}, one());
   loss.backward();
@@ -85,7 +85,7 @@ TEST(ClassifierOfLibTorch, GivesTheBitsOfItsCrossEntropy) {
   const at::Tensor x = at::randn({37, 8}).requires_grad_(), targets = at::randint(0, 19, {37}, at::kLong),
                    weight = at::randn({24, 8});
   for (const double smoothing : {0.0, 0.1}) {
-    const Parameter ours(weight.clone()), theirs(weight.clone());
+    const parameters::Parameter ours(weight.clone()), theirs(weight.clone());
     aten_operators()->classifier_loss(x, ours, targets, {19, smoothing}, {}).backward();
     const at::Tensor of_ours = x.grad().clone();
     x.mutable_grad().reset();

@@ -20,9 +20,9 @@ namespace {
 class NarrowWeights : public testing::TestWithParam<test::ModelForm> {
  protected:
   // Logits of a prompt of so many tokens and of the token behind it.
-  static std::vector<at::Tensor> logits(const GPT& model, int64_t prompt) {
+  static std::vector<at::Tensor> logits(const model::GPT& model, int64_t prompt) {
     const c10::InferenceMode inference;
-    KvCache cache = model.make_cache(1, 32, at::kFloat);
+    model::KvCache cache = model.make_cache(1, 32, at::kFloat);
     const at::Tensor ids = at::randint(0, 101, {1, prompt + 1}, at::kLong);
     return {test::forward_cached(model, ids.narrow(1, 0, prompt), cache),
             test::forward_cached(model, ids.narrow(1, prompt, 1), cache)};
@@ -32,10 +32,10 @@ class NarrowWeights : public testing::TestWithParam<test::ModelForm> {
 TEST_P(NarrowWeights, ComputeWhatFloat32ComputesWithTheSameValues) {
   const ModelConfig config = test::config_of(GetParam());
   for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
-    const GPT drawn(config, at::kCPU, 1);
-    GPT narrow(config, at::kCPU, drawn.parameters().values(), {.compute = type, .has_master = false});
+    const model::GPT drawn(config, at::kCPU, 1);
+    model::GPT narrow(config, at::kCPU, drawn.parameters().values(), {.compute = type, .has_master = false});
     narrow.set_operators(narrow_weight_operators(narrow.parameters()));
-    const GPT wide(config, at::kCPU, narrow.parameters().values());
+    const model::GPT wide(config, at::kCPU, narrow.parameters().values());
     ASSERT_EQ(narrow.parameters().flat_values().scalar_type(), type);
     ASSERT_EQ(wide.parameters().flat_values().scalar_type(), at::kFloat);
     for (const int64_t prompt : {3, 20}) {  // few rows, and many

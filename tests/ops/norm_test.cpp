@@ -69,7 +69,7 @@ class AddNormTest : public testing::TestWithParam<std::tuple<DeviceCase, NormCas
     return at::randn(shape, generator_).to(where().device, type);
   }
   Normalization norm(int64_t C) {
-    const auto parameter = [&] { return Parameter(draw({C}, at::kFloat)); };
+    const auto parameter = [&] { return parameters::Parameter(draw({C}, at::kFloat)); };
     Normalization norm{what().kind, kEps, parameter(), {}};
     if (what().bias) norm.bias = parameter();
     return norm;
@@ -250,8 +250,8 @@ TEST_P(AddNormTest, TheNumberOfThreadsChangesNothing) {
   const at::Tensor x = draw({500, 200}, what().type), branch = draw({500, 200}, what().branch_type);
   const Upstream upstream{draw({500, 200}, what().type), draw({500, 200}, what().type)};
   const Normalization one = norm(200),
-                      two{one.kind, one.eps, Parameter(one.weight.value().detach().clone()),
-                          one.bias.defined() ? Parameter(one.bias.value().detach().clone()) : one.bias};
+                      two{one.kind, one.eps, parameters::Parameter(one.weight.value().detach().clone()),
+                          one.bias.defined() ? parameters::Parameter(one.bias.value().detach().clone()) : one.bias};
   const int threads = at::get_num_threads();
   const auto run = [&](int count, const Normalization& norm) {
     at::set_num_threads(count);
@@ -269,17 +269,17 @@ TEST_P(AddNormTest, TheNumberOfThreadsChangesNothing) {
 
 TEST_P(AddNormTest, ParametersOfSixteenBitsAreTakenAsTheyAre) {
   const Normalization given = this->norm(65);
-  const auto rounded = [](const Parameter& p) {
-    return p.defined() ? Parameter(p.value().detach().to(at::kBFloat16)) : p;
+  const auto rounded = [](const parameters::Parameter& p) {
+    return p.defined() ? parameters::Parameter(p.value().detach().to(at::kBFloat16)) : p;
   };
-  const auto widened = [](const Parameter& p) {
-    return p.defined() ? Parameter(p.value().detach().to(at::kFloat)) : p;
+  const auto widened = [](const parameters::Parameter& p) {
+    return p.defined() ? parameters::Parameter(p.value().detach().to(at::kFloat)) : p;
   };
   const Normalization narrow{given.kind, given.eps, rounded(given.weight), rounded(given.bias)},
       wide{given.kind, given.eps, widened(narrow.weight), widened(narrow.bias)};
   const at::Tensor x = draw({18, 65}, what().type), branch = draw({18, 65}, what().branch_type);
   const Upstream upstream{draw({18, 65}, what().type), draw({18, 65}, what().type)};
-  const auto expect_same = [&](const Parameter& a, const Parameter& b) {
+  const auto expect_same = [&](const parameters::Parameter& a, const parameters::Parameter& b) {
     if (!a.defined()) return;
     EXPECT_EQ(a.gradient().scalar_type(), at::kBFloat16);
     EXPECT_TRUE(a.gradient().equal(b.gradient().to(at::kBFloat16)));
@@ -344,7 +344,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, AddNormTest,
 
 // A gradient that two inputs share must not be changed through one of them.
 TEST(AddNorm, XAndBranchMayBeTheSameTensor) {
-  const Normalization norm{Norm::layernorm, kEps, Parameter(at::ones({4})), {}};
+  const Normalization norm{Norm::layernorm, kEps, parameters::Parameter(at::ones({4})), {}};
   const at::Tensor x = at::randn({3, 4}).requires_grad_(), upstream = at::ones({3, 4});
   const Normalized result = add_norm(norm, x, x);
   torch::autograd::backward({result.sum}, {upstream});
@@ -354,7 +354,7 @@ TEST(AddNorm, XAndBranchMayBeTheSameTensor) {
 
 TEST(AddNorm, ValuesThatAreNotFiniteStayVisible) {
   for (const Norm kind : {Norm::layernorm, Norm::rmsnorm}) {
-    const Normalization norm{kind, kEps, Parameter(at::ones({9})), {}};
+    const Normalization norm{kind, kEps, parameters::Parameter(at::ones({9})), {}};
     at::Tensor x = at::ones({2, 9});
     x[0][8] = std::nan("");
     const at::Tensor normed = add_norm(norm, x).normed.detach();
@@ -364,7 +364,7 @@ TEST(AddNorm, ValuesThatAreNotFiniteStayVisible) {
 }
 
 TEST(AddNorm, ArgumentsThatDoNotFitAreRefused) {
-  const Normalization norm{Norm::rmsnorm, kEps, Parameter(at::ones({4})), {}};
+  const Normalization norm{Norm::rmsnorm, kEps, parameters::Parameter(at::ones({4})), {}};
   const at::Tensor x = at::ones({2, 4});
   EXPECT_THROW(add_norm(norm, at::ones({2, 5})), c10::Error);
   EXPECT_THROW(add_norm(norm, x.to(at::kHalf)), c10::Error);
@@ -372,8 +372,8 @@ TEST(AddNorm, ArgumentsThatDoNotFitAreRefused) {
   EXPECT_THROW(add_norm(norm, x.to(at::kBFloat16), x), c10::Error);
   EXPECT_THROW(add_norm(norm, x, x.to(at::kHalf)), c10::Error);
   EXPECT_THROW(add_norm(norm, x, x, {1.0}), c10::Error);
-  EXPECT_THROW(add_norm({Norm::rmsnorm, kEps, norm.weight, Parameter(at::ones({4}))}, x), c10::Error);
-  EXPECT_THROW(add_norm({Norm::layernorm, kEps, norm.weight, Parameter(at::ones({5}))}, x), c10::Error);
+  EXPECT_THROW(add_norm({Norm::rmsnorm, kEps, norm.weight, parameters::Parameter(at::ones({4}))}, x), c10::Error);
+  EXPECT_THROW(add_norm({Norm::layernorm, kEps, norm.weight, parameters::Parameter(at::ones({5}))}, x), c10::Error);
 }
 
 }  // namespace

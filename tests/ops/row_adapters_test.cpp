@@ -24,7 +24,7 @@ namespace gpt::ops {
 namespace {
 
 constexpr int64_t kIn = 96, kOut = 160;
-constexpr Site kSite{ParameterRole::mlp_in, 3};
+constexpr Site kSite{layout::ParameterRole::mlp_in, 3};
 
 enum class Kept { whole, int8, int4 };
 
@@ -42,16 +42,18 @@ class RowAdaptersTest : public testing::TestWithParam<Case> {
   // A layer, in the form in which the operators read it.
   LinearLayer layer(const Site& site) {
     const at::Tensor weight = at::randn({kOut, kIn}) / 10;
-    if (GetParam().kept == Kept::whole) return {Parameter(weight), Parameter(at::randn({kOut})), site};
-    packed_.push_back(
-        pack(quantize(weight, GetParam().kept == Kept::int8 ? QuantizedType::int8 : QuantizedType::int4)));
-    return {Parameter(packed_.back().panels, {}, {}, 0, /*is_trained=*/false), Parameter(at::randn({kOut})), site};
+    if (GetParam().kept == Kept::whole)
+      return {parameters::Parameter(weight), parameters::Parameter(at::randn({kOut})), site};
+    packed_.push_back(pack(quantize(weight, GetParam().kept == Kept::int8 ? parameters::QuantizedType::int8
+                                                                          : parameters::QuantizedType::int4)));
+    return {parameters::Parameter(packed_.back().panels, {}, {}, 0, /*is_trained=*/false),
+            parameters::Parameter(at::randn({kOut})), site};
   }
   SharedOperators operators() const {
     return GetParam().kept == Kept::whole ? fused_operators() : quantized_weight_operators(packed_);
   }
 
-  static AdapterFactors factors(const Site& site, RowCut::Piece outputs, int64_t rank) {
+  static AdapterFactors factors(const Site& site, layout::RowCut::Piece outputs, int64_t rank) {
     return {site, outputs, at::randn({rank, kIn}), at::randn({outputs.length, rank})};
   }
 
@@ -78,14 +80,14 @@ class RowAdaptersTest : public testing::TestWithParam<Case> {
 
 TEST_P(RowAdaptersTest, EachRowHasItsOwnAndOthersAreAsTheyWere) {
   const c10::InferenceMode inference;
-  const Site other{ParameterRole::mlp_gate, 3};
+  const Site other{layout::ParameterRole::mlp_gate, 3};
   const LinearLayer first = layer(kSite), second = layer(other);
   const SharedOperators inner = operators();
   // Pieces of other ranks; and one that has nothing of this product.
   const std::vector<std::vector<AdapterFactors>> adapters{{factors(kSite, {0, 64}, 3), factors(kSite, {64, 96}, 5),
                                                            factors(other, {0, kOut}, 4)},
                                                           {factors(kSite, {32, 128}, 8)},
-                                                          {factors({ParameterRole::mlp_in, 4}, {0, kOut}, 2)}};
+                                                          {factors({layout::ParameterRole::mlp_in, 4}, {0, kOut}, 2)}};
   const RowAdapters operators(inner, adapters, at::kFloat);
   // Few rows, and more than generating a token has.
   for (const int64_t times : {1, 20}) {

@@ -73,7 +73,7 @@ Taker of_heads(int64_t B, int64_t T, int64_t H, int64_t KV, int64_t D, bool rope
 
 Taker of_norm(int64_t B, int64_t T, int64_t C, double dropout, bool sums, bool is_sum = false) {
   return {"branch of " + std::to_string(C), B, T, C, sums, [=](const at::Tensor& y) {
-            const auto one = [&] { return Parameter(at::full({C}, 0.75, y.options().dtype(at::kFloat))); };
+            const auto one = [&] { return parameters::Parameter(at::full({C}, 0.75, y.options().dtype(at::kFloat))); };
             const Normalization norm{Norm::layernorm, 1e-5, one(), one()};
             const at::Tensor x = at::full_like(y.detach(), 0.5);
             const Normalized result = add_norm(norm, x, y, {dropout});
@@ -149,7 +149,7 @@ class RowSumsTest : public testing::TestWithParam<std::tuple<DeviceCase, Taker>>
 TEST_P(RowSumsTest, TheOperatorThatWritesTheGradientSumsItsRows) {
   const auto& [name, B, T, C, sums, function] = taker();
   for (const auto type : kernel_types(where())) {
-    const Parameter weight(draw({C, kInputs}, type)), bias(draw({C}, type));
+    const parameters::Parameter weight(draw({C, kInputs}, type)), bias(draw({C}, type));
     const at::Tensor y = linear(draw({B, T, kInputs}, type), weight, bias);
     const auto wanted = wanted_row_sums(y);
     ASSERT_TRUE(wanted);
@@ -165,7 +165,7 @@ TEST_P(RowSumsTest, TheOperatorThatWritesTheGradientSumsItsRows) {
 TEST_P(RowSumsTest, TheGradientOfTheBiasIsTheSumOverTheRowsOfEveryMicroBatch) {
   const auto& [name, B, T, C, sums, function] = taker();
   for (const auto type : kernel_types(where())) {
-    const Parameter weight(draw({C, kInputs}, type)), bias(draw({C}, type));
+    const parameters::Parameter weight(draw({C, kInputs}, type)), bias(draw({C}, type));
     at::Tensor expected, gradient;
     for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
       const at::Tensor y = linear(draw({B, T, kInputs}, type), weight, bias);
@@ -186,7 +186,7 @@ TEST_P(RowSumsTest, TheGradientOfTheBiasIsTheSumOverTheRowsOfEveryMicroBatch) {
 // Then the gradient that reaches the layer is the sum of two, of which neither operator knows.
 TEST_P(RowSumsTest, AResultThatTwoOperatorsTakeIsSummedByTheLayer) {
   const auto& [name, B, T, C, sums, function] = taker();
-  const Parameter weight(draw({C, kInputs}, at::kFloat)), bias(draw({C}, at::kFloat));
+  const parameters::Parameter weight(draw({C, kInputs}, at::kFloat)), bias(draw({C}, at::kFloat));
   const at::Tensor y = linear(draw({B, T, kInputs}, at::kFloat), weight, bias), direct = draw({B, T, C}, at::kFloat);
   RowSumsResults results = take(y), upstream = upstream_of(results);
   const at::Tensor gradient = plain_gradient(y, upstream) + direct;
@@ -206,7 +206,7 @@ std::vector<std::tuple<DeviceCase, Taker>> cases() {
 INSTANTIATE_TEST_SUITE_P(Devices, RowSumsTest, testing::ValuesIn(cases()), index_and_device);
 
 TEST(RowSums, AreWantedOnlyOfALayerWithABias) {
-  const Parameter weight(at::randn({8, 5})), bias(at::randn({8}));
+  const parameters::Parameter weight(at::randn({8, 5})), bias(at::randn({8}));
   const at::Tensor x = at::randn({3, 5});
   EXPECT_FALSE(wanted_row_sums({}));
   EXPECT_FALSE(wanted_row_sums(x));
@@ -230,8 +230,8 @@ TEST_P(AddRowSums, OverwriteWhatWasThereOnceAndThenAdd) {
   for (const auto type : kernel_types(GetParam())) {
     for (const int64_t C : {75, 24}) {
       const auto options = at::dtype(type).device(GetParam().device);
-      const std::vector<Parameter> parameters{Parameter(at::full({C}, 1.0, options)),
-                                              Parameter(at::full({C}, 1.0, options))};
+      const std::vector<parameters::Parameter> parameters{parameters::Parameter(at::full({C}, 1.0, options)),
+                                                          parameters::Parameter(at::full({C}, 1.0, options))};
       parameters[0].gradient().fill_(1000);
       parameters[1].gradient().zero_(), parameters[1].begin_contribution();
       // Two of the three rows of each part.

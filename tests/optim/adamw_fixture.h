@@ -13,19 +13,19 @@
 #include "support/device_cases.h"
 #include "support/emulated_kernels.h"
 
-namespace gpt {
+namespace gpt::optim {
 
 inline constexpr OptimizerConfig kConfig{.weight_decay = 0.1, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8};
 
 // Wherever they are: moments may be on the host.
-inline void expect_same_bits(const NamedTensors& a, const NamedTensors& b) {
+inline void expect_same_bits(const parameters::NamedTensors& a, const parameters::NamedTensors& b) {
   const auto bytes_of = [](const at::Tensor& x) { return x.detach().cpu().view(at::kByte); };
   ASSERT_EQ(a.size(), b.size());
   for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(bytes_of(a[i].second).equal(bytes_of(b[i].second))) << a[i].first;
 }
 
-inline NamedTensors clone(const NamedTensors& tensors) {
-  NamedTensors result;
+inline parameters::NamedTensors clone(const parameters::NamedTensors& tensors) {
+  parameters::NamedTensors result;
   for (const auto& [name, tensor] : tensors) result.emplace_back(name, tensor.detach().clone());
   return result;
 }
@@ -64,31 +64,31 @@ class AdamWTest : public DeviceTest {
   at::Tensor scalar(double value) const { return full({}, value); }
 
   // A matrix between two vectors, none of them a multiple of the alignment.
-  Parameters make_parameters(const ParameterTypes& types = {}) {
-    Parameters parameters({{.name = "first",
-                            .shape = {19},
-                            .role = ParameterRole::attention_norm,
-                            .layer = 0,
-                            .is_bias = false,
-                            .initial = {}},
-                           {.name = "matrix",
-                            .shape = {13, 37},
-                            .role = ParameterRole::attention_in,
-                            .layer = 0,
-                            .is_bias = false,
-                            .initial = {}},
-                           {.name = "last",
-                            .shape = {300},
-                            .role = ParameterRole::attention_in,
-                            .layer = 0,
-                            .is_bias = true,
-                            .initial = {}}},
-                          device(), types);
+  parameters::Parameters make_parameters(const parameters::ParameterTypes& types = {}) {
+    parameters::Parameters parameters({{.name = "first",
+                                        .shape = {19},
+                                        .role = layout::ParameterRole::attention_norm,
+                                        .layer = 0,
+                                        .is_bias = false,
+                                        .initial = {}},
+                                       {.name = "matrix",
+                                        .shape = {13, 37},
+                                        .role = layout::ParameterRole::attention_in,
+                                        .layer = 0,
+                                        .is_bias = false,
+                                        .initial = {}},
+                                       {.name = "last",
+                                        .shape = {300},
+                                        .role = layout::ParameterRole::attention_in,
+                                        .layer = 0,
+                                        .is_bias = true,
+                                        .initial = {}}},
+                                      device(), types);
     for (const auto& [name, value] : parameters.values()) value.detach().copy_(at::randn(value.sizes(), generator_));
     return parameters;
   }
 
-  void draw_gradients(const Parameters& parameters) {
+  void draw_gradients(const parameters::Parameters& parameters) {
     parameters.clear_gradients();
     for (size_t i = 0; i < parameters.rows().size(); ++i) {
       parameters[i].add_to_gradient(at::randn(parameters.rows()[i].shape, generator_));
@@ -109,4 +109,4 @@ class AdamWTest : public DeviceTest {
   std::optional<test::EmulatedKernels> emulation_;
 };
 
-}  // namespace gpt
+}  // namespace gpt::optim

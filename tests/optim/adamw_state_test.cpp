@@ -9,7 +9,7 @@
 #include "support/moment_map.h"
 #include "support/tolerance.h"
 
-namespace gpt {
+namespace gpt::optim {
 namespace {
 
 using AdamWStateTest = AdamWTest;
@@ -56,7 +56,7 @@ struct Update {
 
 // Draws gradients, updates, and calls check(row, i, update, state after) for every value.
 template <class Check>
-void follow(const Parameters& parameters, AdamW& optimizer, int64_t t, const std::function<void()>& work,
+void follow(const parameters::Parameters& parameters, AdamW& optimizer, int64_t t, const std::function<void()>& work,
             const Check& check) {
   std::vector<Exact> before;
   std::vector<std::vector<double>> values, gradients;
@@ -84,7 +84,7 @@ constexpr int64_t kSteps = 7;
 
 TEST_P(AdamWStateTest, EightBitsHoldTheNearestCodes) {
   const std::vector<double> first = test::moment_map(true), second = test::moment_map(false);
-  const Parameters parameters = make_parameters();
+  const parameters::Parameters parameters = make_parameters();
   AdamW optimizer(parameters, with_state(StateDtype::int8));
   for (int64_t t = 1; t <= kSteps; ++t) {
     draw_gradients(parameters);
@@ -121,7 +121,7 @@ TEST_P(AdamWStateTest, EightBitsHoldTheNearestCodes) {
 }
 
 TEST_P(AdamWStateTest, BFloat16RoundsTheFirstMomentToNearestAndTheSecondToANeighbour) {
-  const Parameters parameters = make_parameters();
+  const parameters::Parameters parameters = make_parameters();
   AdamW optimizer(parameters, with_state(StateDtype::bfloat16));
   const double u = test::unit_roundoff(at::kBFloat16);
   for (int64_t t = 1; t <= kSteps; ++t) {
@@ -141,7 +141,7 @@ TEST_P(AdamWStateTest, BFloat16LosesNoSmallSteps) {
   constexpr int64_t kUpdates = 1500;
   OptimizerConfig config = with_state(StateDtype::bfloat16);
   config.beta2 = 0.999;
-  const Parameters parameters = make_parameters();
+  const parameters::Parameters parameters = make_parameters();
   AdamW optimizer(parameters, config);
   draw_gradients(parameters);
   for (const auto& [name, gradient] : parameters.gradients()) gradient.fill_(1);
@@ -159,7 +159,7 @@ TEST_P(AdamWStateTest, BFloat16LosesNoSmallSteps) {
 TEST_P(AdamWStateTest, OfAnotherTypeIsConverted) {
   using enum StateDtype;
   for (const StateDtype before : {float32, bfloat16, int8}) {
-    const Parameters parameters = make_parameters();
+    const parameters::Parameters parameters = make_parameters();
     AdamW optimizer(parameters, with_state(before));
     for (int i = 0; i < 3; ++i) draw_gradients(parameters), step(optimizer, 0.1);
     const OptimizerState from = clone(optimizer.state());
@@ -190,11 +190,11 @@ TEST_P(AdamWStateTest, OfAnotherTypeIsConverted) {
 // Moments that shrink: what pads the last block of a parameter, which no checkpoint has, must not become its largest value.
 TEST_P(AdamWStateTest, GoesOnToTheBitWhereMomentsShrink) {
   for (const StateDtype dtype : {StateDtype::bfloat16, StateDtype::int8}) {
-    const Parameters parameters = make_parameters();
+    const parameters::Parameters parameters = make_parameters();
     AdamW whole(parameters, with_state(dtype));
     for (int i = 0; i < 3; ++i) draw_gradients(parameters), step(whole, 0.01);
     const OptimizerState saved = clone(whole.state());
-    const NamedTensors values = clone(parameters.values());
+    const parameters::NamedTensors values = clone(parameters.values());
     const auto shrink = [&](AdamW& optimizer) {
       for (int i = 0; i < 3; ++i) {
         parameters.clear_gradients();
@@ -208,7 +208,7 @@ TEST_P(AdamWStateTest, GoesOnToTheBitWhereMomentsShrink) {
     };
     shrink(whole);
     const OptimizerState expected = clone(whole.state());
-    const NamedTensors expected_values = clone(parameters.values());
+    const parameters::NamedTensors expected_values = clone(parameters.values());
     for (size_t row = 0; row < values.size(); ++row) parameters[row].value().detach().copy_(values[row].second);
     AdamW resumed(parameters, with_state(dtype));
     resumed.load(saved);
@@ -224,7 +224,7 @@ TEST_P(AdamWStateTest, EmbeddingsMayStayFloat32) {
   model.position = Position::learned;
   const auto train = [&](const OptimizerConfig& config) {
     generator_ = at::detail::createCPUGenerator(2);
-    Parameters parameters(parameter_table(model), device());
+    parameters::Parameters parameters(layout::parameter_table(model), device());
     parameters.draw(1);
     AdamW optimizer(parameters, config);
     for (int i = 0; i < 3; ++i) draw_gradients(parameters), step(optimizer, 0.1);
@@ -247,11 +247,11 @@ TEST_P(AdamWStateTest, EmbeddingsMayStayFloat32) {
 
 TEST_P(AdamWStateTest, OffloadingChangesNothingButThePlace) {
   // Rounding at random too: of moments in bfloat16, and of values that are bfloat16 alone.
-  const auto expect_the_same = [&](StateDtype dtype, const ParameterTypes& types) {
+  const auto expect_the_same = [&](StateDtype dtype, const parameters::ParameterTypes& types) {
     OptimizerConfig config = with_state(dtype);
     const auto train = [&] {
       generator_ = at::detail::createCPUGenerator(3);
-      Parameters parameters = make_parameters(types);
+      parameters::Parameters parameters = make_parameters(types);
       AdamW optimizer(parameters, config);
       for (int i = 0; i < 3; ++i) {
         draw_gradients(parameters), step(optimizer, 0.1);
@@ -283,4 +283,4 @@ INSTANTIATE_TEST_SUITE_P(Devices, AdamWStateTest, testing::ValuesIn(kDevicesAndE
                          testing::PrintToStringParamName());
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::optim

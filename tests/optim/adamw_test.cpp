@@ -15,7 +15,7 @@
 #include "optim/adamw_fixture.h"
 #include "support/tolerance.h"
 
-namespace gpt {
+namespace gpt::optim {
 namespace {
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
@@ -36,7 +36,7 @@ struct Reference {
 TEST_P(AdamWTest, FollowsThePaperWithDecayOnMatricesOnly) {
   for (const OptimizerConfig& config : {kConfig, one_operator_at_a_time()}) {
     SCOPED_TRACE(AdamW::name(config));
-    const Parameters parameters = make_parameters();
+    const parameters::Parameters parameters = make_parameters();
     AdamW optimizer(parameters, config);
     std::vector<Reference> references;
     for (const auto& [name, parameter] : parameters.values()) {
@@ -48,12 +48,12 @@ TEST_P(AdamWTest, FollowsThePaperWithDecayOnMatricesOnly) {
     for (int64_t t = 1; t <= steps; ++t) {
       const double lr = 0.1 / static_cast<double>(t), decay_share = static_cast<double>(steps - t) / 4;
       draw_gradients(parameters);
-      const NamedTensors gradients = parameters.gradients();
+      const parameters::NamedTensors gradients = parameters.gradients();
       for (size_t i = 0; i < gradients.size(); ++i)
         references[i].step(t, lr, decay_share, gradients[i].second.cpu().to(at::kDouble) / 2.5);
       step(optimizer, lr, 2.5, /*found_inf=*/0, decay_share);
     }
-    const NamedTensors values = parameters.values();
+    const parameters::NamedTensors values = parameters.values();
     for (size_t i = 0; i < values.size(); ++i) {
       const at::Tensor& expected = references[i].value;
       const double difference = (values[i].second.detach().cpu() - expected).abs().max().item<double>();
@@ -62,7 +62,7 @@ TEST_P(AdamWTest, FollowsThePaperWithDecayOnMatricesOnly) {
     }
     // The update itself hardly depends on the gradients' scale.
     const OptimizerState state = optimizer.state();
-    const NamedTensors& averages = state.slot("exp_avg");
+    const parameters::NamedTensors& averages = state.slot("exp_avg");
     for (size_t i = 0; i < averages.size(); ++i) {
       const double difference = (averages[i].second.cpu() - references[i].m).abs().max().item<double>();
       EXPECT_LE(difference, test::tolerance(at::kFloat, 4 * steps, references[i].m.abs().max().item<double>()))
@@ -76,11 +76,11 @@ TEST_P(AdamWTest, ASkippedUpdateChangesNoBit) {
   for (const OptimizerConfig& config :
        {kConfig, with_state(StateDtype::bfloat16), with_state(StateDtype::int8), one_operator_at_a_time()}) {
     SCOPED_TRACE(AdamW::name(config));
-    const Parameters parameters = make_parameters();
+    const parameters::Parameters parameters = make_parameters();
     AdamW optimizer(parameters, config);
     draw_gradients(parameters);
     step(optimizer, 0.1);
-    const NamedTensors values = clone(parameters.values());
+    const parameters::NamedTensors values = clone(parameters.values());
     const OptimizerState state = clone(optimizer.state());
     for (const auto& [name, gradient] : parameters.gradients()) gradient.fill_(kNaN);
     step(optimizer, 0.1, kNaN, /*found_inf=*/1);
@@ -94,8 +94,8 @@ TEST_P(AdamWTest, CautiousWeightDecayIsForValuesThatTheUpdateMovesTowardsZero) {
   for (OptimizerConfig config :
        {kConfig, with_state(StateDtype::bfloat16), with_state(StateDtype::int8), one_operator_at_a_time()}) {
     SCOPED_TRACE(AdamW::name(config));
-    const Parameters plain = make_parameters();
-    Parameters cautious = make_parameters();
+    const parameters::Parameters plain = make_parameters();
+    parameters::Parameters cautious = make_parameters();
     cautious.copy_from(plain.values());
     const at::Tensor before = plain[1].value().detach().clone();
     const at::Generator same = generator_.clone();
@@ -122,8 +122,8 @@ TEST_P(AdamWTest, TheDecayIsMultipliedByItsShare) {
        {kConfig, with_state(StateDtype::bfloat16), with_state(StateDtype::int8), one_operator_at_a_time()}) {
     SCOPED_TRACE(AdamW::name(config));
     config.weight_decay = 8;
-    const Parameters none = make_parameters();
-    Parameters some = make_parameters();
+    const parameters::Parameters none = make_parameters();
+    parameters::Parameters some = make_parameters();
     some.copy_from(none.values());
     const at::Tensor before = none[1].value().detach().clone();
     const at::Generator same = generator_.clone();
@@ -141,7 +141,7 @@ TEST_P(AdamWTest, TheDecayIsMultipliedByItsShare) {
 TEST_P(AdamWTest, RoundsTheCopiesWithTheUpdate) {
   for (const OptimizerConfig& config :
        {kConfig, with_state(StateDtype::bfloat16), with_state(StateDtype::int8), one_operator_at_a_time()}) {
-    const Parameters parameters = make_parameters({.compute = at::kBFloat16});
+    const parameters::Parameters parameters = make_parameters({.compute = at::kBFloat16});
     AdamW optimizer(parameters, config);
     draw_gradients(parameters);
     step(optimizer, 0.1);
@@ -157,12 +157,12 @@ TEST_P(AdamWTest, GradientsOfSixteenBitsAreTakenAsTheyAre) {
   for (const OptimizerConfig& config :
        {kConfig, with_state(StateDtype::bfloat16), with_state(StateDtype::int8), one_operator_at_a_time()}) {
     SCOPED_TRACE(AdamW::name(config));
-    const Parameters narrow = make_parameters({.compute = at::kBFloat16, .gradient = at::kBFloat16});
-    Parameters wide = make_parameters({.compute = at::kBFloat16});
+    const parameters::Parameters narrow = make_parameters({.compute = at::kBFloat16, .gradient = at::kBFloat16});
+    parameters::Parameters wide = make_parameters({.compute = at::kBFloat16});
     wide.copy_from(narrow.values());
     AdamW of_narrow(narrow, config), of_wide(wide, config);
     draw_gradients(narrow);
-    const NamedTensors rounded = narrow.gradients();
+    const parameters::NamedTensors rounded = narrow.gradients();
     wide.clear_gradients();
     for (size_t i = 0; i < rounded.size(); ++i) wide[i].add_to_gradient(rounded[i].second);
     step(of_narrow, 0.1, 2.5);
@@ -172,18 +172,18 @@ TEST_P(AdamWTest, GradientsOfSixteenBitsAreTakenAsTheyAre) {
   }
 }
 
-constexpr ParameterTypes kAlone{.compute = at::kBFloat16, .has_master = false, .gradient = at::kBFloat16};
+constexpr parameters::ParameterTypes kAlone{.compute = at::kBFloat16, .has_master = false, .gradient = at::kBFloat16};
 
 // What the update of float32 values would be is rounded up or down, and the moments are the same.
 TEST_P(AdamWTest, ValuesAloneInSixteenBitsAreRoundedToANeighbour) {
   for (const OptimizerConfig& config : {kConfig, with_state(StateDtype::bfloat16), with_state(StateDtype::int8)}) {
     SCOPED_TRACE(AdamW::name(config));
-    const Parameters alone = make_parameters(kAlone);
-    Parameters exact = make_parameters();
+    const parameters::Parameters alone = make_parameters(kAlone);
+    parameters::Parameters exact = make_parameters();
     exact.copy_from(alone.values());
     AdamW of_alone(alone, config), of_exact(exact, config);
     draw_gradients(alone);
-    const NamedTensors gradients = alone.gradients();
+    const parameters::NamedTensors gradients = alone.gradients();
     exact.clear_gradients();
     for (size_t i = 0; i < gradients.size(); ++i) exact[i].add_to_gradient(gradients[i].second);
     step(of_alone, 0.1);
@@ -194,7 +194,7 @@ TEST_P(AdamWTest, ValuesAloneInSixteenBitsAreRoundedToANeighbour) {
     EXPECT_TRUE(error.le(expected.abs() * (2 * test::unit_roundoff(at::kBFloat16))).all().item<bool>());
     const at::Tensor nearest = exact.flat_values().detach().to(at::kBFloat16);
     EXPECT_FALSE(alone.flat_values().equal(nearest)) << "some go to the neighbour that is farther away";
-    const NamedTensors before = clone(alone.values());
+    const parameters::NamedTensors before = clone(alone.values());
     step(of_alone, 0.1, kNaN, /*found_inf=*/1);
     expect_same_bits(alone.values(), before);
   }
@@ -206,7 +206,7 @@ TEST_P(AdamWTest, ValuesAloneInSixteenBitsLoseNoSmallUpdates) {
   constexpr double kRate = 0x1p-13;
   OptimizerConfig config = kConfig;
   config.weight_decay = 0;
-  const Parameters parameters = make_parameters(kAlone);
+  const parameters::Parameters parameters = make_parameters(kAlone);
   AdamW optimizer(parameters, config);
   parameters.clear_gradients();
   for (size_t i = 0; i < parameters.rows().size(); ++i) {
@@ -233,7 +233,7 @@ TEST_P(AdamWTest, TheFirstUpdateIsTheLearningRateWhateverTheBetas) {
   for (const double beta2 : {0.9, 0.999, 0.99999}) {
     OptimizerConfig config = kConfig;
     config.weight_decay = 0, config.beta2 = beta2;
-    const Parameters parameters = make_parameters();
+    const parameters::Parameters parameters = make_parameters();
     AdamW optimizer(parameters, config);
     parameters.flat_values().detach().zero_();
     parameters.clear_gradients();
@@ -247,10 +247,13 @@ TEST_P(AdamWTest, TheFirstUpdateIsTheLearningRateWhateverTheBetas) {
 
 TEST_P(AdamWTest, StateTravels) {
   using enum StateDtype;
-  const std::pair<ParameterTypes, StateDtype> cases[] = {{{}, float32}, {{}, bfloat16}, {{}, int8}, {kAlone, float32}};
+  const std::pair<parameters::ParameterTypes, StateDtype> cases[] = {{{}, float32},
+                                                                     {{}, bfloat16},
+                                                                     {{}, int8},
+                                                                     {kAlone, float32}};
   for (const auto& [types, dtype] : cases) {
-    const Parameters parameters = make_parameters(types);
-    Parameters copies = make_parameters(types);
+    const parameters::Parameters parameters = make_parameters(types);
+    parameters::Parameters copies = make_parameters(types);
     AdamW optimizer(parameters, with_state(dtype)), other(copies, with_state(dtype));
     draw_gradients(parameters);
     step(optimizer, 0.1);
@@ -269,7 +272,7 @@ TEST_P(AdamWTest, StateTravels) {
 }
 
 TEST_P(AdamWTest, PaddingStaysZero) {
-  const Parameters parameters = make_parameters();
+  const parameters::Parameters parameters = make_parameters();
   AdamW optimizer(parameters, kConfig);
   draw_gradients(parameters);
   step(optimizer, 0.1);
@@ -289,7 +292,7 @@ at::Tensor some_values(at::IntArrayRef shape, int64_t seed) {
 // others breaks resuming to the bit.
 TEST_P(AdamWTest, FiftyUpdatesOnACpuGiveTheBytesThatTheyAlwaysGave) {
   if (GetParam().is_emulated || !device().is_cpu()) GTEST_SKIP() << "kernels for a GPU divide and take roots otherwise";
-  const Parameters parameters = make_parameters();
+  const parameters::Parameters parameters = make_parameters();
   for (const auto& [name, value] : parameters.values()) value.detach().copy_(some_values(value.sizes(), 0));
   AdamW optimizer(parameters, kConfig);
   for (int64_t t = 1; t <= 50; ++t) {
@@ -299,7 +302,7 @@ TEST_P(AdamWTest, FiftyUpdatesOnACpuGiveTheBytesThatTheyAlwaysGave) {
     step(optimizer, 0.01, /*grad_scale=*/0.5);
   }
   Hash128 hash;
-  const auto add = [&hash](const NamedTensors& tensors) {
+  const auto add = [&hash](const parameters::NamedTensors& tensors) {
     for (const auto& [name, tensor] : tensors) {
       const at::Tensor bytes = tensor.detach().contiguous();
       hash.update({static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes()});
@@ -313,7 +316,7 @@ TEST_P(AdamWTest, FiftyUpdatesOnACpuGiveTheBytesThatTheyAlwaysGave) {
 }
 
 TEST_P(AdamWTest, RefusesStateOfAnotherModelAndMissingGradients) {
-  const Parameters parameters = make_parameters();
+  const parameters::Parameters parameters = make_parameters();
   AdamW optimizer(parameters, kConfig);
   OptimizerState renamed = clone(optimizer.state()), misshapen = renamed, fewer = renamed;
   renamed.slots[1].second[1].first = "other";
@@ -336,4 +339,4 @@ INSTANTIATE_TEST_SUITE_P(Devices, AdamWTest, testing::ValuesIn(kDevicesAndEmulat
                          testing::PrintToStringParamName());
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::optim

@@ -10,7 +10,7 @@
 #include "support/captured_log.h"
 #include "support/tolerance.h"
 
-namespace gpt {
+namespace gpt::optim {
 namespace {
 
 constexpr double kDecay = 0.75;
@@ -24,36 +24,36 @@ OptimizerConfig averaged(OptimizerConfig config) {
 class AveragedOptimizerTest : public AdamWTest {
  protected:
   // With matrices that Muon updates.
-  Parameters make_model() {
+  parameters::Parameters make_model() {
     ModelConfig model;
     model.n_layer = 1, model.n_head = 2, model.n_embd = 20, model.block_size = 8, model.vocab_size = 30;
-    Parameters parameters(parameter_table(model), device());
+    parameters::Parameters parameters(layout::parameter_table(model), device());
     for (const auto& [name, value] : parameters.values()) value.detach().copy_(at::randn(value.sizes(), generator_));
     return parameters;
   }
-  std::unique_ptr<Optimizer> make(const Parameters& parameters, const OptimizerConfig& config) {
+  std::unique_ptr<Optimizer> make(const parameters::Parameters& parameters, const OptimizerConfig& config) {
     return make_optimizer(parameters, config, {{0, parameters.layout().trained_size}});
   }
-  void move(Optimizer& optimizer, const Parameters& parameters, double found_inf = 0) {
+  void move(Optimizer& optimizer, const parameters::Parameters& parameters, double found_inf = 0) {
     draw_gradients(parameters);
     optimizer.step(scalars(0.1, 2.5, found_inf));
   }
 };
 
-std::vector<at::Tensor> exact_values(const Parameters& parameters) {
+std::vector<at::Tensor> exact_values(const parameters::Parameters& parameters) {
   std::vector<at::Tensor> values;
   for (const auto& [name, value] : parameters.values()) values.push_back(test::exact(value));
   return values;
 }
 
-NamedTensors averages_in(const Optimizer& optimizer) { return optimizer.state().slot(kAverageSlot); }
+parameters::NamedTensors averages_in(const Optimizer& optimizer) { return optimizer.state().slot(kAverageSlot); }
 
 TEST_P(AveragedOptimizerTest, IsTheReplayOfTheValuesOfEachUpdate) {
   constexpr int64_t kUpdates = 12;
   OptimizerConfig muon = kConfig;
   muon.kind = OptimizerKind::normuon;
   for (const OptimizerConfig& config : {averaged(kConfig), averaged(with_state(StateDtype::int8)), averaged(muon)}) {
-    const Parameters parameters = config.has_muon() ? make_model() : make_parameters();
+    const parameters::Parameters parameters = config.has_muon() ? make_model() : make_parameters();
     const auto optimizer = make(parameters, config);
     std::vector<at::Tensor> replay = exact_values(parameters);
     double largest = 0;
@@ -66,7 +66,7 @@ TEST_P(AveragedOptimizerTest, IsTheReplayOfTheValuesOfEachUpdate) {
         replay[i] = begins ? values[i] : kDecay * replay[i] + (1 - kDecay) * values[i];
         largest = std::max(largest, values[i].abs().max().item<double>());
       }
-      const NamedTensors averages = averages_in(*optimizer);
+      const parameters::NamedTensors averages = averages_in(*optimizer);
       ASSERT_EQ(averages.size(), replay.size());
       // An update rounds a difference and a sum; what came before counts for kDecay of what it was.
       const double bound = begins ? 0 : 4 * test::unit_roundoff(at::kFloat) * largest / (1 - kDecay);
@@ -81,7 +81,7 @@ TEST_P(AveragedOptimizerTest, IsTheReplayOfTheValuesOfEachUpdate) {
 
 TEST_P(AveragedOptimizerTest, ChangesNeitherWeightsNorMoments) {
   for (const StateDtype dtype : {StateDtype::float32, StateDtype::int8}) {
-    Parameters with = make_parameters(), without = make_parameters();
+    parameters::Parameters with = make_parameters(), without = make_parameters();
     without.copy_from(with.values());
     const auto averaging = make(with, averaged(with_state(dtype))), plain = make(without, with_state(dtype));
     for (int64_t update = 0; update < 3; ++update) {
@@ -101,12 +101,12 @@ TEST_P(AveragedOptimizerTest, ChangesNeitherWeightsNorMoments) {
 }
 
 TEST_P(AveragedOptimizerTest, ASkippedUpdateLeavesThem) {
-  const Parameters parameters = make_parameters();
+  const parameters::Parameters parameters = make_parameters();
   const auto optimizer = make(parameters, averaged(kConfig));
   for (const double progress : {0.0, 0.5, 0.9}) {
     averages_of(*optimizer)->set_progress(progress);
     move(*optimizer, parameters);
-    const NamedTensors before = clone(averages_in(*optimizer));
+    const parameters::NamedTensors before = clone(averages_in(*optimizer));
     move(*optimizer, parameters, /*found_inf=*/1);
     expect_same_bits(averages_in(*optimizer), before);
   }
@@ -114,22 +114,22 @@ TEST_P(AveragedOptimizerTest, ASkippedUpdateLeavesThem) {
 
 // A trial of updates that learn nothing says no progress.
 TEST_P(AveragedOptimizerTest, StaysUntilTheProgressIsKnown) {
-  const Parameters parameters = make_parameters();
+  const parameters::Parameters parameters = make_parameters();
   const auto optimizer = make(parameters, averaged(kConfig));
-  const NamedTensors begun = clone(averages_in(*optimizer));
+  const parameters::NamedTensors begun = clone(averages_in(*optimizer));
   expect_same_bits(begun, parameters.values());
   move(*optimizer, parameters);
   expect_same_bits(averages_in(*optimizer), begun);
 }
 
 TEST_P(AveragedOptimizerTest, ChangesPlacesWithTheValuesAndBack) {
-  const Parameters parameters = make_parameters();
+  const parameters::Parameters parameters = make_parameters();
   const auto optimizer = make(parameters, averaged(kConfig));
   for (int64_t update = 0; update < 4; ++update) {
     averages_of(*optimizer)->set_progress(update / 4.0);
     move(*optimizer, parameters);
   }
-  const NamedTensors values = clone(parameters.values()), averages = clone(averages_in(*optimizer));
+  const parameters::NamedTensors values = clone(parameters.values()), averages = clone(averages_in(*optimizer));
   averages_of(*optimizer)->swap();
   expect_same_bits(parameters.values(), averages);
   expect_same_bits(averages_in(*optimizer), values);
@@ -139,7 +139,7 @@ TEST_P(AveragedOptimizerTest, ChangesPlacesWithTheValuesAndBack) {
 }
 
 TEST_P(AveragedOptimizerTest, GoesOnFromItsState) {
-  const Parameters one = make_parameters(), other = make_parameters();
+  const parameters::Parameters one = make_parameters(), other = make_parameters();
   const auto saved = make(one, averaged(with_state(StateDtype::int8)));
   for (int64_t update = 0; update < 4; ++update) {
     averages_of(*saved)->set_progress(update / 4.0);
@@ -153,7 +153,7 @@ TEST_P(AveragedOptimizerTest, GoesOnFromItsState) {
 }
 
 TEST_P(AveragedOptimizerTest, BeginsWithTheWeightsOfAStateThatHasNone) {
-  const Parameters parameters = make_parameters();
+  const parameters::Parameters parameters = make_parameters();
   const auto plain = make(parameters, kConfig);
   move(*plain, parameters);
   const auto of_these = make(parameters, averaged(kConfig));
@@ -165,7 +165,7 @@ TEST_P(AveragedOptimizerTest, BeginsWithTheWeightsOfAStateThatHasNone) {
 }
 
 TEST_P(AveragedOptimizerTest, AreDroppedWhereNobodyWantsThem) {
-  const Parameters parameters = make_parameters();
+  const parameters::Parameters parameters = make_parameters();
   const auto averaging = make(parameters, averaged(kConfig)), plain = make(parameters, kConfig);
   move(*averaging, parameters);
   test::CapturedLog log;
@@ -177,7 +177,7 @@ TEST_P(AveragedOptimizerTest, AreDroppedWhereNobodyWantsThem) {
 
 // In float32, of weights that are kept in 16 bits alone.
 TEST_P(AveragedOptimizerTest, AreOfFloat32WhereWeightsAreNot) {
-  const Parameters parameters = make_parameters({.compute = at::kBFloat16, .has_master = false});
+  const parameters::Parameters parameters = make_parameters({.compute = at::kBFloat16, .has_master = false});
   const auto optimizer = make(parameters, averaged(kConfig));
   std::vector<at::Tensor> replay = exact_values(parameters);
   for (int64_t update = 0; update < 6; ++update) {
@@ -186,7 +186,7 @@ TEST_P(AveragedOptimizerTest, AreOfFloat32WhereWeightsAreNot) {
     const std::vector<at::Tensor> values = exact_values(parameters);
     for (size_t i = 0; i < replay.size(); ++i) replay[i] = kDecay * replay[i] + (1 - kDecay) * values[i];
   }
-  const NamedTensors averages = averages_in(*optimizer);
+  const parameters::NamedTensors averages = averages_in(*optimizer);
   for (size_t i = 0; i < replay.size(); ++i)
     EXPECT_LE((test::exact(averages[i].second) - replay[i]).abs().max().item<double>(),
               4 * test::unit_roundoff(at::kFloat) * replay[i].abs().max().item<double>() / (1 - kDecay));
@@ -197,7 +197,7 @@ TEST_P(AveragedOptimizerTest, AreOfFloat32WhereWeightsAreNot) {
 TEST_P(AveragedOptimizerTest, StayOnTheDevice) {
   OptimizerConfig config = averaged(kConfig);
   config.offload = 1;
-  const Parameters parameters = make_parameters();
+  const parameters::Parameters parameters = make_parameters();
   const int64_t size = parameters.layout().trained_size;
   for (const StateBytes& bytes :
        {make(parameters, config)->bytes(), state_bytes(parameters.rows(), parameters.layout(), config)}) {
@@ -210,4 +210,4 @@ INSTANTIATE_TEST_SUITE_P(Devices, AveragedOptimizerTest, testing::ValuesIn(kDevi
                          testing::PrintToStringParamName());
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::optim

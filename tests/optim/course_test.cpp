@@ -4,7 +4,7 @@
 
 #include "gpt/optim/lr_schedule.h"
 
-namespace gpt {
+namespace gpt::optim {
 namespace {
 
 TEST(Course, IsTheStepWhereTheLengthIsGivenInUpdates) {
@@ -86,4 +86,4 @@ TEST(Course, KeepsTheLearningRateWhereItWas) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::optim

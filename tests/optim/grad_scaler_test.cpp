@@ -8,7 +8,7 @@
 
 #include "support/device_cases.h"
 
-namespace gpt {
+namespace gpt::optim {
 namespace {
 
 class GradScalerTest : public DeviceTest {
@@ -60,4 +60,4 @@ TEST_P(GradScalerTest, DisabledChangesNothing) {
 INSTANTIATE_ON_DEVICES(GradScalerTest);
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::optim

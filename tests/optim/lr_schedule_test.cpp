@@ -10,7 +10,7 @@
 
 #include "support/source_folder.h"
 
-namespace gpt {
+namespace gpt::optim {
 namespace {
 
 ScheduleConfig cosine() {
@@ -136,4 +136,4 @@ TEST(LrSchedule, AutomaticWarmUpIsAThousandStepsAtMostATenthOfTheRun) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::optim

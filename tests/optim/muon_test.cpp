@@ -21,7 +21,7 @@
 #include "optim/newton_schulz_reference.h"
 #include "support/moment_map.h"
 
-namespace gpt {
+namespace gpt::optim {
 namespace {
 
 // Fused query, key and value of two widths, gated and plain matrices, tall and wide; none has a multiple of 256 values.
@@ -55,8 +55,8 @@ OptimizerConfig muon_config(OptimizerKind kind = OptimizerKind::muon, StateDtype
 
 class MuonTest : public AdamWTest {
  protected:
-  Parameters make_model(const ModelConfig& model, const ParameterTypes& types = {}) {
-    Parameters parameters(parameter_table(model), device(), types);
+  parameters::Parameters make_model(const ModelConfig& model, const parameters::ParameterTypes& types = {}) {
+    parameters::Parameters parameters(layout::parameter_table(model), device(), types);
     for (const auto& [name, value] : parameters.values()) value.detach().copy_(at::randn(value.sizes(), generator_));
     return parameters;
   }
@@ -87,7 +87,7 @@ struct Before {
   at::Tensor value, gradient, momentum, second;  // float64
 };
 
-std::vector<Before> before(const Parameters& parameters, const OptimizerState& state) {
+std::vector<Before> before(const parameters::Parameters& parameters, const OptimizerState& state) {
   std::vector<Before> all;
   for (size_t i = 0; i < parameters.rows().size(); ++i) {
     Before one{test::exact(parameters[i].value()).clone(),
@@ -154,7 +154,7 @@ TEST_P(MuonTest, UpdatesEachMatrixByItself) {
     for (const OptimizerKind kind : {muon, normuon}) {
       for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
         const OptimizerConfig config = muon_config(kind);
-        const Parameters parameters = make_model(model);
+        const parameters::Parameters parameters = make_model(model);
         Muon optimizer(parameters, config, type);
         for (int64_t t = 1; t <= 3; ++t) {
           const double lr = 0.1 / static_cast<double>(t);
@@ -163,7 +163,7 @@ TEST_P(MuonTest, UpdatesEachMatrixByItself) {
           move(optimizer, lr, 2.5);
           const std::vector<Before> found = before(parameters, optimizer.state());
           for (size_t i = 0; i < start.size(); ++i) {
-            const ParameterRow& row = parameters.rows()[i];
+            const layout::ParameterRow& row = parameters.rows()[i];
             if (!start[i].momentum.defined()) continue;
             SCOPED_TRACE(testing::Message() << row.name << " in " << type << ", update " << t);
             const Expected expected =
@@ -184,7 +184,7 @@ TEST_P(MuonTest, UpdatesEachMatrixByItself) {
 
 TEST_P(MuonTest, HasTheBlocksMatricesAndNoOthers) {
   for (const ModelConfig& model : {llama(), gpt2()}) {
-    const Parameters parameters = make_model(model);
+    const parameters::Parameters parameters = make_model(model);
     const Muon optimizer(parameters, muon_config());
     const OptimizerState state = optimizer.state();
     std::vector<std::string> matrices, others;
@@ -205,8 +205,8 @@ TEST_P(MuonTest, HasTheBlocksMatricesAndNoOthers) {
 }
 
 TEST_P(MuonTest, AllElseIsUpdatedAsByAdamWToTheBit) {
-  const Parameters parameters = make_model(gpt2()), copies = make_model(gpt2());
-  Parameters(copies).copy_from(parameters.values());
+  const parameters::Parameters parameters = make_model(gpt2()), copies = make_model(gpt2());
+  parameters::Parameters(copies).copy_from(parameters.values());
   Muon muon(parameters, muon_config());
   AdamW adamw(copies, kConfig);
   for (int i = 0; i < 3; ++i) {
@@ -225,27 +225,27 @@ TEST_P(MuonTest, AllElseIsUpdatedAsByAdamWToTheBit) {
 }
 
 TEST(Muon, QueryKeyAndValueAreThreeMatricesByTheirWidth) {
-  std::vector<ParameterRow> rows = parameter_table(llama());
-  const auto of = [&rows](ParameterRole role) {
+  std::vector<layout::ParameterRow> rows = layout::parameter_table(llama());
+  const auto of = [&rows](layout::ParameterRole role) {
     return rows_of_matrices(
         *std::find_if(rows.begin(), rows.end(), [role](const auto& row) { return row.role == role; }));
   };
-  EXPECT_EQ(of(ParameterRole::attention_in), (std::vector<int64_t>{20, 10, 10}));
-  EXPECT_EQ(of(ParameterRole::mlp_gate), std::vector<int64_t>{50});
+  EXPECT_EQ(of(layout::ParameterRole::attention_in), (std::vector<int64_t>{20, 10, 10}));
+  EXPECT_EQ(of(layout::ParameterRole::mlp_gate), std::vector<int64_t>{50});
   ModelConfig narrow = llama();
   narrow.n_head_dim = 2;  // instead of 5
-  rows = parameter_table(narrow);
-  EXPECT_EQ(of(ParameterRole::attention_in), (std::vector<int64_t>{8, 4, 4}));
+  rows = layout::parameter_table(narrow);
+  EXPECT_EQ(of(layout::ParameterRole::attention_in), (std::vector<int64_t>{8, 4, 4}));
 }
 
 TEST_P(MuonTest, ASkippedUpdateChangesNoBit) {
   for (const OptimizerKind kind : {OptimizerKind::muon, OptimizerKind::normuon}) {
     for (const StateDtype dtype : {StateDtype::float32, StateDtype::bfloat16, StateDtype::int8}) {
-      const Parameters parameters = make_model(llama(), {.compute = at::kBFloat16});
+      const parameters::Parameters parameters = make_model(llama(), {.compute = at::kBFloat16});
       Muon optimizer(parameters, muon_config(kind, dtype));
       draw_gradients(parameters);
       move(optimizer, 0.1);
-      const NamedTensors values = clone(parameters.values());
+      const parameters::NamedTensors values = clone(parameters.values());
       const at::Tensor copies = parameters.flat_rounded().clone();
       EXPECT_TRUE(copies.equal(parameters.flat_values().detach().to(at::kBFloat16)));
       const OptimizerState state = clone(optimizer.state());
@@ -263,7 +263,7 @@ TEST_P(MuonTest, TheMomentumMayHaveFewerBits) {
   const std::vector<double> map = test::moment_map(true);
   for (const StateDtype dtype : {StateDtype::bfloat16, StateDtype::int8}) {
     const OptimizerConfig config = muon_config(OptimizerKind::muon, dtype);
-    const Parameters parameters = make_model(llama());
+    const parameters::Parameters parameters = make_model(llama());
     Muon optimizer(parameters, config, at::kFloat);
     for (int64_t t = 1; t <= 3; ++t) {
       draw_gradients(parameters);
@@ -273,7 +273,7 @@ TEST_P(MuonTest, TheMomentumMayHaveFewerBits) {
       const std::vector<Before> found = before(parameters, state);
       for (size_t i = 0; i < start.size(); ++i) {
         if (!start[i].momentum.defined()) continue;
-        const ParameterRow& row = parameters.rows()[i];
+        const layout::ParameterRow& row = parameters.rows()[i];
         SCOPED_TRACE(testing::Message() << row.name << ", update " << t);
         // The value follows from the momentum before it is rounded.
         const Expected expected =
@@ -295,14 +295,14 @@ TEST_P(MuonTest, TheMomentumMayHaveFewerBits) {
 TEST_P(MuonTest, TheDecayIsMultipliedByItsShare) {
   OptimizerConfig config = muon_config(), of_share = config;
   config.weight_decay = 8, of_share.weight_decay = 2;
-  const Parameters parameters = make_model(llama());
+  const parameters::Parameters parameters = make_model(llama());
   Muon optimizer(parameters, config, at::kFloat);
   draw_gradients(parameters);
   const std::vector<Before> start = before(parameters, clone(optimizer.state()));
   optimizer.step(scalars(0.01, /*grad_scale=*/1, /*found_inf=*/0, /*decay_share=*/0.25));
   const std::vector<Before> found = before(parameters, optimizer.state());
   for (size_t i = 0; i < start.size(); ++i) {
-    const ParameterRow& row = parameters.rows()[i];
+    const layout::ParameterRow& row = parameters.rows()[i];
     if (!start[i].momentum.defined()) continue;
     const Expected expected =
         exact_update(start[i], rows_of_matrices(row), of_share, 0.01, at::kFloat, 1, by_squares());
@@ -313,14 +313,14 @@ TEST_P(MuonTest, TheDecayIsMultipliedByItsShare) {
 TEST_P(MuonTest, CautiousWeightDecayLeavesWhatTheUpdateMovesAwayFromZero) {
   OptimizerConfig config = muon_config();
   config.cautious_weight_decay = true, config.weight_decay = 5;
-  const Parameters parameters = make_model(llama());
+  const parameters::Parameters parameters = make_model(llama());
   Muon optimizer(parameters, config, at::kFloat);
   draw_gradients(parameters);
   const std::vector<Before> start = before(parameters, clone(optimizer.state()));
   move(optimizer, 0.01);
   const std::vector<Before> found = before(parameters, optimizer.state());
   for (size_t i = 0; i < start.size(); ++i) {
-    const ParameterRow& row = parameters.rows()[i];
+    const layout::ParameterRow& row = parameters.rows()[i];
     if (start[i].momentum.defined()) {
       const Expected expected =
           exact_update(start[i], rows_of_matrices(row), config, 0.01, at::kFloat, 1, by_squares());
@@ -336,13 +336,13 @@ TEST_P(MuonTest, CautiousWeightDecayLeavesWhatTheUpdateMovesAwayFromZero) {
 }
 
 TEST_P(MuonTest, ValuesAloneInSixteenBitsAreRoundedToANeighbour) {
-  const Parameters alone =
+  const parameters::Parameters alone =
       make_model(llama(), {.compute = at::kBFloat16, .has_master = false, .gradient = at::kBFloat16});
-  Parameters exact = make_model(llama());
+  parameters::Parameters exact = make_model(llama());
   exact.copy_from(alone.values());
   Muon of_alone(alone, muon_config()), of_exact(exact, muon_config());
   draw_gradients(alone);
-  const NamedTensors gradients = alone.gradients();
+  const parameters::NamedTensors gradients = alone.gradients();
   exact.clear_gradients();
   for (size_t i = 0; i < gradients.size(); ++i) exact[i].add_to_gradient(gradients[i].second);
   move(of_alone, 0.1);
@@ -359,11 +359,11 @@ TEST_P(MuonTest, StateTravelsAndIsConverted) {
   using enum StateDtype;
   for (const OptimizerKind kind : {OptimizerKind::muon, OptimizerKind::normuon}) {
     for (const StateDtype dtype : {float32, bfloat16, int8}) {
-      const Parameters parameters = make_model(llama()), copies = make_model(llama());
+      const parameters::Parameters parameters = make_model(llama()), copies = make_model(llama());
       Muon optimizer(parameters, muon_config(kind, dtype)), other(copies, muon_config(kind, dtype));
       draw_gradients(parameters);
       move(optimizer, 0.1);
-      Parameters(copies).copy_from(parameters.values());
+      parameters::Parameters(copies).copy_from(parameters.values());
       other.load(clone(optimizer.state()));
       expect_same_bits(other.state(), optimizer.state());
       const at::Generator same = generator_.clone();
@@ -377,7 +377,7 @@ TEST_P(MuonTest, StateTravelsAndIsConverted) {
       Muon wide(copies, muon_config(kind, float32));
       wide.load(clone(optimizer.state()));
       const OptimizerState from = optimizer.state(), to = wide.state();
-      for (const ParameterRow& row : parameters.rows()) {
+      for (const layout::ParameterRow& row : parameters.rows()) {
         const at::Tensor expected = momentum_of(from, row.name);
         if (!expected.defined()) continue;
         EXPECT_LE((momentum_of(to, row.name) - expected).abs().max().item<double>(), 1e-6) << row.name;
@@ -391,7 +391,7 @@ TEST_P(MuonTest, OffloadingChangesNothingButThePlace) {
     OptimizerConfig config = muon_config(OptimizerKind::normuon, dtype);
     const auto train = [&] {
       generator_ = at::detail::createCPUGenerator(3);
-      const Parameters parameters = make_model(llama());
+      const parameters::Parameters parameters = make_model(llama());
       Muon optimizer(parameters, config);
       for (int i = 0; i < 3; ++i) draw_gradients(parameters), move(optimizer, 0.1);
       return std::tuple(clone(parameters.values()), clone(optimizer.state()), optimizer.bytes());
@@ -411,7 +411,7 @@ TEST_P(MuonTest, OffloadingChangesNothingButThePlace) {
 }
 
 TEST_P(MuonTest, RefusesStateOfAnotherOptimizerAndMissingGradients) {
-  const Parameters parameters = make_model(llama());
+  const parameters::Parameters parameters = make_model(llama());
   Muon optimizer(parameters, muon_config()), normuon(parameters, muon_config(OptimizerKind::normuon));
   AdamW adamw(parameters, kConfig);
   EXPECT_THROW(optimizer.load(adamw.state()), Error);
@@ -422,7 +422,7 @@ TEST_P(MuonTest, RefusesStateOfAnotherOptimizerAndMissingGradients) {
 }
 
 TEST_P(MuonTest, PaddingStaysZero) {
-  const Parameters parameters = make_model(llama());
+  const parameters::Parameters parameters = make_model(llama());
   Muon optimizer(parameters, muon_config(OptimizerKind::normuon, StateDtype::int8));
   for (int i = 0; i < 2; ++i) draw_gradients(parameters), move(optimizer, 0.1);
   double used = 0;
@@ -434,12 +434,12 @@ TEST_P(MuonTest, PaddingStaysZero) {
 TEST(Muon, RemembersHalfOfWhatAdamWDoes) {
   ModelConfig model = llama();
   model.n_embd = 64, model.n_hidden = 128;
-  const std::vector<ParameterRow> rows = parameter_table(model);
-  const FlatLayout layout = flat_layout(rows);
+  const std::vector<layout::ParameterRow> rows = layout::parameter_table(model);
+  const layout::FlatLayout layout = layout::flat_layout(rows);
   int64_t of_matrices = 0, of_rows = 0, others = 0;
-  for (const ParameterRow& row : rows) {
+  for (const layout::ParameterRow& row : rows) {
     const bool is_matrix = row.name.find(".h.") != std::string::npos && row.shape.size() == 2;
-    (is_matrix ? of_matrices : others) += aligned_end(row.count());
+    (is_matrix ? of_matrices : others) += layout::aligned_end(row.count());
     if (is_matrix) of_rows += row.shape[0];
   }
   const auto bytes = [&](const OptimizerConfig& config) { return state_bytes(rows, layout, config).device; };
@@ -453,4 +453,4 @@ TEST(Muon, RemembersHalfOfWhatAdamWDoes) {
 INSTANTIATE_TEST_SUITE_P(Devices, MuonTest, testing::ValuesIn(kDevicesAndEmulation), testing::PrintToStringParamName());
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::optim

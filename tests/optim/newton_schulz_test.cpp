@@ -15,7 +15,7 @@
 #include "optim/newton_schulz_reference.h"
 #include "support/device_cases.h"
 
-namespace gpt {
+namespace gpt::optim {
 namespace {
 
 class NewtonSchulzTest : public DeviceTest {
@@ -106,4 +106,4 @@ TEST(NewtonSchulz, ItsOperationsAreThoseOfTheProducts) {
 INSTANTIATE_ON_DEVICES(NewtonSchulzTest);
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::optim

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace gpt {
+namespace gpt::optim {
 namespace {
 
 TEST(WeightDecaySchedule, GoesDownToZeroWithTheRun) {
@@ -31,4 +31,4 @@ TEST(WeightDecaySchedule, IsDescribedInALine) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::optim

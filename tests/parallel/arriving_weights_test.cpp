@@ -33,18 +33,18 @@ TEST(ArrivingWeights, EachBlockIsThereWhenAForwardPassComesToIt) {
         DistributedConfig config;
         config.zero = zero;
         const Division division(group.mesh(), config);
-        GPT model(some_blocks(), at::kCPU, 7, ParameterTypes{.compute = at::kBFloat16});
+        model::GPT model(some_blocks(), at::kCPU, 7, parameters::ParameterTypes{.compute = at::kBFloat16});
         const at::NoGradGuard no_grad;
-        const Parameters& parameters = model.parameters();
+        const parameters::Parameters& parameters = model.parameters();
         const at::Tensor values = parameters.flat_values().detach(), copies = parameters.flat_rounded();
         const at::Tensor expected = copies.clone(), others = at::zeros_like(values, at::kBool).fill_(true);
-        for (const FlatSpan& span : division.spans(parameters.rows(), parameters.layout()))
+        for (const layout::FlatSpan& span : division.spans(parameters.rows(), parameters.layout()))
           others.slice(0, span.begin, span.end).fill_(false);
         for (const at::Tensor& x : {values, copies}) x.masked_fill_(others, std::numeric_limits<double>::quiet_NaN());
         ArrivingWeights weights(model, division, overlaps);
         const auto is_there = [&](int64_t layer) {
           for (size_t i = 0; i < parameters.rows().size(); ++i) {
-            const ParameterRow& row = parameters.rows()[i];
+            const layout::ParameterRow& row = parameters.rows()[i];
             if (row.layer == layer && !std::isfinite(parameters[i].compute_value().sum().item<double>())) return false;
           }
           return true;
@@ -74,23 +74,23 @@ struct OverlappedCase {
 class OverlappedRun : public testing::TestWithParam<OverlappedCase> {};
 
 // The checkpoint of three updates, taken while weights of the last one are on their way.
-Checkpoint after_updates(const Shape& shape, const Config& config, const Corpus& corpus) {
-  Checkpoint checkpoint;
+checkpoint::Checkpoint after_updates(const Shape& shape, const Config& config, const data::Corpus& corpus) {
+  checkpoint::Checkpoint checkpoint;
   in_mesh(shape, config, corpus, [&](const run::Setup& setup) {
     run::Run run(setup, {});
     for (int i = 0; i < 3; ++i) EXPECT_TRUE(run.update([] { return false; }));
-    Checkpoint captured = copy_of_whole(run.state(), setup);
+    checkpoint::Checkpoint captured = copy_of_whole(run.state(), setup);
     if (setup.mesh.all->is_first()) checkpoint = std::move(captured);
   });
   return checkpoint;
 }
 
 TEST_P(OverlappedRun, HasTheWeightsOfOneWithoutZero) {
-  const Corpus corpus = corpus_with_validation();
+  const data::Corpus corpus = corpus_with_validation();
   Config config = divided_run(corpus);
   config.model.n_embd = 256, config.model.n_hidden = 512, config.model.n_layer = 4;
   GetParam().set(config);
-  const Checkpoint arrived = after_updates(GetParam().shape, config, corpus);
+  const checkpoint::Checkpoint arrived = after_updates(GetParam().shape, config, corpus);
   config.distributed.zero = 0;
   expect_same_state(arrived, after_updates(GetParam().shape, config, corpus));
 }
@@ -115,14 +115,14 @@ INSTANTIATE_TEST_SUITE_P(
 
 // Copies of 16 bits are made of weights that have been waited for.
 TEST(ArrivingWeights, ACheckpointWaitsForAll) {
-  const Corpus corpus = corpus_with_validation();
+  const data::Corpus corpus = corpus_with_validation();
   Config config = divided_run(corpus);
   config.model.n_embd = 256, config.model.n_hidden = 512, config.model.n_layer = 4, config.distributed.zero = 1;
   use_bfloat16(config, AmpMode::end_to_end);
   in_mesh({2, 1}, config, corpus, [](const run::Setup& setup) {
     run::Run made(setup, {});
     EXPECT_TRUE(made.update([] { return false; }));
-    const Parameters& parameters = made.model().parameters();
+    const parameters::Parameters& parameters = made.model().parameters();
     const auto all_are_copied = [&] {
       const at::NoGradGuard no_grad;
       return parameters.flat_rounded().equal(parameters.flat_values().to(at::kBFloat16));

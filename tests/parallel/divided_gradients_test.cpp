@@ -59,9 +59,9 @@ struct DividedGradientsTest : testing::Test {
         if (takes_part(parameters.rows()[i]))
           parameters[i].add_to_gradient(at::full(parameters.rows()[i].shape, value));
     };
-    contribute([](const ParameterRow& row) { return !row.tied_name.empty(); });
+    contribute([](const layout::ParameterRow& row) { return !row.tied_name.empty(); });
     for (int64_t layer = 4; layer >= 0; --layer) {
-      contribute([layer](const ParameterRow& row) { return row.layer == layer; });
+      contribute([layer](const layout::ParameterRow& row) { return row.layer == layer; });
       const size_t before = ranks->lengths.size();
       divided->layer_done(layer);
       // The final norm goes with the last block. What is complete is on its way, and alone.
@@ -72,13 +72,13 @@ struct DividedGradientsTest : testing::Test {
           << layer;
       EXPECT_EQ(ranks->under_way.size(), ranks->lengths.size() - before) << layer;
     }
-    contribute([](const ParameterRow& row) { return row.layer < 0; });
+    contribute([](const layout::ParameterRow& row) { return row.layer < 0; });
     divided->end_round(/*has_gradients=*/true);
     EXPECT_TRUE(ranks->under_way.empty());
   }
 
   std::shared_ptr<Mirror> ranks = std::make_shared<Mirror>();
-  const Parameters parameters{parameter_table(layers_of_a_segment_each()), at::kCPU};
+  const parameters::Parameters parameters{layout::parameter_table(layers_of_a_segment_each()), at::kCPU};
   Division division;
   std::optional<DividedGradients> divided;
 };
@@ -100,7 +100,7 @@ TEST_F(DividedGradientsTest, RoundsOfAllProcessesAddUp) {
     divided->finish();
     double sum = 0;
     int64_t own = 0;
-    for (const FlatSpan& span : division.spans(parameters.rows(), parameters.layout())) {
+    for (const layout::FlatSpan& span : division.spans(parameters.rows(), parameters.layout())) {
       const at::Tensor part = parameters.gradients_of(span);
       own += part.numel();
       EXPECT_LE(part.max().item<double>(), 2 * (1 + 10) + 2 * (1 + 10));  // the table's twice
@@ -118,7 +118,7 @@ TEST_F(DividedGradientsTest, AProcessWithoutAMicroBatchSendsZerosInTheSameStretc
   divided->end_round(/*has_gradients=*/false);
   EXPECT_EQ(ranks->lengths, lengths);
   divided->finish();
-  for (const FlatSpan& span : division.spans(parameters.rows(), parameters.layout()))
+  for (const layout::FlatSpan& span : division.spans(parameters.rows(), parameters.layout()))
     EXPECT_LE(parameters.gradients_of(span).max().item<double>(), 4);
 }
 
@@ -128,7 +128,7 @@ TEST_F(DividedGradientsTest, WhatAnAbandonedUpdateHasLeftIsForgotten) {
   divided->begin_update();
   compute_round(1);
   divided->finish();
-  for (const FlatSpan& span : division.spans(parameters.rows(), parameters.layout()))
+  for (const layout::FlatSpan& span : division.spans(parameters.rows(), parameters.layout()))
     EXPECT_LE(parameters.gradients_of(span).max().item<double>(), 4);
 }
 

@@ -35,14 +35,15 @@ const ReadCase kReadCases[] = {
 
 class NeededState : public testing::TestWithParam<ReadCase> {};
 
-int64_t count_of(const std::vector<FlatSpan>& ranges) {
+int64_t count_of(const std::vector<layout::FlatSpan>& ranges) {
   int64_t count = 0;
   for (const auto& [begin, end] : ranges) count += end - begin;
   return count;
 }
 
 // Returns how many values there are in the ranges.
-int64_t expect_only(const ValueRanges& ranges, const NamedTensors& read, const NamedTensors& all) {
+int64_t expect_only(const checkpoint::ValueRanges& ranges, const parameters::NamedTensors& read,
+                    const parameters::NamedTensors& all) {
   int64_t count = 0;
   for (size_t i = 0; i < all.size(); ++i) {
     const auto& [name, whole] = all[i];
@@ -57,10 +58,10 @@ int64_t expect_only(const ValueRanges& ranges, const NamedTensors& read, const N
   return count;
 }
 
-int64_t kept_by(const Parameters& parameters) {
+int64_t kept_by(const parameters::Parameters& parameters) {
   if (!parameters.divided_values()) return parameters.count();
   int64_t count = 0;
-  for (const OwnValues& own : parameters.divided_values()->own()) count += own.span.end - own.span.begin;
+  for (const parameters::OwnValues& own : parameters.divided_values()->own()) count += own.span.end - own.span.begin;
   return count;
 }
 
@@ -68,16 +69,17 @@ TEST_P(NeededState, IsAllThatIsRead) {
   const auto& [name, shape, zero, dtype] = GetParam();
   const ScratchFolder folder;
   const std::string path = folder / "ckpt.pt";
-  const Corpus corpus = corpus_with_validation();
+  const data::Corpus corpus = corpus_with_validation();
   Config config = divided_run(corpus);
   make_gpt2(config);
   config.model.tie_weights = false, config.training.optimizer.eps = 1e-3;
   config.training.optimizer.state_dtype = dtype;
-  save_checkpoint(path, outcome_on({1, 1}, config, corpus, 3).checkpoint);
-  const Checkpoint all = read_checkpoint(path);
+  checkpoint::save_checkpoint(path, outcome_on({1, 1}, config, corpus, 3).checkpoint);
+  const checkpoint::Checkpoint all = checkpoint::read_checkpoint(path);
   config.distributed.zero = zero;
   in_mesh(shape, config, corpus, [&](const run::Setup& setup) {
-    const Checkpoint read = load_checkpoint(path, needed_state(setup.mesh, setup.config.distributed));
+    const checkpoint::Checkpoint read =
+        checkpoint::load_checkpoint(path, needed_state(setup.mesh, setup.config.distributed));
     ASSERT_TRUE(read.read_weights && read.read_state);
     const int64_t count = expect_only(*read.read_weights, read.model, all.model);
     if (dtype == StateDtype::float32)
@@ -87,8 +89,9 @@ TEST_P(NeededState, IsAllThatIsRead) {
     of_all.start = StartingPoint{.checkpoint = all, .path = path};
     run::Run from_part(setup, of_part), from_all(setup, of_all);
     EXPECT_LE(count, kept_by(from_part.model().parameters()));
-    EXPECT_LT(count, parameter_count(parameter_table(config.model)));
-    const Checkpoint a = captured_whole(from_part.state(), setup), b = captured_whole(from_all.state(), setup);
+    EXPECT_LT(count, layout::parameter_count(layout::parameter_table(config.model)));
+    const checkpoint::Checkpoint a = captured_whole(from_part.state(), setup),
+                                 b = captured_whole(from_all.state(), setup);
     if (setup.mesh.all->is_first()) expect_same_state(a, b);
   });
 }

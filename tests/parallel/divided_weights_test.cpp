@@ -37,29 +37,33 @@ Division division_of(const distributed::Group& group) {
 }
 
 ops::SharedOperators operators_of(const Division& division) {
-  return tensor_parallel(ops::fused_operators(), division.tensor, three_blocks());
+  return model::tensor_parallel(ops::fused_operators(), division.tensor, three_blocks());
 }
 
 // As a run makes it.
 struct DividedModel {
-  explicit DividedModel(const distributed::Group& group, const ParameterTypes& types = {}, uint64_t seed = 7)
+  explicit DividedModel(const distributed::Group& group, const parameters::ParameterTypes& types = {},
+                        uint64_t seed = 7)
       : division(division_of(group)), model(make(division, types, seed)) {
     model.layer_weights()->values_changed();
   }
 
-  static GPT make(const Division& division, const ParameterTypes& types, uint64_t seed) {
-    const std::vector<ParameterRow> rows = cut(parameter_table(three_blocks()), three_blocks(), division.part());
-    Parameters parameters(rows, at::kCPU, types, division.values(rows, flat_layout(rows)));
+  static model::GPT make(const Division& division, const parameters::ParameterTypes& types, uint64_t seed) {
+    const std::vector<layout::ParameterRow> rows =
+        layout::cut(layout::parameter_table(three_blocks()), three_blocks(), division.part());
+    parameters::Parameters parameters(rows, at::kCPU, types, division.values(rows, layout::flat_layout(rows)));
     parameters.draw(seed);
-    GPT model(three_blocks(), parameters, operators_of(division), division.part(), rows);
+    model::GPT model(three_blocks(), parameters, operators_of(division), division.part(), rows);
     model.set_layer_weights(std::make_shared<DividedWeights>(parameters, division));
     return model;
   }
 
-  Parameter of_block(int64_t layer) const { return model.parameters().weight(ParameterRole::mlp_in, layer); }
+  parameters::Parameter of_block(int64_t layer) const {
+    return model.parameters().weight(layout::ParameterRole::mlp_in, layer);
+  }
 
   Division division;
-  GPT model;
+  model::GPT model;
 };
 
 // No constant: LibTorch must not begin to compute before main() does.
@@ -68,9 +72,10 @@ at::Tensor ids() { return at::arange(16).view({2, 8}); }
 bool has_data(const at::Tensor& x) { return x.storage().data() != nullptr; }
 
 TEST(DividedWeights, AModelOfPartsIsThatOfTheSameSeed) {
-  for (const ParameterTypes types : {ParameterTypes{}, ParameterTypes{.compute = at::kBFloat16},
-                                     ParameterTypes{.compute = at::kBFloat16, .has_master = false}}) {
-    const GPT whole(three_blocks(), at::kCPU, 7, types);
+  for (const parameters::ParameterTypes types :
+       {parameters::ParameterTypes{}, parameters::ParameterTypes{.compute = at::kBFloat16},
+        parameters::ParameterTypes{.compute = at::kBFloat16, .has_master = false}}) {
+    const model::GPT whole(three_blocks(), at::kCPU, 7, types);
     const at::NoGradGuard no_grad;
     const at::Tensor expected = whole.forward(ids());
     test::in_ranks(3, [&](const distributed::Group& group) {
@@ -89,7 +94,7 @@ TEST_P(ReleasedWeights, AreGoneAndSpoiled) {
   test::in_ranks(2 * GetParam(), [](distributed::Group& group) {
     group.arrange(GetParam());
     const DividedModel divided(group);
-    LayerWeights& weights = *divided.model.layer_weights();
+    model::LayerWeights& weights = *divided.model.layer_weights();
     EXPECT_FALSE(has_data(divided.of_block(0).value()));
     weights.before_forward(0);
     const at::Tensor kept = divided.of_block(0).value();
@@ -115,7 +120,7 @@ INSTANTIATE_TEST_SUITE_P(OfLayersIn, ReleasedWeights, testing::Values(1, 2),
 
 // The gradients of a backward pass in which each block's memory has been another's in between.
 TEST(DividedWeights, OperatorsAskForWeightsAgainInTheBackwardPass) {
-  GPT whole(three_blocks(), at::kCPU, 7);
+  model::GPT whole(three_blocks(), at::kCPU, 7);
   whole.loss(ids(), ids()).backward();
   test::in_ranks(2, [&](const distributed::Group& group) {
     for (const auto level : {GradientCheckpointing::none, GradientCheckpointing::norm, GradientCheckpointing::selective,
@@ -138,7 +143,7 @@ TEST(DividedWeights, PartsOfLayersComeTogetherForEachPass) {
   test::in_ranks(4, [](distributed::Group& group) {
     group.arrange(2);
     const Division division = division_of(group);
-    GPT whole(three_blocks(), at::kCPU, 7, {}, {}, division.part());
+    model::GPT whole(three_blocks(), at::kCPU, 7, {}, {}, division.part());
     whole.set_operators(operators_of(division));
     const at::Tensor expected = whole.loss(ids(), ids());
     expected.backward();
@@ -158,14 +163,14 @@ TEST(DividedWeights, PartsOfLayersComeTogetherForEachPass) {
 }
 
 TEST(DividedWeights, ProcessesMakeAsManyPassesApartAsTheyWant) {
-  const GPT whole(three_blocks(), at::kCPU, 7);
+  const model::GPT whole(three_blocks(), at::kCPU, 7);
   const at::NoGradGuard no_grad;
   const at::Tensor expected = whole.forward(ids());
   test::in_ranks(3, [&](const distributed::Group& group) {
     const DividedModel divided(group);
     const at::NoGradGuard here;
     const int64_t passes = 2 * group.ranks().rank;
-    work_apart(divided.model, [&] {
+    model::work_apart(divided.model, [&] {
       for (int64_t pass = 0; pass < passes; ++pass) EXPECT_TRUE(at::equal(divided.model.forward(ids()), expected));
     });
     EXPECT_TRUE(at::equal(divided.model.forward(ids()), expected)) << "and then together again";
@@ -183,9 +188,9 @@ TEST(DividedWeights, AnErrorBetweenPassesApartLeavesNobodyWaiting) {
       }
     };
     if (group.is_first()) {
-      EXPECT_THROW(work_apart(divided.model, work), std::runtime_error);
+      EXPECT_THROW(model::work_apart(divided.model, work), std::runtime_error);
     } else {
-      work_apart(divided.model, work);
+      model::work_apart(divided.model, work);
     }
     (void)divided.model.forward(ids());
   });

@@ -19,11 +19,11 @@ TEST(Division, MatricesBelongToOneProcessEach) {
   model.n_layer = 12, model.n_embd = 768, model.n_head = 12, model.vocab_size = 1000, model.block_size = 8;
   OptimizerConfig optimizer;
   optimizer.kind = OptimizerKind::muon;
-  const std::vector<ParameterRow> rows = parameter_table(model);
-  const FlatLayout layout = flat_layout(rows);
+  const std::vector<layout::ParameterRow> rows = layout::parameter_table(model);
+  const layout::FlatLayout layout = layout::flat_layout(rows);
   int64_t last_matrix = 0, matrices = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
-    if (!is_of_muon(rows[i], optimizer)) continue;
+    if (!optim::is_of_muon(rows[i], optimizer)) continue;
     last_matrix = std::max(last_matrix, layout.offsets[i] + rows[i].count());
     ++matrices;
   }
@@ -42,16 +42,16 @@ TEST(Division, MatricesBelongToOneProcessEach) {
               << "norms and biases go along with a matrix";
         }
       EXPECT_EQ(next, layout.trained_size);
-      const std::vector<FlatSpan> spans = division.spans(rows, layout);
+      const std::vector<layout::FlatSpan> spans = division.spans(rows, layout);
       for (size_t i = 0; i < rows.size(); ++i) {
-        if (!is_of_muon(rows[i], optimizer)) continue;
+        if (!optim::is_of_muon(rows[i], optimizer)) continue;
         const int64_t begin = layout.offsets[i], end = begin + rows[i].count();
-        const auto covers = [&](const FlatSpan& span) { return span.begin <= begin && end <= span.end; };
-        const auto meets = [&](const FlatSpan& span) { return span.begin < end && begin < span.end; };
+        const auto covers = [&](const layout::FlatSpan& span) { return span.begin <= begin && end <= span.end; };
+        const auto meets = [&](const layout::FlatSpan& span) { return span.begin < end && begin < span.end; };
         const bool is_own = std::any_of(spans.begin(), spans.end(), covers);
         EXPECT_EQ(std::any_of(spans.begin(), spans.end(), meets), is_own) << rows[i].name;
-        all += update_flops(rows[i]);
-        flops += is_own ? update_flops(rows[i]) : 0;
+        all += optim::update_flops(rows[i]);
+        flops += is_own ? optim::update_flops(rows[i]) : 0;
       }
       EXPECT_NEAR(flops, all / 4, 0.1 * all / 4);
     }

@@ -23,7 +23,7 @@ ModelConfig small_model() {
 class Listening : public MicroSteps {
  public:
   explicit Listening(Events& events) : events_(events) {}
-  void load(DataLoader& loader, size_t lane, int64_t first_sample) override {
+  void load(batches::DataLoader& loader, size_t lane, int64_t first_sample) override {
     events_.push_back(fmt::format("sample {} in lane {}", first_sample, lane));
     loader.skip();
   }
@@ -38,7 +38,7 @@ class Listening : public MicroSteps {
 
 class Joining : public Strategy {
  public:
-  Joining(const GPT& model, const Division& division, Events& events)
+  Joining(const model::GPT& model, const Division& division, Events& events)
       : Strategy(model, model.parameters().rows(), division), events_(events) {}
   LayerDone layer_done(bool) override { return {}; }
   void join_others(Pass pass) override {
@@ -57,11 +57,12 @@ Events events_of(int64_t rank, int64_t stopped_before = 9) {
   DistributedConfig config;
   config.lanes = 4;
   const Division division(std::make_shared<test::QuietCommunicator>(rank, 2), config);
-  const ScheduleOptions schedule{.stages = {{.batch_size = 2, .block_size = 4}},
-                                 .seed = 1,
-                                 .dealing = division.dealing(kMicroBatches)};
-  DataLoader loader({Tokens::from_ids(std::vector<int32_t>(200, 1), 8)}, DataConfig{}, schedule, at::kCPU);
-  const GPT model(small_model(), at::kCPU, 1);
+  const data::ScheduleOptions schedule{.stages = {{.batch_size = 2, .block_size = 4}},
+                                       .seed = 1,
+                                       .dealing = division.dealing(kMicroBatches)};
+  batches::DataLoader loader({data::Tokens::from_ids(std::vector<int32_t>(200, 1), 8)}, DataConfig{}, schedule,
+                             at::kCPU);
+  const model::GPT model(small_model(), at::kCPU, 1);
   Events events;
   Listening steps(events);
   Joining strategy(model, division, events);

@@ -33,7 +33,7 @@ ModelConfig layers_of_several_stretches() {
 
 struct ReducerTest : testing::Test {
   std::shared_ptr<Remembering> ranks = std::make_shared<Remembering>();
-  const Parameters parameters{parameter_table(layers_of_several_stretches()), at::kCPU};
+  const parameters::Parameters parameters{layout::parameter_table(layers_of_several_stretches()), at::kCPU};
   const Division division{ranks, {}};
   Reducer reducer{parameters, division};
 

@@ -26,7 +26,7 @@ ModelConfig model_of_two_layers() {
 
 TEST(Strategy, EachUpdateSumsWholeGradientsOnce) {
   const auto ranks = std::make_shared<Counting>();
-  GPT model(model_of_two_layers(), at::kCPU, 1);
+  model::GPT model(model_of_two_layers(), at::kCPU, 1);
   const auto strategy = make_strategy(model, Division(ranks, {}), TrainingConfig{}, /*is_recorded=*/false);
   constexpr int kLossAndGradients = 2;
   for (const bool has_last : {false, true, false, false, true, true}) {
@@ -47,7 +47,7 @@ TEST(Strategy, EachUpdateSumsWholeGradientsOnce) {
 }
 
 TEST(Strategy, NothingIsToldBeforeTheLastBackwardPass) {
-  GPT model(model_of_two_layers(), at::kCPU, 1);
+  model::GPT model(model_of_two_layers(), at::kCPU, 1);
   TrainingConfig config;
   const Division division(std::make_shared<Counting>(), {});
   EXPECT_FALSE(make_strategy(model, division, config, /*is_recorded=*/false)->layer_done(/*is_last=*/false));

@@ -14,7 +14,7 @@
 #include "gpt/parameters/parameters.h"
 #include "support/expect_error.h"
 
-namespace gpt {
+namespace gpt::parameters {
 namespace {
 
 constexpr BaseType kNarrowTypes[] = {BaseType::bfloat16, BaseType::int8, BaseType::int4};
@@ -61,7 +61,7 @@ TEST(FrozenMatrix, GivesSingleRows) {
 TEST(FrozenMatrix, TakesWhatItsRowSays) {
   for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{3, 64}, {17, 200}, {2, 7}}) {
     for (const BaseType type : kNarrowTypes) {
-      ParameterRow row{"w", {rows, columns}, ParameterRole::mlp_in, 0, false, {}};
+      layout::ParameterRow row{"w", {rows, columns}, layout::ParameterRole::mlp_in, 0, false, {}};
       row.kept = type;
       EXPECT_EQ(FrozenMatrix(some_matrix(rows, columns), type).bytes(), frozen_bytes(row));
     }
@@ -70,8 +70,8 @@ TEST(FrozenMatrix, TakesWhatItsRowSays) {
 
 // A row that is packed lies in no buffer, and what reads its values without unpacking them is refused by LibTorch.
 TEST(FrozenMatrix, OfParametersLiesApart) {
-  ParameterRow trained{"a", {4, 8}, ParameterRole::mlp_in, 0, false, {.normal_std = 1}};
-  ParameterRow frozen{"b", {256, 64}, ParameterRole::mlp_out, 0, false, {.normal_std = 1}};
+  layout::ParameterRow trained{"a", {4, 8}, layout::ParameterRole::mlp_in, 0, false, {.normal_std = 1}};
+  layout::ParameterRow frozen{"b", {256, 64}, layout::ParameterRole::mlp_out, 0, false, {.normal_std = 1}};
   frozen.is_trained = false, frozen.kept = BaseType::int8;
   Parameters parameters({trained, frozen}, at::kCPU);
   EXPECT_EQ(parameters.layout().size, 256);
@@ -95,9 +95,9 @@ TEST(FrozenMatrix, OfParametersLiesApart) {
 
 // What is drawn is the same, whether or not it is packed then.
 TEST(FrozenMatrix, IsDrawnAsOthersAre) {
-  ParameterRow row{"w", {64, 64}, ParameterRole::mlp_in, 0, false, {.normal_std = 1}};
+  layout::ParameterRow row{"w", {64, 64}, layout::ParameterRole::mlp_in, 0, false, {.normal_std = 1}};
   row.is_trained = false;
-  const ParameterRow behind{"v", {64}, ParameterRole::mlp_norm, 0, false, {.normal_std = 1}};
+  const layout::ParameterRow behind{"v", {64}, layout::ParameterRole::mlp_norm, 0, false, {.normal_std = 1}};
   Parameters wide({row, behind}, at::kCPU);
   wide.draw(3);
   row.kept = BaseType::int4;
@@ -108,4 +108,4 @@ TEST(FrozenMatrix, IsDrawnAsOthersAre) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::parameters

@@ -16,7 +16,7 @@
 #include "gpt/layout/layer_ends.h"
 #include "support/device_cases.h"
 
-namespace gpt {
+namespace gpt::parameters {
 namespace {
 
 ModelConfig small_model() {
@@ -30,14 +30,14 @@ ModelConfig small_model() {
 class ParametersTest : public DeviceTest {};
 
 TEST_P(ParametersTest, ViewsShareTheFlatBuffer) {
-  Parameters parameters(parameter_table(small_model()), device());
+  Parameters parameters(layout::parameter_table(small_model()), device());
   parameters.draw(1);
-  EXPECT_EQ(parameters.flat_values().numel() % kParameterAlignment, 0);
+  EXPECT_EQ(parameters.flat_values().numel() % layout::kParameterAlignment, 0);
   const NamedTensors values = parameters.values();
   for (size_t i = 0; i < values.size(); ++i) {
     const at::Tensor part =
         parameters.flat_values().detach().narrow(0, parameters.layout().offsets[i], values[i].second.numel());
-    EXPECT_EQ(parameters.layout().offsets[i] % kParameterAlignment, 0) << values[i].first;
+    EXPECT_EQ(parameters.layout().offsets[i] % layout::kParameterAlignment, 0) << values[i].first;
     EXPECT_TRUE(values[i].second.is_leaf() && values[i].second.requires_grad() && !values[i].second.is_view())
         << values[i].first;
     part.fill_(static_cast<double>(i));
@@ -46,10 +46,10 @@ TEST_P(ParametersTest, ViewsShareTheFlatBuffer) {
 }
 
 TEST_P(ParametersTest, TheFirstContributionOverwritesAndLaterOnesAdd) {
-  Parameters parameters(parameter_table(small_model()), device());
+  Parameters parameters(layout::parameter_table(small_model()), device());
   parameters.draw(1);
-  const Parameter norm = parameters.weight(ParameterRole::final_norm, 2),
-                  bias = parameters.bias(ParameterRole::final_norm, 2);
+  const Parameter norm = parameters.weight(layout::ParameterRole::final_norm, 2),
+                  bias = parameters.bias(layout::ParameterRole::final_norm, 2);
   for (int update = 0; update < 2; ++update) {
     parameters.clear_gradients();
     EXPECT_FALSE(norm.has_gradient());
@@ -64,7 +64,7 @@ TEST_P(ParametersTest, TheFirstContributionOverwritesAndLaterOnesAdd) {
 }
 
 TEST_P(ParametersTest, RoundedCopiesFollowTheValues) {
-  Parameters parameters(parameter_table(small_model()), device(), {.compute = at::kBFloat16});
+  Parameters parameters(layout::parameter_table(small_model()), device(), {.compute = at::kBFloat16});
   const auto expect_rounded = [&] {
     for (size_t i = 0; i < parameters.rows().size(); ++i) {
       const Parameter& parameter = parameters[i];
@@ -74,7 +74,7 @@ TEST_P(ParametersTest, RoundedCopiesFollowTheValues) {
   };
   parameters.draw(1);
   expect_rounded();
-  Parameters others(parameter_table(small_model()), device());
+  Parameters others(layout::parameter_table(small_model()), device());
   others.draw(2);
   EXPECT_TRUE(others[0].compute_value().is_same(others[0].value()));
   parameters.copy_from(others.values());
@@ -96,7 +96,8 @@ NamedTensors noted(const NamedTensors& values, const std::function<void(const st
 }
 
 TEST_P(ParametersTest, GivesUpEachOfTheTensorsThatItWasGivenAsItIsCopied) {
-  Parameters parameters(parameter_table(small_model()), device()), others(parameter_table(small_model()), device());
+  Parameters parameters(layout::parameter_table(small_model()), device()),
+      others(layout::parameter_table(small_model()), device());
   others.draw(2);
   others.flat_values().detach().add_(1);  // norms too begin otherwise
   const size_t last = parameters.rows().size() - 1;
@@ -116,9 +117,9 @@ TEST_P(ParametersTest, GivesUpEachOfTheTensorsThatItWasGivenAsItIsCopied) {
 }
 
 TEST_P(ParametersTest, SixteenBitGradientsAddUpInFloat32) {
-  Parameters parameters(parameter_table(small_model()), device(), {.compute = at::kBFloat16});
+  Parameters parameters(layout::parameter_table(small_model()), device(), {.compute = at::kBFloat16});
   parameters.draw(1);
-  const Parameter norm = parameters.weight(ParameterRole::final_norm, 2);
+  const Parameter norm = parameters.weight(layout::ParameterRole::final_norm, 2);
   const at::Tensor tracked = norm.tracked();
   EXPECT_EQ(tracked.scalar_type(), at::kBFloat16);
   (tracked * 256).sum().backward();
@@ -127,8 +128,8 @@ TEST_P(ParametersTest, SixteenBitGradientsAddUpInFloat32) {
 }
 
 TEST_P(ParametersTest, AloneSixteenBitValuesAreTheRoundedOnes) {
-  Parameters alone(parameter_table(small_model()), device(), {.compute = at::kBFloat16, .has_master = false}),
-      beside(parameter_table(small_model()), device(), {.compute = at::kBFloat16});
+  Parameters alone(layout::parameter_table(small_model()), device(), {.compute = at::kBFloat16, .has_master = false}),
+      beside(layout::parameter_table(small_model()), device(), {.compute = at::kBFloat16});
   EXPECT_FALSE(alone.flat_rounded().defined());
   alone.draw(1);
   beside.draw(1);
@@ -140,10 +141,10 @@ TEST_P(ParametersTest, AloneSixteenBitValuesAreTheRoundedOnes) {
 }
 
 TEST_P(ParametersTest, GradientsOfSixteenBitsRoundEverySum) {
-  Parameters parameters(parameter_table(small_model()), device(),
+  Parameters parameters(layout::parameter_table(small_model()), device(),
                         {.compute = at::kBFloat16, .gradient = at::kBFloat16});
   parameters.draw(1);
-  const Parameter norm = parameters.weight(ParameterRole::final_norm, 2);
+  const Parameter norm = parameters.weight(layout::ParameterRole::final_norm, 2);
   (norm.tracked() * 256).sum().backward();
   norm.tracked().sum().backward();
   EXPECT_EQ(norm.gradient().scalar_type(), at::kBFloat16);
@@ -154,7 +155,7 @@ TEST_P(ParametersTest, GradientsOfSixteenBitsRoundEverySum) {
 }
 
 TEST_P(ParametersTest, TheFlatGradientsAreCompleteOrRefused) {
-  Parameters parameters(parameter_table(small_model()), device());
+  Parameters parameters(layout::parameter_table(small_model()), device());
   parameters.draw(1);
   EXPECT_THROW((void)parameters.flat_gradients(), c10::Error);
   for (size_t i = 0; i < parameters.rows().size(); ++i) {
@@ -167,11 +168,11 @@ TEST_P(ParametersTest, TheFlatGradientsAreCompleteOrRefused) {
 
 // Those of the last layer and the head, and all others.
 std::vector<int64_t> two_segments(const Parameters& parameters) {
-  return {layer_ends(parameters.rows(), parameters.layout())[1], parameters.layout().trained_size};
+  return {layout::layer_ends(parameters.rows(), parameters.layout())[1], parameters.layout().trained_size};
 }
 
 TEST_P(ParametersTest, DividedGradientsAreThereUntilTheyAreTaken) {
-  Parameters parameters(parameter_table(small_model()), device());
+  Parameters parameters(layout::parameter_table(small_model()), device());
   const std::vector<int64_t> ends = two_segments(parameters);
   parameters.divide_gradients(ends);
   EXPECT_THROW((void)parameters.gradient_buffer(0), c10::Error);
@@ -180,7 +181,7 @@ TEST_P(ParametersTest, DividedGradientsAreThereUntilTheyAreTaken) {
       EXPECT_THROW((void)parameters.take_gradients(0), c10::Error) << "some are missing";
       parameters[i].add_to_gradient(full(parameters.rows()[i].shape, value));
     }
-    parameters.weight(ParameterRole::final_norm, 2).add_to_gradient(full({6}, value));
+    parameters.weight(layout::ParameterRole::final_norm, 2).add_to_gradient(full({6}, value));
     int64_t begin = 0;
     double sum = 0;
     for (size_t segment = 0; segment < ends.size(); ++segment) {
@@ -197,7 +198,7 @@ TEST_P(ParametersTest, DividedGradientsAreThereUntilTheyAreTaken) {
 }
 
 TEST_P(ParametersTest, OfDividedGradientsAnUpdateFollowsFromTheirSums) {
-  Parameters parameters(parameter_table(small_model()), device());
+  Parameters parameters(layout::parameter_table(small_model()), device());
   parameters.divide_gradients(two_segments(parameters));
   EXPECT_THROW((void)parameters.gradients_of({0, 256}), c10::Error);
   parameters.set_gradient_sums({{{0, 256}, full({256}, 1)}, {{512, 1024}, full({512}, 2)}});
@@ -209,4 +210,4 @@ TEST_P(ParametersTest, OfDividedGradientsAnUpdateFollowsFromTheirSums) {
 INSTANTIATE_ON_DEVICES(ParametersTest);
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::parameters

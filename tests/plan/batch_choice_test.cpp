@@ -79,14 +79,14 @@ class BatchChoiceOfARun : public DeviceTest, protected TextRun {
   void SetUp() override {
     DeviceTest::SetUp();
     if (IsSkipped()) return;
-    info_ = describe_device(device());
-    precision_ = resolve_precision({.use_amp = false}, info_);
+    info_ = device::describe_device(device());
+    precision_ = device::resolve_precision({.use_amp = false}, info_);
   }
 
   run::Setup setup() const { return {config_, corpus_, info_, precision_}; }
 
-  DeviceInfo info_;
-  Precision precision_;
+  device::DeviceInfo info_;
+  device::Precision precision_;
 };
 
 TEST_P(BatchChoiceOfARun, IsSetWhereItIsAutoAlone) {
@@ -105,9 +105,9 @@ TEST_P(BatchChoiceOfARun, IsSetWhereItIsAutoAlone) {
 TEST_P(BatchChoiceOfARun, AStepThatWasTriedChangesNothingInTheRun) {
   config_.training.batch_size = 12, config_.training.gradient_accumulation_steps = 2;
   const auto start = [&] { return run::State(config_, corpus_, device(), precision_).capture(); };
-  const Checkpoint before = start();
+  const checkpoint::Checkpoint before = start();
   EXPECT_TRUE(fits_in_practice(setup()));
-  const Checkpoint after = start();
+  const checkpoint::Checkpoint after = start();
   for (const auto& [name, state] : before.rng) EXPECT_TRUE(state.equal(after.rng.at(name))) << name;
   for (size_t i = 0; i < before.model.size(); ++i)
     EXPECT_TRUE(before.model[i].second.equal(after.model[i].second)) << before.model[i].first;

@@ -17,7 +17,7 @@ constexpr ActivationForm kBfloat16{.compute_type = at::kBFloat16, .cuda = true, 
 
 StepEstimate step(const char* card, const ModelConfig& model, const TrainingConfig& training,
                   const ActivationForm& form = kBfloat16, Dtype dtype = Dtype::bfloat16) {
-  return estimate_step(model, training, form, *find_card(card), dtype);
+  return estimate_step(model, training, form, *device::find_card(card), dtype);
 }
 
 double tokens_per_second(const char* card, const ModelConfig& model, int64_t batch_size) {
@@ -71,14 +71,14 @@ TEST(EstimateMemory, IsWhatWasMeasuredOnCards) {
   int runs = 0;
   for (const nlohmann::json& measured : figures["measurements"]) {
     const bool is_h200 = measured["label"].get<std::string>().find("H200") != std::string::npos;
-    const DeviceInfo card = find_card(is_h200 ? "H200" : "H100 SXM")->describe();
+    const device::DeviceInfo card = device::find_card(is_h200 ? "H200" : "H100 SXM")->describe();
     for (const nlohmann::json& row : measured["rows"]) {
       const auto [model, batch_size] = recorded_run(row[0]);
       TrainingConfig training;
       training.batch_size = batch_size;
       training.execution.use_compile = row[1] != "`use_compile: false`";
       if (row[1] == "default") training.execution.compile_mode = CompileMode::standard;
-      const Precision precision = resolve_precision(training.precision, card);
+      const device::Precision precision = device::resolve_precision(training.precision, card);
       const ActivationForm form = activation_form(model, training, {}, card, precision, "flash");
       const double share = row[4].get<double>() * 1e9 / estimate_memory(model, training, form).total();
       EXPECT_GT(share, 0.9) << row;
@@ -112,7 +112,7 @@ TEST(EstimateStep, FollowsTheCardAndTheRun) {
 
   TrainingConfig offloading = training;
   offloading.optimizer.offload = 1;
-  const double moments = 8.0 * static_cast<double>(parameter_count(model));
+  const double moments = 8.0 * static_cast<double>(layout::parameter_count(model));
   EXPECT_NEAR(step("RTX 4090", model, offloading).memory - one.memory, moments * (1 / 25e9 - 2 / (0.85 * 1008e9)),
               1e-3 * one.memory)
       << "over the bus, both ways at once, instead of read and written on the card";
@@ -140,7 +140,7 @@ TEST(EstimateParts, MakeUpTheStep) {
   const ModelConfig model = gpt2(12, 12, 768);
   TrainingConfig training;
   training.batch_size = 16;
-  const Card& card = *find_card("H100 SXM");
+  const device::Card& card = *device::find_card("H100 SXM");
   for (const int64_t micro_batches : {1, 2, 5}) {
     training.gradient_accumulation_steps = micro_batches;
     const StepParts parts = estimate_parts(model, training, kBfloat16, card, Dtype::bfloat16);
@@ -167,7 +167,7 @@ TEST(EstimateStep, ASmallModelWaitsForItsLaunches) {
 
 TEST(ExpectedAttention, IsFusedWhereTheCardHasAKernel) {
   ModelConfig model = gpt2(12, 12, 768);
-  const DeviceInfo t4 = find_card("T4")->describe(), l4 = find_card("L4")->describe();
+  const device::DeviceInfo t4 = device::find_card("T4")->describe(), l4 = device::find_card("L4")->describe();
   EXPECT_EQ(expected_attention(model, {}, l4, at::kBFloat16), "flash");
   EXPECT_EQ(expected_attention(model, {}, l4, at::kFloat), "efficient");
   EXPECT_EQ(expected_attention(model, {}, t4, at::kHalf), "efficient");
@@ -193,12 +193,12 @@ TEST(ExpectedAttention, IsFusedWhereTheCardHasAKernel) {
 }
 
 TEST(CheckMemory, OfACardThatIsNotHere) {
-  const DeviceInfo card = find_card("RTX 4090")->describe();
+  const device::DeviceInfo card = device::find_card("RTX 4090")->describe();
   TrainingConfig training;
   training.batch_size = 8;
   const ModelConfig model = gpt2(12, 12, 768);
   const ActivationForm form =
-      activation_form(model, training, {}, card, resolve_precision(training.precision, card), "flash");
+      activation_form(model, training, {}, card, device::resolve_precision(training.precision, card), "flash");
   EXPECT_TRUE(form.cuda && form.end_to_end && form.fused_attention);
   EXPECT_EQ(check_memory(model, training, form, card_memory(card)).status, Check::Status::pass);
   training.batch_size = 512;

@@ -34,8 +34,8 @@ TEST(CheckDataset, SaysHowMuchOfTheTextIsUsed) {
 }
 
 TEST(CheckSamplePrompt, ACharacterThatTheTextLacksFailsARunThatWritesSamples) {
-  Corpus corpus;
-  corpus.tokenizer = make_tokenizer("char", "abc");
+  data::Corpus corpus;
+  corpus.tokenizer = tokenizer::make_tokenizer("char", "abc");
   CadenceConfig cadence;
   cadence.sample_prompt = "ab7";
   EXPECT_EQ(check_sample_prompt(cadence, corpus).status, Status::pass) << "no samples";

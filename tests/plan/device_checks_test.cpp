@@ -7,9 +7,9 @@ namespace {
 
 using Status = Check::Status;
 
-DeviceInfo cpu() { return {.device = at::kCPU, .name = "some CPU", .memory_bytes = 16'000'000'000}; }
+device::DeviceInfo cpu() { return {.device = at::kCPU, .name = "some CPU", .memory_bytes = 16'000'000'000}; }
 
-DeviceInfo hopper() {
+device::DeviceInfo hopper() {
   return {.device = at::Device(at::kCUDA, 0),
           .name = "NVIDIA H200",
           .memory_bytes = 143'000'000'000,
@@ -20,7 +20,7 @@ DeviceInfo hopper() {
           .tf32 = true};
 }
 
-DeviceInfo turing() {
+device::DeviceInfo turing() {
   return {.device = at::Device(at::kCUDA, 0),
           .name = "Tesla T4",
           .memory_bytes = 16'000'000'000,
@@ -63,7 +63,7 @@ TEST(CheckPrecision, Float16WhereBfloat16IsThereIsAWarning) {
 }
 
 TEST(CheckPrecision, AutomaticPassesEverywhere) {
-  for (const DeviceInfo& device : {cpu(), hopper(), turing()}) {
+  for (const device::DeviceInfo& device : {cpu(), hopper(), turing()}) {
     EXPECT_EQ(check_precision(precision(true, Dtype::automatic), device).status, Status::pass) << device.name;
   }
   EXPECT_EQ(check_precision(precision(false, Dtype::automatic), cpu()).status, Status::pass);

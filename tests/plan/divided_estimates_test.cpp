@@ -18,24 +18,24 @@ namespace {
 
 // What both of two processes keep of a forward pass, in bytes, where they divide the model.
 double kept_by_two(const ModelConfig& model, const TrainingConfig& training) {
-  use_cpu_allocator();
+  device::use_cpu_allocator();
   double kept = 0;
   test::in_ranks(2, [&](distributed::Group& group) {
     group.arrange(2);
     distributed::Communicator& tensor = *group.mesh().tensor;
-    GPT part(model, at::kCPU, 1, {}, {}, {tensor.rank(), 2});
+    model::GPT part(model, at::kCPU, 1, {}, {}, {tensor.rank(), 2});
     part.train(true);
     part.set_gradient_checkpointing(training.execution.gradient_checkpointing);
-    part.set_operators(tensor_parallel(ops::fused_operators(), group.mesh().tensor, model));
+    part.set_operators(model::tensor_parallel(ops::fused_operators(), group.mesh().tensor, model));
     const at::Tensor ids = at::zeros({training.batch_size, model.block_size}, at::kLong);
     part.loss(ids, ids).backward();  // gradients, and what sums take, stay
     const auto in_use = [&tensor] {
       constexpr int kReads = 30;
       tensor.sum(at::zeros({1}));  // both are here
-      int64_t least = cpu_memory().in_use;
+      int64_t least = device::cpu_memory().in_use;
       for (int i = 0; i < kReads; ++i) {  // Gloo's threads let go of what they have sent a little later
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        least = std::min(least, cpu_memory().in_use);
+        least = std::min(least, device::cpu_memory().in_use);
       }
       tensor.sum(at::zeros({1}));
       return static_cast<double>(least);
@@ -69,7 +69,7 @@ TEST(EstimateMemory, TwoProcessesKeepHalfOfTheStreamEach) {
 // A checkpoint is written by all that have parts of the state, of layers or of stages.
 TEST(Estimates, CheckpointsAreDividedWhereTheStateIs) {
   const auto parts = [](const DistributedConfig& distributed) {
-    return activation_form({}, {}, distributed, describe_device(at::kCPU), {}).checkpoint_parts;
+    return activation_form({}, {}, distributed, device::describe_device(at::kCPU), {}).checkpoint_parts;
   };
   DistributedConfig distributed;
   distributed.processes = 8;

@@ -12,20 +12,20 @@ namespace gpt::plan {
 namespace {
 
 TEST(Estimates, PartsAreThoseThatAreMeasured) {
-  use_cpu_allocator();
-  const Corpus corpus = some_corpus(/*lines=*/200);
+  device::use_cpu_allocator();
+  const data::Corpus corpus = some_corpus(/*lines=*/200);
   Config config = tiny_config(corpus);
   config.model.n_layer = 4, config.model.n_embd = 128, config.model.block_size = 64, config.model.dropout = 0;
   config.training.batch_size = 16, config.training.gradient_accumulation_steps = 1;
-  const Precision precision;
-  reset_cpu_memory_peak();
+  const device::Precision precision;
+  device::reset_cpu_memory_peak();
   TinyRun run(config, corpus, at::kCPU, precision);
   (void)run.train_to(3);
   const auto measured = run::measured_memory(run.state, run.step);
   if (!measured) GTEST_SKIP() << "the allocator that counts is not in use, as under the address sanitizer";
-  const MemoryUse estimate =
+  const report::MemoryUse estimate =
       estimate_memory(config.model, config.training,
-                      activation_form(config.model, config.training, {}, describe_device(at::kCPU), precision));
+                      activation_form(config.model, config.training, {}, device::describe_device(at::kCPU), precision));
   EXPECT_EQ(estimate.weights, measured->weights);
   EXPECT_EQ(estimate.gradients, measured->gradients);
   EXPECT_EQ(estimate.optimizer, measured->optimizer);
@@ -39,7 +39,7 @@ TEST(Estimates, ParametersCostSixteenBytesEach) {
   const auto estimate = estimate_memory(gpt2_small(), training, {});
   const double parameters = 124475904;  // GPT-2 with 50,304 rows of vocabulary
   EXPECT_EQ(estimate.weights + estimate.gradients + estimate.optimizer, 16 * parameters);
-  EXPECT_EQ(static_cast<double>(checkpoint_bytes(gpt2_small(), {})), 12 * parameters);
+  EXPECT_EQ(static_cast<double>(checkpoint::checkpoint_bytes(gpt2_small(), {})), 12 * parameters);
 }
 
 // Each of four processes has a quarter, and to save it two pieces of the file, beyond which it takes more in an update on a CPU.
@@ -47,14 +47,14 @@ TEST(Estimates, ZeroDividesTheStateAmongTheProcesses) {
   const double moments = estimate_memory(gpt2_small(), {}, {}).optimizer;
   DistributedConfig distributed;
   distributed.processes = 4, distributed.zero = 1;
-  const ActivationForm form = activation_form(gpt2_small(), {}, distributed, describe_device(at::kCPU), {});
+  const ActivationForm form = activation_form(gpt2_small(), {}, distributed, device::describe_device(at::kCPU), {});
   EXPECT_EQ(estimate_memory(gpt2_small(), {}, form).optimizer, moments / 4);
-  const MemoryUse on_gpu =
+  const report::MemoryUse on_gpu =
       estimate_memory(gpt2_small(), {}, {.cuda = true, .state_share = 0.25, .checkpoint_parts = 4});
   EXPECT_EQ(on_gpu.optimizer, moments / 4);
   EXPECT_EQ(on_gpu.host, 2 * (16 << 20));
   distributed.processes = 1;
-  EXPECT_EQ(activation_form(gpt2_small(), {}, distributed, describe_device(at::kCPU), {}).state_share, 1);
+  EXPECT_EQ(activation_form(gpt2_small(), {}, distributed, device::describe_device(at::kCPU), {}).state_share, 1);
 }
 
 // A process has whole ones of Muon's matrices, and a quarter of all else.
@@ -63,11 +63,12 @@ TEST(Estimates, ZeroGivesEachProcessWholeMatricesOfMuon) {
   training.optimizer.kind = OptimizerKind::muon;
   DistributedConfig distributed;
   distributed.processes = 4, distributed.zero = 1;
-  const ActivationForm form = activation_form(gpt2_small(), training, distributed, describe_device(at::kCPU), {});
+  const ActivationForm form =
+      activation_form(gpt2_small(), training, distributed, device::describe_device(at::kCPU), {});
   EXPECT_NEAR(form.state_share, 0.25, 0.25 / 8);  // of 24 large matrices and as many smaller ones
   distributed.processes = 64;                     // more than there are large ones
   const double largest = 4.0 * 768 * 4 * 768, all = estimate_memory(gpt2_small(), training, {}).optimizer;
-  EXPECT_GE(activation_form(gpt2_small(), training, distributed, describe_device(at::kCPU), {}).state_share,
+  EXPECT_GE(activation_form(gpt2_small(), training, distributed, device::describe_device(at::kCPU), {}).state_share,
             largest / all);
 }
 
@@ -77,7 +78,7 @@ TEST(Estimates, Zero2DividesTheGradientsToo) {
   DistributedConfig distributed;
   distributed.processes = 4, distributed.zero = 2;
   const auto values = [&](const ModelConfig& model) {
-    const ActivationForm form = activation_form(model, {}, distributed, describe_device(at::kCPU), {});
+    const ActivationForm form = activation_form(model, {}, distributed, device::describe_device(at::kCPU), {});
     return estimate_memory(model, {}, form).gradients / 4;
   };
   ModelConfig model = gpt2_small();
@@ -95,8 +96,8 @@ TEST(Estimates, Zero3DividesTheWeightsOfBlocksToo) {
   constexpr double kAll = 124475904, kBlock = 7087872, kOutside = kAll - 12 * kBlock, kNorms = 25.0 * 2 * 768;
   DistributedConfig distributed;
   distributed.processes = 4, distributed.zero = 3;
-  ActivationForm form = activation_form(gpt2_small(), {}, distributed, describe_device(at::kCPU), {});
-  MemoryUse use = estimate_memory(gpt2_small(), {}, form);
+  ActivationForm form = activation_form(gpt2_small(), {}, distributed, device::describe_device(at::kCPU), {});
+  report::MemoryUse use = estimate_memory(gpt2_small(), {}, form);
   EXPECT_EQ(use.weights, 4 * (12 * kBlock / 4 + kOutside + 2 * kBlock));
   EXPECT_EQ(use.gradients, 4 * (kAll / 4 + 2 * kBlock + kOutside - 1536)) << "the final norm is alone";
   // Beside copies of 16 bits a quarter of all float32 values, and the normalizations'.
@@ -107,19 +108,19 @@ TEST(Estimates, Zero3DividesTheWeightsOfBlocksToo) {
 
 TEST(Estimates, MuonHasOneMomentumAndRoomForProducts) {
   TrainingConfig training;
-  const MemoryUse adamw = estimate_memory(gpt2_small(), training, {});
+  const report::MemoryUse adamw = estimate_memory(gpt2_small(), training, {});
   training.optimizer.kind = OptimizerKind::muon;
-  const MemoryUse muon = estimate_memory(gpt2_small(), training, {});
+  const report::MemoryUse muon = estimate_memory(gpt2_small(), training, {});
   const double matrices = 12.0 * 12 * 768 * 768;
   EXPECT_EQ(adamw.optimizer - muon.optimizer, 4 * matrices);
   EXPECT_EQ(muon.workspace, adamw.workspace) << "the passes need more than the update";
-  EXPECT_EQ(static_cast<double>(checkpoint_bytes(gpt2_small(), training)),
-            static_cast<double>(checkpoint_bytes(gpt2_small(), {})) - 4 * matrices);
+  EXPECT_EQ(static_cast<double>(checkpoint::checkpoint_bytes(gpt2_small(), training)),
+            static_cast<double>(checkpoint::checkpoint_bytes(gpt2_small(), {})) - 4 * matrices);
   // One token leaves less than the MLP's first and attention's last take: directions, results, a transpose, five squares each.
   ModelConfig tiny = gpt2(/*layers=*/1, /*heads=*/12, /*width=*/768);
   tiny.block_size = 1, tiny.vocab_size = 64;
   training.batch_size = 1;
-  const MemoryUse least = estimate_memory(tiny, training, {});
+  const report::MemoryUse least = estimate_memory(tiny, training, {});
   EXPECT_DOUBLE_EQ(least.activations + least.logits + least.workspace, 4.0 * ((3 * 4 + 5) + (2 + 5)) * 768 * 768);
 }
 
@@ -130,7 +131,7 @@ TEST(Estimates, FewerBitsOfStateCostLess) {
     training.optimizer.state_dtype = dtype, training.optimizer.float32_embedding_state = float32_embeddings;
     const auto estimate = estimate_memory(gpt2_small(), training, {});
     const double bytes = estimate.weights + estimate.gradients + estimate.optimizer;
-    EXPECT_EQ(static_cast<double>(checkpoint_bytes(gpt2_small(), training)), bytes - estimate.gradients);
+    EXPECT_EQ(static_cast<double>(checkpoint::checkpoint_bytes(gpt2_small(), training)), bytes - estimate.gradients);
     return bytes;
   };
   EXPECT_EQ(cost(StateDtype::bfloat16), 12 * parameters);
@@ -145,7 +146,7 @@ TEST(Estimates, WhatIsOffloadedLeavesTheDevice) {
     training.optimizer.offload = share;
     const auto after = estimate_memory(gpt2_small(), training, {.cuda = true});
     EXPECT_EQ(after.total() + after.host, before.total());
-    EXPECT_EQ(checkpoint_bytes(gpt2_small(), training), checkpoint_bytes(gpt2_small(), {}));
+    EXPECT_EQ(checkpoint::checkpoint_bytes(gpt2_small(), training), checkpoint::checkpoint_bytes(gpt2_small(), {}));
     return after.host;
   };
   EXPECT_EQ(moved(0), 0);
@@ -169,7 +170,7 @@ TEST(Estimates, EvaluationsTakeMemoryBesideARecordedStep) {
   EXPECT_EQ(large_head, 1024 * (768 + 50304) * 4.0);
   TrainingConfig asked;
   asked.execution.compile_mode = CompileMode::reduce_overhead;
-  EXPECT_FALSE(activation_form(gpt2_small(), asked, {}, describe_device(at::kCPU), {}).is_recorded)
+  EXPECT_FALSE(activation_form(gpt2_small(), asked, {}, device::describe_device(at::kCPU), {}).is_recorded)
       << "a CPU has no graphs";
 }
 

@@ -13,15 +13,15 @@
 namespace gpt::plan {
 namespace {
 
-Precision computing_in(Dtype dtype, bool end_to_end = false) {
-  Precision precision;
+device::Precision computing_in(Dtype dtype, bool end_to_end = false) {
+  device::Precision precision;
   precision.dtype = dtype, precision.end_to_end = end_to_end;
   return precision;
 }
 
-Precision float32() { return computing_in(Dtype::float32); }
-Precision autocast() { return computing_in(Dtype::bfloat16); }
-Precision end_to_end() { return computing_in(Dtype::bfloat16, /*end_to_end=*/true); }
+device::Precision float32() { return computing_in(Dtype::float32); }
+device::Precision autocast() { return computing_in(Dtype::bfloat16); }
+device::Precision end_to_end() { return computing_in(Dtype::bfloat16, /*end_to_end=*/true); }
 
 ModelConfig tiny() {
   ModelConfig model = gpt2(/*layers=*/2, /*heads=*/2, /*width=*/32);
@@ -30,7 +30,7 @@ ModelConfig tiny() {
 }
 
 std::map<std::string, Work> step_of(const ModelConfig& model, const TrainingConfig& training,
-                                    const Precision& precision, double tokens) {
+                                    const device::Precision& precision, double tokens) {
   std::map<std::string, Work> result;
   for (const PartWork& part : work_of_step(model, training, precision, tokens)) result[part.name] = part.work;
   return result;
@@ -120,7 +120,7 @@ TEST(WorkOfAStep, WhatIsComputedAgainCounts) {
   EXPECT_EQ(with(GradientCheckpointing::selective).at(part::kAttention).flops, once.at(part::kAttention).flops);
   const auto all = with(GradientCheckpointing::block);
   EXPECT_EQ(all.at(part::kAttention).flops, once.at(part::kAttention).flops * 4.5 / 3.5);
-  EXPECT_EQ(all.at(part::kProducts).flops, 2 * 32 * weights_multiplied(tiny(), GradientCheckpointing::block));
+  EXPECT_EQ(all.at(part::kProducts).flops, 2 * 32 * model::weights_multiplied(tiny(), GradientCheckpointing::block));
 }
 
 TEST(WorkOfAStep, MicroStepsReadTheWeightsAgain) {

@@ -28,49 +28,49 @@ namespace gpt::plan {
 namespace {
 
 // As run::Teacher makes it.
-GPT teacher_of(const ModelConfig& config, const ParameterTypes& types) {
-  std::vector<ParameterRow> rows = parameter_table(config);
-  for (ParameterRow& row : rows) row.is_trained = false;
-  Parameters parameters(std::move(rows), at::kCPU, types);
+model::GPT teacher_of(const ModelConfig& config, const parameters::ParameterTypes& types) {
+  std::vector<layout::ParameterRow> rows = layout::parameter_table(config);
+  for (layout::ParameterRow& row : rows) row.is_trained = false;
+  parameters::Parameters parameters(std::move(rows), at::kCPU, types);
   parameters.draw(2);
   return {config, std::move(parameters), ops::fused_operators()};
 }
 
-ops::Distillation lesson(const GPT* teacher, const at::Tensor& ids) {
+ops::Distillation lesson(const model::GPT* teacher, const at::Tensor& ids) {
   if (!teacher) return {};
   const at::NoGradGuard no_gradients;
-  return {teacher->hidden(ids), teacher->parameters().weight(ParameterRole::token_embedding, -1).compute_value(), 0.5,
-          2};
+  return {teacher->hidden(ids),
+          teacher->parameters().weight(layout::ParameterRole::token_embedding, -1).compute_value(), 0.5, 2};
 }
 
 // Bytes of large tensors at the peak of the second update, when the gradients of the first are there.
-CpuMemory measured(const ModelConfig& config, const TrainingConfig& training, at::ScalarType compute_type,
-                   bool end_to_end) {
-  use_cpu_allocator();
-  const int64_t before = cpu_memory().in_use;
-  GPT model(config, at::kCPU, 1,
-            {.compute = end_to_end ? compute_type : at::kFloat,
-             .has_master = training.precision.master_weights,
-             .gradient = gradient_type(training, end_to_end)});
-  std::optional<GPT> teacher;
+device::CpuMemory measured(const ModelConfig& config, const TrainingConfig& training, at::ScalarType compute_type,
+                           bool end_to_end) {
+  device::use_cpu_allocator();
+  const int64_t before = device::cpu_memory().in_use;
+  model::GPT model(config, at::kCPU, 1,
+                   {.compute = end_to_end ? compute_type : at::kFloat,
+                    .has_master = training.precision.master_weights,
+                    .gradient = device::gradient_type(training, end_to_end)});
+  std::optional<model::GPT> teacher;
   if (training.distillation.teacher) {
     teacher.emplace(teacher_of(*training.distillation.teacher, {.compute = end_to_end ? compute_type : at::kFloat,
                                                                 .has_master = training.precision.master_weights}));
-    teacher->set_operators(select_operators(training.execution, at::kCPU));
+    teacher->set_operators(model::select_operators(training.execution, at::kCPU));
   }
   model.train(true);
   model.set_gradient_checkpointing(training.execution.gradient_checkpointing);
-  model.set_operators(select_operators(training.execution, at::kCPU));
+  model.set_operators(model::select_operators(training.execution, at::kCPU));
   model.set_training_operators(run::quantized_operators(config, training.quantized, model.operators()));
-  AdamW optimizer(model.parameters(), training.optimizer);
+  optim::AdamW optimizer(model.parameters(), training.optimizer);
   const at::Tensor ids = at::zeros({training.batch_size, config.block_size}, at::kLong);
   const at::Tensor rate = at::full({}, 1e-3), scale = at::ones({}), none = at::zeros({});
   for (int update = 0; update < 2; ++update) {
-    reset_cpu_memory_peak();
+    device::reset_cpu_memory_peak();
     for (int64_t i = 0; i < training.gradient_accumulation_steps; ++i) {
       at::Tensor loss;
       {
-        const Autocast autocast(at::kCPU, end_to_end ? at::kFloat : compute_type);
+        const device::Autocast autocast(at::kCPU, end_to_end ? at::kFloat : compute_type);
         loss = model.loss(ids, ids,
                           {.label_smoothing = training.label_smoothing,
                            .chunk_rows = training.execution.loss_chunk_rows,
@@ -81,7 +81,7 @@ CpuMemory measured(const ModelConfig& config, const TrainingConfig& training, at
     optimizer.step({rate, scale, scale, none});
     model.parameters().clear_gradients();
   }
-  CpuMemory memory = cpu_memory();
+  device::CpuMemory memory = device::cpu_memory();
   memory.peak -= before;
   return memory;
 }
@@ -152,7 +152,7 @@ TEST_P(MemoryOf, IsWhatAStepAllocates) {
                                          .adds_products = ops::cpu::adds_bfloat16_products(),
                                          .product_workspace = product_workspace,
                                          .end_to_end = form.end_to_end});
-  const CpuMemory memory = measured(model, training, form.compute_type, form.end_to_end);
+  const device::CpuMemory memory = measured(model, training, form.compute_type, form.end_to_end);
   if (memory.extent == 0) GTEST_SKIP() << "the allocator that counts is not in use, as under the address sanitizer";
   const double share = estimate.total() / static_cast<double>(memory.peak);
   const std::string parts =

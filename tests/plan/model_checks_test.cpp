@@ -120,7 +120,7 @@ TEST(CheckMemory, AModelThatNeverFitsSaysSo) {
 
 TEST(CheckCompute, FollowsPalmsRule) {
   // 6 x (124,475,904 - 1,024 x 768) + 12 x 12 x 768 x 1,024
-  EXPECT_EQ(flops_per_token(gpt2_small()), 855383040);
+  EXPECT_EQ(layout::flops_per_token(gpt2_small()), 855383040);
   TrainingConfig training;
   training.batch_size = 8;
   training.schedule.max_steps = 1000;
@@ -156,7 +156,7 @@ TEST(CheckMemory, AnswersWhetherItFitsAndNamesEveryPart) {
   TrainingConfig training;
   training.batch_size = 16;
   const ActivationForm form{at::kBFloat16, true, true};
-  const MemoryUse estimate = estimate_memory(gpt2_small(), training, form);
+  const report::MemoryUse estimate = estimate_memory(gpt2_small(), training, form);
   const MemoryBudget memory{.available = 1.5 * estimate.total(), .program = 1e8, .data = 2e8};
   const Check check = check_memory(gpt2_small(), training, form, memory);
   double sum = 0, needed = 0;
@@ -197,13 +197,13 @@ TEST(CheckMemory, TheCopyForCheckpointsIsAProcesssOwn) {
       if (name == "checkpoint_copy") return std::get<double>(value);
     return 0.0;
   };
-  const auto file = static_cast<double>(checkpoint_bytes(gpt2_small(), {}));
+  const auto file = static_cast<double>(checkpoint::checkpoint_bytes(gpt2_small(), {}));
   EXPECT_EQ(copy({}), file);
   EXPECT_EQ(copy({.state_share = 0.25, .checkpoint_parts = 4}), file / 4);
 }
 
 TEST(MemoryBudget, IsAtMostTheFractionOfTheDevice) {
-  const auto all = static_cast<double>(describe_device(at::kCPU).memory_bytes);
+  const auto all = static_cast<double>(device::describe_device(at::kCPU).memory_bytes);
   EXPECT_EQ(memory_budget(at::kCPU, 0.02).available, 0.02 * all);
   EXPECT_GT(memory_budget(at::kCPU, 1).available, 0.02 * all);
 }

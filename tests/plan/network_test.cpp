@@ -77,10 +77,10 @@ TEST(JoinCpus, SendingTakesTheCoresWhateverTheLinkIs) {
 }
 
 TEST(JoinCards, IsAShareOfTheDataSheet) {
-  const Network network = join_cards(find_card("H100 SXM")->describe(), 8);
+  const Network network = join_cards(device::find_card("H100 SXM")->describe(), 8);
   EXPECT_DOUBLE_EQ(network.within.bytes_per_second, 0.6 * 450e9);
   EXPECT_EQ(network.source, "computed, not measured: 60 % of the 450 GB/s of NVLink 4");
-  EXPECT_LT(network.within.latency, join_cards(find_card("RTX 4090")->describe(), 8).within.latency);
+  EXPECT_LT(network.within.latency, join_cards(device::find_card("RTX 4090")->describe(), 8).within.latency);
 }
 
 }  // namespace

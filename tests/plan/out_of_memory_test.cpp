@@ -14,7 +14,7 @@ namespace {
 std::vector<std::string> explained(const run::Shortage& shortage, double available, double data = 0) {
   Config config = gpt2_small_run(16, 4);
   config.training.execution.compile_mode = CompileMode::standard;  // graphs would need memory of their own
-  return explain_shortage(shortage, {config, find_card("RTX 4090")->describe(), "flash"},
+  return explain_shortage(shortage, {config, device::find_card("RTX 4090")->describe(), "flash"},
                           {.available = available, .program = 600e6, .data = data});
 }
 
@@ -22,7 +22,7 @@ TEST(ExplainShortage, TellsPartsSettingsThatFitAndWhatIsLeft) {
   const run::Shortage shortage{.where = "in step 1",
                                .requested = 512e6,
                                .free = 120e6,
-                               .held = MemoryUse{.weights = 750e6, .gradients = 500e6, .activations = 2e9}};
+                               .held = report::MemoryUse{.weights = 750e6, .gradients = 500e6, .activations = 2e9}};
   const std::vector<std::string> lines = explained(shortage, 8.4e9);
   ASSERT_EQ(lines.size(), 4u);
   EXPECT_EQ(lines[0], "Tensors held 3.25 GB: weights 750 MB, gradients 500 MB, activations 2.00 GB");
@@ -58,7 +58,7 @@ TEST(ExplainShortage, MemoryThatOthersTookIsTheirs) {
 
 TEST(NameSettingsThatFit, WhereNotEvenOneSequenceDoes) {
   const Config config = gpt2_small_run(16, 4);
-  const DeviceInfo device = find_card("GTX 1650 Ti")->describe();
+  const device::DeviceInfo device = device::find_card("GTX 1650 Ti")->describe();
   const MemoryBudget memory{.available = 2.5e9, .program = 600e6};
   Check check = failed("memory of the run", "", "not even one sequence fits");
   name_settings_that_fit(check, {config, device, "efficient"}, memory);

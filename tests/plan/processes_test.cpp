@@ -127,8 +127,8 @@ TEST(MemoryOfEach, IsAPartOfPartsOfLayersWithZero3) {
                    kOutside = 50304 * 768 / 2 + (1024 + 2) * 768, kAll = 12 * kBlock + kOutside;
   DistributedConfig distributed;
   distributed.processes = 4, distributed.tensor_parallel = 2, distributed.zero = 3;
-  const ActivationForm form = activation_form(gpt2_small(), {}, distributed, describe_device(at::kCPU), {});
-  const MemoryUse use = estimate_memory(gpt2_small(), {}, form);
+  const ActivationForm form = activation_form(gpt2_small(), {}, distributed, device::describe_device(at::kCPU), {});
+  const report::MemoryUse use = estimate_memory(gpt2_small(), {}, form);
   EXPECT_EQ(use.weights, 4 * (12 * kBlock / 2 + kOutside + 2 * kBlock));
   EXPECT_EQ(use.gradients, 4 * (kAll / 2 + 2 * kBlock + kOutside - 1536)) << "the final norm is alone";
   EXPECT_EQ(use.optimizer, 8 * kAll / 2);
@@ -192,15 +192,15 @@ TEST(SecondsTogether, AreMoreWhereThreadsTakeTurns) {
 }
 
 TEST(LinkOf, IsNvlinkWhereItJoinsAllCards) {
-  const auto link = [](const char* card) { return link_of(find_card(card)->describe()); };
+  const auto link = [](const char* card) { return device::link_of(device::find_card(card)->describe()); };
   EXPECT_EQ(link("H100 SXM").bandwidth, 450);
   EXPECT_EQ(link("B200").name, "NVLink 5");
   EXPECT_EQ(link("H100 PCIe").name, "PCIe 5 x16");
   EXPECT_EQ(link("RTX 4090").bandwidth, 31.5);
   EXPECT_EQ(link("RTX 4060 Ti").name, "PCIe 4 x8");
   EXPECT_EQ(link("T4").name, "PCIe 3 x16");
-  const DeviceInfo unknown = describe_gpu(at::Device(at::kCUDA, 0), "Another card", 1 << 30, 12, 0);
-  EXPECT_EQ(link_of(unknown).name, "PCIe 5 x16");
+  const device::DeviceInfo unknown = device::describe_gpu(at::Device(at::kCUDA, 0), "Another card", 1 << 30, 12, 0);
+  EXPECT_EQ(device::link_of(unknown).name, "PCIe 5 x16");
 }
 
 // Eight micro-batches of 100 ms among four GPUs.

@@ -52,7 +52,7 @@ TEST_P(ResolveTest, IsTheSameWhereOnlyTheMeansAreKnown) {
   ASSERT_TRUE(batch);
   EXPECT_EQ(batch->batch_size, trained.config.training.batch_size);
   divide_update(config, 1);
-  keep_resolved(config.training, trained.precision);
+  device::keep_resolved(config.training, trained.precision);
   EXPECT_EQ(config::dump(config), config::dump(trained.config));
 }
 

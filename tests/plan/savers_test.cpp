@@ -22,10 +22,10 @@ double saved_by(const Savers& savers, const std::string& setting) {
 }
 
 TEST(FindSavers, EachSavesWhatTheEstimateSaysInOrderOfGain) {
-  const DeviceInfo card = find_card("RTX 4090")->describe();
+  const device::DeviceInfo card = device::find_card("RTX 4090")->describe();
   Config config = gpt2_small_run(12);
   const auto needed = [&] {
-    const Precision precision = resolve_precision(config.training.precision, card);
+    const device::Precision precision = device::resolve_precision(config.training.precision, card);
     return estimate_memory(config.model, config.training,
                            activation_form(config.model, config.training, {}, card, precision, "flash"))
         .total();
@@ -56,8 +56,8 @@ TEST(FindSavers, WhatIsSetOrNotThereIsNotOffered) {
   EXPECT_EQ(saved_by(none, "training.use_amp: true and training.dtype: auto"), 0) << "this CPU has no bfloat16";
 
   config.training.precision = {.use_amp = false, .dtype = Dtype::float32};
-  const DeviceInfo card = find_card("T4")->describe();
-  EXPECT_GT(saved_by(find_savers({gpt2_small_run(12), find_card("A100")->describe(), "flash"}, 0),
+  const device::DeviceInfo card = device::find_card("T4")->describe();
+  EXPECT_GT(saved_by(find_savers({gpt2_small_run(12), device::find_card("A100")->describe(), "flash"}, 0),
                      "training.gradient_checkpointing: block"),
             0);
   config.training.batch_size = 8;
@@ -70,7 +70,7 @@ TEST(FindSavers, WhatIsSetOrNotThereIsNotOffered) {
 TEST(FindSavers, AGpuMayLeaveTheStateOfTheOptimizerToTheHost) {
   Config config = gpt2_small_run(12);
   const std::string offload = "training.offload_optimizer: 1";
-  const DeviceInfo card = find_card("RTX 4090")->describe();
+  const device::DeviceInfo card = device::find_card("RTX 4090")->describe();
   EXPECT_EQ(saved_by(find_savers({config, card, "flash"}, 0), offload),
             estimate_memory(config.model, config.training, {.cuda = true}).optimizer);
   EXPECT_EQ(saved_by(find_savers({config, {}, "flash"}, 0), offload), 0) << "a CPU's memory is the host's";
@@ -83,7 +83,7 @@ TEST(FindSavers, ProcessesMayDivideMoreAmongThem) {
   Config config = gpt2_small_run(12, 8);
   config.training.precision = {.use_amp = false, .dtype = Dtype::float32};
   const auto saved = [&](int64_t stage) {
-    return saved_by(find_savers({config, find_card("A100")->describe(), "flash"}, 0),
+    return saved_by(find_savers({config, device::find_card("A100")->describe(), "flash"}, 0),
                     fmt::format("distributed.zero: {}", stage));
   };
   EXPECT_EQ(saved(1), 0) << "of one process";
@@ -110,7 +110,7 @@ TEST(FindSavers, ProcessesMayDivideMoreAmongThem) {
 TEST(FindSavers, SixteenBitsAloneAreOfferedWhereTheRunHasThemEndToEnd) {
   Config config = gpt2_small_run(12);
   config.training.gradient_accumulation_steps = 2;
-  const DeviceInfo card = find_card("A100")->describe();
+  const device::DeviceInfo card = device::find_card("A100")->describe();
   const std::string master = "training.master_weights: false", gradients = "training.gradient_dtype: bfloat16";
   constexpr double kParameters = 124475904;  // with 50,304 rows of vocabulary
   EXPECT_EQ(saved_by(find_savers({config, card, "flash"}, 0), master), 4 * kParameters);
@@ -128,7 +128,7 @@ class FittingSettingsOf : public testing::Test {
 
   // By the estimate, with the configuration as it is now.
   double needed() const {
-    const Precision precision = resolve_precision(config_.training.precision, card_);
+    const device::Precision precision = device::resolve_precision(config_.training.precision, card_);
     return estimate_memory(config_.model, config_.training,
                            activation_form(config_.model, config_.training, {}, card_, precision, "flash"))
         .total();
@@ -137,7 +137,7 @@ class FittingSettingsOf : public testing::Test {
     return find_fitting_settings({config_, card_, "flash"}, data, room, is_saved);
   }
 
-  const DeviceInfo card_ = find_card("RTX 4090")->describe();
+  const device::DeviceInfo card_ = device::find_card("RTX 4090")->describe();
   Config config_ = gpt2_small_run(12);
 };
 

@@ -17,7 +17,7 @@ namespace gpt::plan {
 namespace {
 
 Scenario on_cards(const char* name, const Config& config, double gigabits_of_machine) {
-  const Card card = *find_card(name);
+  const device::Card card = *device::find_card(name);
   Scenario scenario{.config = config,
                     .device = card.describe(),
                     .precision = {},
@@ -25,7 +25,7 @@ Scenario on_cards(const char* name, const Config& config, double gigabits_of_mac
                     .memory = {},
                     .network = {},
                     .compute = {}};
-  scenario.precision = resolve_precision(config.training.precision, scenario.device);
+  scenario.precision = device::resolve_precision(config.training.precision, scenario.device);
   scenario.memory = card_memory(scenario.device);
   scenario.network = join_cards(scenario.device, 8);
   scenario.network.between = link_between(14e-6, gigabits_of_machine * 1e9);
@@ -195,7 +195,7 @@ TEST(PublishedRuns, AreBesideWhatTheModelPredicts) {
     const double predicted = plan.tokens_per_second() / static_cast<double>(plan.devices());
     const std::string row =
         fmt::format("| {} | {} x {} | {} | {} | {:+.0f} % | {:.0f} % |", published.name, plan.devices(),
-                    find_card(published.scenario.device.name)->name,
+                    device::find_card(published.scenario.device.name)->name,
                     with_commas(static_cast<int64_t>(published.tokens_per_second)), rounded(predicted),
                     100 * (predicted / published.tokens_per_second - 1), 100 * plan.time.sending / plan.time.seconds());
     EXPECT_NE(text.find(row), std::string::npos) << row;

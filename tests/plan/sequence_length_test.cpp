@@ -9,7 +9,7 @@ namespace gpt::plan {
 namespace {
 
 struct Planned {
-  MemoryUse memory;
+  report::MemoryUse memory;
   double flops;
 };
 

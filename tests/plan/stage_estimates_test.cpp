@@ -14,7 +14,7 @@ TEST(EstimatesOfStages, Zero2DividesTheGradientsOfAStage) {
   DistributedConfig distributed;
   distributed.processes = 4, distributed.pipeline_parallel = 2, distributed.zero = 2;
   const auto values = [&](const ModelConfig& model) {
-    const ActivationForm form = activation_form(model, {}, distributed, describe_device(at::kCPU), {});
+    const ActivationForm form = activation_form(model, {}, distributed, device::describe_device(at::kCPU), {});
     return estimate_memory(model, {}, form).gradients / 4;
   };
   EXPECT_EQ(values(gpt2(/*layers=*/2, /*heads=*/12, /*width=*/768)), 1.5 * (kBlock + kFinalNorm + kTable));
@@ -30,7 +30,7 @@ TEST(EstimatesOfStages, StagesBeforeWhatIsTrainedKeepNoActivations) {
   TrainingConfig training;
   training.gradient_accumulation_steps = 8;
   const auto activations = [&] {
-    const ActivationForm form = activation_form(model, training, distributed, describe_device(at::kCPU), {});
+    const ActivationForm form = activation_form(model, training, distributed, device::describe_device(at::kCPU), {});
     return estimate_memory(model, training, form).activations;
   };
   const double all = activations();  // of four micro-batches in the first stage

@@ -65,7 +65,9 @@ TEST(ScheduleUpdate, SendsWhatADividedModelAddsUp) {
 // The weights of the next block are on their way while those that divide this one add it up, over other wires.
 TEST(ScheduleUpdate, WeightsOfPartsTravelBesideSumsOfLayers) {
   Config config = run_of(4, 0, 6, /*tensor=*/2);
-  const double gradients = 4.0 * static_cast<double>(flat_layout(parameter_table(largest_part(config.model, 2))).size),
+  const double gradients =
+                   4.0 * static_cast<double>(
+                             layout::flat_layout(layout::parameter_table(layout::largest_part(config.model, 2))).size),
                of_layers = sent_bytes(config, /*end_to_end=*/false, 4) - gradients;
   config.distributed.zero = 3;
   const double all = sent_bytes(config, false, 4), time = sending(config, kFloat32, kNothing) * kSpeed;
@@ -87,10 +89,10 @@ TEST(ScheduleUpdate, TheBusiestProcessCounts) {
 // Values of the stretches of the flat buffer that have some of the first block or of the embeddings: after their gradients a backward pass
 // computes nothing, and before their weights a forward pass.
 double of_the_beginning(const Config& config) {
-  const std::vector<ParameterRow> rows = parameter_table(config.model);
-  const FlatLayout layout = flat_layout(rows);
+  const std::vector<layout::ParameterRow> rows = layout::parameter_table(config.model);
+  const layout::FlatLayout layout = layout::flat_layout(rows);
   const int64_t step = parallel::stretch_values(layout.trained_size, config.distributed.processes),
-                before = layer_ends(rows, layout)[1] / step * step;
+                before = layout::layer_ends(rows, layout)[1] / step * step;
   return static_cast<double>(layout.trained_size - before);
 }
 
@@ -114,12 +116,12 @@ TEST(ScheduleUpdate, StagesDifferInWhatTheyHide) {
   const double norms = 2 * kSent * (kParameters / 256 + 1) / kSpeed;
   Config one = run_of(4, 1, 8);
   EXPECT_NEAR(sending(one, kFloat32, kLong), 2 * kSent * of_the_beginning(one) / kSpeed + norms, 1e-6);
-  const std::vector<ParameterRow> rows = parameter_table(one.model);
-  const FlatLayout layout = flat_layout(rows);
+  const std::vector<layout::ParameterRow> rows = layout::parameter_table(one.model);
+  const layout::FlatLayout layout = layout::flat_layout(rows);
   const std::vector<int64_t> segments = parallel::segment_ends(2, rows, layout, /*is_of_stage=*/false);
   // Each of the two rounds waits at its end for the first layer's gradients and then for the embeddings'.
   const auto waited = static_cast<double>(segments.back() - segments[segments.size() - 3]),
-             beginning = static_cast<double>(layout.trained_size - layer_ends(rows, layout)[1]);
+             beginning = static_cast<double>(layout.trained_size - layout::layer_ends(rows, layout)[1]);
   EXPECT_NEAR(sending(run_of(4, 2, 8), kFloat32, kLong), kSent * (2 * waited + beginning) / kSpeed + norms, 1e-6);
   one.training.execution.use_compile = false;
   EXPECT_NEAR(sending(one, kFloat32, kLong), 2 * kSent * kParameters / kSpeed + norms, 1e-6) << "nothing is hidden";
@@ -143,7 +145,7 @@ Config run_of_stages(int64_t stages, int64_t micro_batches) {
 
 TEST(ScheduleUpdate, TheSlowestStageCountsAndWaitsForTheOthers) {
   const Config config = run_of_stages(4, 6);
-  const std::vector<double> costs = stage_costs(config.model, stages_of(config.model, 4));
+  const std::vector<double> costs = layout::stage_costs(config.model, layout::stages_of(config.model, 4));
   const double share = *std::max_element(costs.begin(), costs.end()) / std::accumulate(costs.begin(), costs.end(), 0.0);
   const MeshTime time = schedule_update(config, kFloat32, {.micro_batch = 2}, {.of_machine = 4});
   EXPECT_NEAR(time.computing / ((6 + 3) * 2 * share), 1, 1e-3) << "of the embeddings nothing is counted here";

@@ -20,20 +20,20 @@ TEST(SwappedLayers, KeepWhatTheyKeepInTheMemoryOfTheHost) {
   model.n_layer = 4, model.n_embd = 64, model.n_head = 4, model.block_size = 64, model.vocab_size = 512;
   TrainingConfig training;
   training.batch_size = 8;
-  const DeviceInfo cpu = describe_device(at::kCPU);
+  const device::DeviceInfo cpu = device::describe_device(at::kCPU);
   const ActivationForm form = activation_form(model, training, {}, cpu, {}, "flash");
-  const MemoryUse whole = estimate_memory(model, training, form);
+  const report::MemoryUse whole = estimate_memory(model, training, form);
   training.execution.swap_activations = 3;
-  const MemoryUse swapped = estimate_memory(model, training, form);
+  const report::MemoryUse swapped = estimate_memory(model, training, form);
   EXPECT_NEAR(whole.activations - swapped.activations, swapped.host / 3, 1);
   training.execution.swap_activations.reset();
   EXPECT_NEAR(estimate_memory(model, training, form).host, swapped.host * 4 / 3, 1)
       << "all, until it is known how many";
 
-  GPT gpt(model, at::kCPU, 1);
+  model::GPT gpt(model, at::kCPU, 1);
   gpt.set_operators(ops::fused_operators());
   gpt.train(true);
-  gpt.set_activation_swap(std::make_shared<ActivationSwap>(3, std::make_shared<test::LateCopies>()));
+  gpt.set_activation_swap(std::make_shared<model::ActivationSwap>(3, std::make_shared<test::LateCopies>()));
   const at::Tensor ids = at::zeros({8, 64}, at::kLong);
   (void)gpt.loss(ids, ids, {});
   EXPECT_NEAR(static_cast<double>(gpt.swapped_bytes()), swapped.host, 0.1 * swapped.host);

@@ -26,7 +26,7 @@ TEST(Terms, OfATechniqueThatIsOffAreNothing) {
   model.vocab_size = 64;
   const TrainingConfig training;
   const ActivationForm form;
-  const ModelPart whole;
+  const layout::ModelPart whole;
   const terms::RunPart run(model, training, form, whole);
   int of_every_run = 0;
   for (const terms::Term& term : terms::all()) {
@@ -46,7 +46,7 @@ TEST(Terms, OfABaseInFewBitsAreWhatItTakes) {
   TrainingConfig training;
   training.tuning.lora.rank = 2;
   const ActivationForm form;
-  const ModelPart whole;
+  const layout::ModelPart whole;
   double last = 0;
   for (const BaseType base : {BaseType::automatic, BaseType::bfloat16, BaseType::int8, BaseType::int4}) {
     training.tuning.lora.base = base;
@@ -55,7 +55,7 @@ TEST(Terms, OfABaseInFewBitsAreWhatItTakes) {
     for (const terms::Term& term : terms::all())
       if (term.memory) term.memory(run, sum);
     EXPECT_EQ(sum.use.weights,
-              static_cast<double>(GPT(model, at::kCPU, 1, {}, training.tuning).parameters().value_bytes()));
+              static_cast<double>(model::GPT(model, at::kCPU, 1, {}, training.tuning).parameters().value_bytes()));
     EXPECT_TRUE(last == 0 || sum.use.weights < last);
     last = sum.use.weights;
   }
@@ -68,7 +68,7 @@ TEST(Terms, OfAveragesAreASlotOfTheStateAndAPassOverIt) {
   TrainingConfig with, without;
   with.optimizer.ema_decay = 0.999;
   const ActivationForm form;
-  const ModelPart whole;
+  const layout::ModelPart whole;
   for (const double offload : {0.0, 1.0}) {
     with.optimizer.offload = without.optimizer.offload = offload;
     const auto memory_of = [&](const TrainingConfig& training) {
@@ -78,7 +78,7 @@ TEST(Terms, OfAveragesAreASlotOfTheStateAndAPassOverIt) {
         if (term.memory) term.memory(run, sum);
       return sum.use;
     };
-    const MemoryUse some = memory_of(with), none = memory_of(without);
+    const report::MemoryUse some = memory_of(with), none = memory_of(without);
     const terms::RunPart run(model, with, form, whole);
     EXPECT_EQ(some.optimizer - none.optimizer, 4.0 * static_cast<double>(run.layout.trained_size));
     EXPECT_EQ(some.total() - none.total(), some.optimizer - none.optimizer);
@@ -87,7 +87,7 @@ TEST(Terms, OfAveragesAreASlotOfTheStateAndAPassOverIt) {
   const auto moved_by = [&](const TrainingConfig& training) {
     const terms::StepOperators step{.training = training,
                                     .model = model,
-                                    .rows = parameter_table(model),
+                                    .rows = layout::parameter_table(model),
                                     .types = {at::kFloat, at::kFloat, at::kFloat},
                                     .micro_steps = 1,
                                     .tokens = 8};
@@ -98,7 +98,7 @@ TEST(Terms, OfAveragesAreASlotOfTheStateAndAPassOverIt) {
     for (const auto& [part, work] : sum.of) bytes += work.bytes;
     return bytes;
   };
-  EXPECT_EQ(moved_by(with) - moved_by(without), 12.0 * static_cast<double>(parameter_count(model)));
+  EXPECT_EQ(moved_by(with) - moved_by(without), 12.0 * static_cast<double>(layout::parameter_count(model)));
 }
 
 }  // namespace

@@ -21,13 +21,13 @@ class TextRun {
     config_.data.cache_dir = folder_.path() + "/cache";
     config_.model.n_layer = 2, config_.model.n_head = 2, config_.model.n_embd = 32, config_.model.block_size = 32;
     config_.model.dropout = 0;
-    corpus_ = load_corpus(config_.data, config_.model.block_size);
+    corpus_ = prepare::load_corpus(config_.data, config_.model.block_size);
     config_.model.vocab_size = corpus_.vocab_size;
   }
 
   ScratchFolder folder_;
   Config config_;
-  Corpus corpus_;
+  data::Corpus corpus_;
 };
 
 }  // namespace gpt::plan

@@ -14,8 +14,8 @@ class TryingSteps : public testing::Test, protected TextRun {
   TryingSteps() { config_.training.batch_size = 4; }
 
   std::optional<Trial> attempt(double product_speed, int64_t largest_batch = 1000) {
-    const DeviceInfo device = describe_device(at::kCPU);
-    return try_steps({config_, corpus_, device, resolve_precision({.use_amp = false}, device)}, product_speed,
+    const device::DeviceInfo device = device::describe_device(at::kCPU);
+    return try_steps({config_, corpus_, device, device::resolve_precision({.use_amp = false}, device)}, product_speed,
                      largest_batch, 0.2);
   }
 };

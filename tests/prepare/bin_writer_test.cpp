@@ -14,7 +14,7 @@
 #include "gpt/prepare/prepare.h"
 #include "support/expect_error.h"
 
-namespace gpt {
+namespace gpt::prepare {
 namespace {
 
 // A document of `tokens` ids, all `id`; each id stands for `id` bytes.
@@ -49,13 +49,13 @@ TEST(BinWriterTest, FewDocumentsAreSplitByTokensFromTheEnd) {
   writer.append(document(3, 1, true));
   writer.append(document(2, 2, false));
   writer.append(document(5, 3, true));
-  Metadata metadata;
+  data::Metadata metadata;
   writer.finish(identity(10), metadata);
   writer.commit();
   EXPECT_EQ(ids_in(folder / "tokens_bpe.bin"), (std::vector{1, 1, 1, 2, 2, 3, 3, 3, 3, 3}));
   EXPECT_EQ(metadata.split, "tokens");
-  EXPECT_EQ(metadata.train, (SplitCounts{.tokens = 7, .documents = 3, .bytes = 13}));
-  EXPECT_EQ(metadata.validation, (SplitCounts{.tokens = 3, .documents = 0, .bytes = 9}));
+  EXPECT_EQ(metadata.train, (data::SplitCounts{.tokens = 7, .documents = 3, .bytes = 13}));
+  EXPECT_EQ(metadata.validation, (data::SplitCounts{.tokens = 3, .documents = 0, .bytes = 9}));
   EXPECT_EQ(metadata.bin_hash, hash128(read_file(folder / "tokens_bpe.bin", ExitCode::data)));
 }
 
@@ -68,7 +68,7 @@ TEST(BinWriterTest, ManyDocumentsAreSplitAsTheyWereDrawn) {
     writer.append(document(1 + i % 4, i, drawn));
     for (int k = 0; k < 1 + i % 4; ++k) (drawn ? validation : train).push_back(i);
   }
-  Metadata metadata;
+  data::Metadata metadata;
   writer.finish(identity(50), metadata);
   writer.commit();
   EXPECT_EQ(metadata.split, "documents");
@@ -86,12 +86,12 @@ TEST(BinWriterTest, DocumentsThatAreAllAlikeAreSplitByTokens) {
     const ScratchFolder folder;
     BinWriter writer(folder.path(), BinFormat::nanogpt, 2, 0.1);
     for (int i = 0; i < 200; ++i) writer.append(document(5, 7, drawn));
-    Metadata metadata;
+    data::Metadata metadata;
     writer.finish(identity(8), metadata);
     writer.commit();
     EXPECT_EQ(metadata.split, "tokens");
-    EXPECT_EQ(metadata.train, (SplitCounts{.tokens = 900, .documents = 180, .bytes = 6300}));
-    EXPECT_EQ(metadata.validation, (SplitCounts{.tokens = 100, .documents = 20, .bytes = 700}));
+    EXPECT_EQ(metadata.train, (data::SplitCounts{.tokens = 900, .documents = 180, .bytes = 6300}));
+    EXPECT_EQ(metadata.validation, (data::SplitCounts{.tokens = 100, .documents = 20, .bytes = 700}));
     EXPECT_EQ(ids_in(folder / "train.bin"), std::vector(900, 7));
     EXPECT_EQ(ids_in(folder / "val.bin"), std::vector(100, 7));
   }
@@ -103,7 +103,7 @@ TEST(BinWriterTest, TheSmallerSideIsWorthTenDocuments) {
       const ScratchFolder folder;
       BinWriter writer(folder.path(), BinFormat::prepared, 2, fraction);
       for (int i = 0; i < count; ++i) writer.append(document(1, 1, i % 2 == 0));
-      Metadata metadata;
+      data::Metadata metadata;
       writer.finish(identity(2), metadata);
       EXPECT_EQ(metadata.split, count < needed ? "tokens" : "documents") << count << " for " << fraction;
     }
@@ -121,7 +121,7 @@ TEST(BinWriterTest, PartsOfADocumentAreOneDocument) {
         writer.append(part);
       }
     }
-    Metadata metadata;
+    data::Metadata metadata;
     writer.finish(identity(2), metadata);
     EXPECT_EQ(metadata.split, count == 8 ? "tokens" : "documents");
     EXPECT_EQ(metadata.train.documents, count == 8 ? 4 : 40);
@@ -133,7 +133,7 @@ TEST(BinWriterTest, SplitsWhatIsLongerThanItsBuffer) {
   const ScratchFolder folder;
   BinWriter writer(folder.path(), BinFormat::nanogpt, 2, 0.5);
   writer.append(document(2'000'000, 3, false));
-  Metadata metadata;
+  data::Metadata metadata;
   writer.finish(identity(4), metadata);
   writer.commit();
   EXPECT_EQ(metadata.validation.bytes, 3'000'000);
@@ -145,7 +145,7 @@ TEST(BinWriterTest, WritesNanoGptsFiles) {
   const ScratchFolder folder;
   BinWriter writer(folder.path(), BinFormat::nanogpt, 2, 0.2);
   for (int i = 0; i < 10; ++i) writer.append(document(1, i, false));
-  Metadata metadata;
+  data::Metadata metadata;
   writer.finish(identity(10), metadata);
   writer.commit();
   EXPECT_EQ(ids_in(folder / "train.bin"), (std::vector{0, 1, 2, 3, 4, 5, 6, 7}));
@@ -159,7 +159,7 @@ TEST(BinWriterTest, WritesTheHeaderOfLlmC) {
   for (uint32_t id = 100000; id < 100010; ++id) chunk.ids.append(reinterpret_cast<const char*>(&id), sizeof id);
   chunk.parts.push_back({.tokens = 10, .bytes = 10});
   writer.append(chunk);
-  Metadata metadata;
+  data::Metadata metadata;
   writer.finish(std::vector<int32_t>(100010, 1), metadata);
   writer.commit();
   const auto header = ids_in<int32_t>(folder / "train.bin");
@@ -179,7 +179,7 @@ TEST(BinWriterTest, ReadingBackCanBeStopped) {
     {
       BinWriter writer(folder.path(), format, 2, 0.5, [] { throw Stop(); });
       writer.append(document(1000, 1, false));
-      Metadata metadata;
+      data::Metadata metadata;
       EXPECT_THROW(writer.finish(identity(2), metadata), Stop);
     }
     EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
@@ -191,7 +191,7 @@ TEST(BinWriterTest, NothingHasItsNameBeforeCommit) {
   {
     BinWriter writer(folder.path(), BinFormat::nanogpt, 2, 0);
     writer.append(document(3'000'000, 1, false));
-    Metadata metadata;
+    data::Metadata metadata;
     writer.finish(identity(2), metadata);
     EXPECT_EQ(metadata.validation.tokens, 0);
     for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
@@ -228,7 +228,7 @@ TEST(TrainingSideTest, AVocabularyIsLearnedFromItAlone) {
   const auto word = [](int i) { return std::string(1, 'a' + i % 26) + std::string(1, 'a' + i / 26 % 26) + "q"; };
   for (int i = 0; i < 300; ++i) lines += "{\"text\": \"" + repeated(" " + word(i), 20) + "\"}\n";
   o.inputs = {folder.file("b.jsonl", lines)}, o.tokenizer = "bpe:2000", o.validation_fraction = 0.1;
-  const Metadata metadata = prepare(o, folder / "out");
+  const data::Metadata metadata = prepare(o, folder / "out");
   ASSERT_EQ(metadata.split, "documents");
   int64_t words = 0;
   for (int i = 0; i < 300; ++i) words += learned(word(i));
@@ -236,4 +236,4 @@ TEST(TrainingSideTest, AVocabularyIsLearnedFromItAlone) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::prepare

@@ -11,7 +11,7 @@
 #include "prepare/packed.h"
 #include "support/expect_error.h"
 
-namespace gpt {
+namespace gpt::prepare {
 namespace {
 
 class ContentTest : public testing::Test {
@@ -128,4 +128,4 @@ TEST_F(ContentTest, SaysWhatIsNoText) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::prepare

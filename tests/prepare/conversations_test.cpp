@@ -19,7 +19,7 @@
 #include "support/captured_log.h"
 #include "support/expect_error.h"
 
-namespace gpt {
+namespace gpt::prepare {
 namespace {
 
 namespace fs = std::filesystem;
@@ -40,13 +40,13 @@ std::string numbered_lines(int count) {
 
 class ConversationsTest : public CorpusTest {
  protected:
-  Corpus load(const DataConfig& config, const std::optional<TextFormat>& format = {}) const {
+  data::Corpus load(const DataConfig& config, const std::optional<tokenizer::TextFormat>& format = {}) const {
     return load_corpus(config, /*block_size=*/4096, tokenizer_->to_json(), {}, format);
   }
-  Corpus load_lines(const std::string& lines) const { return load(text(file("chats.jsonl", lines))); }
+  data::Corpus load_lines(const std::string& lines) const { return load(text(file("chats.jsonl", lines))); }
 
   // Each conversation, what is not learned of it in brackets and a bar behind the ends of answers.
-  std::vector<std::string> shown(const Tokens& tokens) const {
+  std::vector<std::string> shown(const data::Tokens& tokens) const {
     std::vector<std::string> all;
     bool is_learned = true;
     const auto close = [&] {
@@ -54,21 +54,21 @@ class ConversationsTest : public CorpusTest {
       is_learned = true;
     };
     for (int64_t i = 0; i < tokens.size(); ++i) {
-      if ((tokens.mark(i) & TokenMark::kBegins) != 0) {
+      if ((tokens.mark(i) & data::TokenMark::kBegins) != 0) {
         if (!all.empty()) close();
         all.emplace_back();
       }
       if (tokens.is_learned(i) != is_learned) all.at(all.size() - 1) += is_learned ? "[" : "]";
       is_learned = tokens.is_learned(i);
       all.back() += tokenizer_->piece(tokens[i], false);
-      if ((tokens.mark(i) & TokenMark::kEnds) != 0) all.back() += "|";
+      if ((tokens.mark(i) & data::TokenMark::kEnds) != 0) all.back() += "|";
     }
     if (!all.empty()) close();
     return all;
   }
-  Metadata metadata() const {
+  data::Metadata metadata() const {
     for (const auto& entry : fs::directory_iterator(folder_ / "cache"))
-      if (entry.is_directory()) return read_metadata(entry.path() / kMetadataFile);
+      if (entry.is_directory()) return data::read_metadata(entry.path() / data::kMetadataFile);
     return {};
   }
   int64_t entries() const {
@@ -76,16 +76,16 @@ class ConversationsTest : public CorpusTest {
     return std::count_if(begin(all), end(all), [](const auto& entry) { return entry.is_directory(); });
   }
 
-  std::unique_ptr<const Tokenizer> tokenizer_ = chat::byte_tokenizer({"<|im_start|>", "<|im_end|>"});
+  std::unique_ptr<const tokenizer::Tokenizer> tokenizer_ = chat::byte_tokenizer({"<|im_start|>", "<|im_end|>"});
 };
 
 TEST_F(ConversationsTest, BecomeTokensWithMarks) {
-  const Corpus corpus = load_lines(std::string("\n") + kHello + "\n" + kHello + "\n");
+  const data::Corpus corpus = load_lines(std::string("\n") + kHello + "\n" + kHello + "\n");
   EXPECT_TRUE(corpus.has_conversations);
   EXPECT_EQ(shown(corpus.train), std::vector<std::string>{kHelloShown});
   EXPECT_EQ(shown(corpus.validation), std::vector<std::string>{kHelloShown});
   EXPECT_EQ(corpus.validation_bytes, 1);  // "a": special tokens have none
-  EXPECT_EQ(text_bytes(corpus, corpus.validation), 1);
+  EXPECT_EQ(data::text_bytes(corpus, corpus.validation), 1);
   ASSERT_TRUE(corpus.text_format);
   EXPECT_EQ(corpus.text_format->chat_template, chat::kChatMl);
 }
@@ -100,7 +100,7 @@ TEST_F(ConversationsTest, AreKnownInEveryShape) {
 TEST_F(ConversationsTest, AreTextsWhereTheFieldOfTheTextIs) {
   const std::string lines = R"({"text": "plain text", "messages": []})"
                             "\n";
-  const Corpus corpus = load_corpus(text(file("a.jsonl", lines)), 1, tokenizer_->to_json());
+  const data::Corpus corpus = load_corpus(text(file("a.jsonl", lines)), 1, tokenizer_->to_json());
   EXPECT_FALSE(corpus.has_conversations);
   EXPECT_FALSE(corpus.train.has_marks());
   EXPECT_EQ(corpus.text_format, std::nullopt);
@@ -133,7 +133,7 @@ TEST_F(ConversationsTest, PassOverWhatIsNoneInAFolder) {
 TEST_F(ConversationsTest, AreSplitBetweenEachOther) {
   EXPECT_EQ(load_lines(line("u", "a")).validation.size(), 0);
   for (const int count : {2, 3, 99, 100, 500}) {
-    const Corpus corpus = load_lines(numbered_lines(count));
+    const data::Corpus corpus = load_lines(numbered_lines(count));
     const std::vector<std::string> train = shown(corpus.train), validation = shown(corpus.validation);
     EXPECT_EQ(static_cast<int>(train.size() + validation.size()), count);
     EXPECT_GE(validation.size(), 1u);
@@ -154,23 +154,24 @@ TEST_F(ConversationsTest, AreSplitBetweenEachOther) {
 TEST_F(ConversationsTest, AreSplitWhereAllAreAlike) {
   std::string lines;
   for (int i = 0; i < 205; ++i) lines += line("u", "a");
-  const Corpus corpus = load_lines(lines);
+  const data::Corpus corpus = load_lines(lines);
   EXPECT_EQ(shown(corpus.train).size(), 184u);
   EXPECT_EQ(shown(corpus.validation).size(), 21u);
   EXPECT_EQ(corpus.validation_bytes, 21);
 }
 
 TEST_F(ConversationsTest, AreCounted) {
-  const Corpus corpus = load_lines(line("u", "abc") + line("u", " ") + line("\\u00e9", "de"));
-  const Metadata counted = metadata();
+  const data::Corpus corpus = load_lines(line("u", "abc") + line("u", " ") + line("\\u00e9", "de"));
+  const data::Metadata counted = metadata();
   EXPECT_EQ(counted.conversations.shape, "prompt");
   EXPECT_EQ(counted.conversations.learn, "answers");
   EXPECT_EQ(counted.conversations.turns, 4);
   EXPECT_EQ(counted.conversations.answers, 2);
   EXPECT_EQ(counted.conversations.unanswered, 1);
-  EXPECT_EQ(counted.train, (SplitCounts{.tokens = corpus.train.size(), .documents = 1, .bytes = 3, .learned = 4}));
+  EXPECT_EQ(counted.train,
+            (data::SplitCounts{.tokens = corpus.train.size(), .documents = 1, .bytes = 3, .learned = 4}));
   EXPECT_EQ(counted.validation,
-            (SplitCounts{.tokens = corpus.validation.size(), .documents = 1, .bytes = 2, .learned = 3}));
+            (data::SplitCounts{.tokens = corpus.validation.size(), .documents = 1, .bytes = 2, .learned = 3}));
   EXPECT_ERROR(load_lines(line("u", "")), ExitCode::data, "1 conversation without an answer of the assistant");
 }
 
@@ -196,9 +197,9 @@ TEST_F(ConversationsTest, AreDescribedAndTheFirstOneIsShown) {
 }
 
 TEST_F(ConversationsTest, AreLearnedInTheModelsTemplate) {
-  TextFormat format;
+  tokenizer::TextFormat format;
   format.chat_template = "{% for m in messages %}{{ m.content ~ '<|im_end|>' }}{% endfor %}";
-  const Corpus corpus = load(text(file("chats.jsonl", kHello)), format);
+  const data::Corpus corpus = load(text(file("chats.jsonl", kHello)), format);
   EXPECT_EQ(shown(corpus.train), std::vector<std::string>{"[u<|im_end|>]a<|im_end|>|"});
   EXPECT_EQ(corpus.text_format->chat_template, format.chat_template);
 }
@@ -208,7 +209,7 @@ TEST_F(ConversationsTest, AreOthersInAnotherTemplateOrLearnedOtherwise) {
   std::set<std::string> fingerprints = {load(config).fingerprint};
   EXPECT_EQ(load(config).fingerprint, *fingerprints.begin());
   EXPECT_EQ(entries(), 1);
-  TextFormat format;
+  tokenizer::TextFormat format;
   format.chat_template = "{% for m in messages %}{{ m.content ~ '<|im_end|>' }}{% endfor %}";
   fingerprints.insert(load(config, format).fingerprint);
   config.learn = Learn::all;
@@ -216,7 +217,7 @@ TEST_F(ConversationsTest, AreOthersInAnotherTemplateOrLearnedOtherwise) {
   EXPECT_EQ(fingerprints.size(), 3u);
   EXPECT_EQ(entries(), 3);
   // A resumed run has the format that the first one chose.
-  const Corpus first = load(config);
+  const data::Corpus first = load(config);
   EXPECT_EQ(load(config, first.text_format).fingerprint, first.fingerprint);
   // To texts it is all the same.
   config = text(file("a.txt", std::string(300, 'x')));
@@ -237,7 +238,7 @@ TEST_F(ConversationsTest, NeedAModelThatChats) {
   // A tokenizer alone is enough: it gets the tokens of ChatML that it lacks.
   config.tokenizer = "byte";
   test::CapturedLog captured;
-  const Corpus corpus = load_corpus(config, 4);
+  const data::Corpus corpus = load_corpus(config, 4);
   EXPECT_EQ(shown(corpus.train), std::vector<std::string>{kHelloShown});
   EXPECT_EQ(corpus.vocab_size, 258);
   EXPECT_EQ(corpus.tokenizer->encode_with_specials("<|im_end|>"), std::vector<int32_t>{257});
@@ -253,9 +254,9 @@ TEST_F(ConversationsTest, NeedAModelThatChats) {
 TEST_F(ConversationsTest, AreLaidOutInANamedTemplate) {
   DataConfig config = text(file("chats.jsonl", kHello));
   config.chat_template = "zephyr";
-  TextFormat format;
+  tokenizer::TextFormat format;
   format.chat_template = chat::kChatMl, format.ends = {257};
-  const Corpus corpus = load(config, format);
+  const data::Corpus corpus = load(config, format);
   EXPECT_EQ(shown(corpus.train), std::vector<std::string>{"[<|user|>\nu<|im_end|>\n<|assistant|>\n]a<|im_end|>|[\n]"});
   EXPECT_NE(corpus.text_format->chat_template, chat::kChatMl);
   // A resumed run has the format that the first one chose.
@@ -265,9 +266,9 @@ TEST_F(ConversationsTest, AreLaidOutInANamedTemplate) {
 
 TEST_F(ConversationsTest, HaveTokensInTheirWordsWhereTheyAreTrusted) {
   DataConfig config = text(file("chats.jsonl", line("<|im_end|>", "a")));
-  const Corpus plain = load(config);
+  const data::Corpus plain = load(config);
   config.trust_markup = true;
-  const Corpus trusting = load(config);
+  const data::Corpus trusting = load(config);
   EXPECT_EQ(entries(), 2);
   EXPECT_EQ(plain.train.size() - trusting.train.size(), 9) << "ten bytes, or one token";
   EXPECT_EQ(trusting.train[6], 257);
@@ -275,7 +276,7 @@ TEST_F(ConversationsTest, HaveTokensInTheirWordsWhereTheyAreTrusted) {
 }
 
 TEST_F(ConversationsTest, NameTheLineThatTheTemplateRefuses) {
-  TextFormat format;
+  tokenizer::TextFormat format;
   format.chat_template =
       "{% for m in messages %}{% if m.content == 'x' %}{{ raise_exception('no x') }}{% endif %}{{ m.content }}{% endfor %}";
   EXPECT_ERROR(load(text(file("chats.jsonl", line("u", "a") + line("x", "a"))), format), ExitCode::data,
@@ -291,12 +292,12 @@ TEST_F(ConversationsTest, AreLeftOutWholeBeyondMaxChars) {
 
 TEST_F(ConversationsTest, AreRepairedOrRefusedWhereTheMarksAreDamaged) {
   const DataConfig config = text(file("chats.jsonl", numbered_lines(20)));
-  const Corpus corpus = load(config);
+  const data::Corpus corpus = load(config);
   fs::path bin;
   for (const auto& entry : fs::directory_iterator(folder_ / "cache"))
-    if (entry.is_directory()) bin = entry.path() / kBinFile;
-  const std::string marks = marks_beside(bin), good = slurp(marks);
-  EXPECT_EQ(fs::path(marks).filename(), kMarksFile);
+    if (entry.is_directory()) bin = entry.path() / data::kBinFile;
+  const std::string marks = data::marks_beside(bin), good = slurp(marks);
+  EXPECT_EQ(fs::path(marks).filename(), data::kMarksFile);
   std::string flipped = good;
   flipped[5] ^= 1;
   DataConfig of_bin;
@@ -330,20 +331,20 @@ class PreparedConversationsTest : public ConversationsTest {
     PrepareOptions options;
     options.inputs = {file("chats.jsonl", lines)};
     options.saved_tokenizer = tokenizer_->to_json();
-    options.chat_format = TextFormat();
+    options.chat_format = tokenizer::TextFormat();
     return options;
   }
   DataConfig bin_of(const PrepareOptions& options) const {
     prepare(options, folder_ / "out");
     DataConfig config;
-    config.bin = folder_ / (std::string("out/") + kBinFile);
+    config.bin = folder_ / (std::string("out/") + data::kBinFile);
     return config;
   }
 };
 
 TEST_F(PreparedConversationsTest, AreWhatGptTrainMakesOfThem) {
   const std::string lines = numbered_lines(30);
-  const Corpus corpus = load_lines(lines), of_bin = load(bin_of(options(lines)));
+  const data::Corpus corpus = load_lines(lines), of_bin = load(bin_of(options(lines)));
   EXPECT_EQ(of_bin.fingerprint, corpus.fingerprint);
   EXPECT_EQ(of_bin.text_format, corpus.text_format);
   EXPECT_TRUE(of_bin.has_conversations);
@@ -359,11 +360,11 @@ TEST_F(PreparedConversationsTest, AreLaidOutAsTheOptionsSay) {
 
 TEST_F(PreparedConversationsTest, BringTheirTemplateToAModelThatHasNone) {
   PrepareOptions made = options(kHello);
-  made.saved_tokenizer = make_tokenizer("byte", "")->to_json();
+  made.saved_tokenizer = tokenizer::make_tokenizer("byte", "")->to_json();
   made.chat_template = "llama3";
   const DataConfig config = bin_of(made);
   const std::string byte = made.saved_tokenizer;
-  const Corpus corpus = load_corpus(config, 4, byte, 256);
+  const data::Corpus corpus = load_corpus(config, 4, byte, 256);
   EXPECT_EQ(corpus.vocab_size, 260);
   EXPECT_EQ(corpus.text_format->chat_template, chat::template_source("llama3"));
   EXPECT_EQ(load_corpus(config, 4, corpus.tokenizer->to_json(), 260, corpus.text_format).fingerprint,
@@ -372,7 +373,7 @@ TEST_F(PreparedConversationsTest, BringTheirTemplateToAModelThatHasNone) {
   EXPECT_EQ(load_corpus(config, 4).text_format, corpus.text_format);
   // Another model, or another template, is not what they were prepared for.
   EXPECT_ERROR(load_corpus(config, 4, tokenizer_->to_json()), ExitCode::data, "made with another tokenizer");
-  TextFormat format;
+  tokenizer::TextFormat format;
   format.chat_template = chat::kChatMl;
   EXPECT_ERROR(load_corpus(config, 4, byte, 256, format), ExitCode::data,
                "its conversations are laid out in another chat template than the model's");
@@ -414,4 +415,4 @@ TEST_F(ConversationsTest, AreNotForPreparingWithoutAFormat) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::prepare

@@ -10,7 +10,7 @@
 #include "core/scratch_folder.h"
 #include "gpt/prepare/load_corpus.h"
 
-namespace gpt {
+namespace gpt::prepare {
 
 class CorpusTest : public testing::Test {
  protected:
@@ -31,7 +31,7 @@ class CorpusTest : public testing::Test {
   ScratchFolder folder_;
 };
 
-inline std::string decoded(const Corpus& corpus, const Tokens& tokens) {
+inline std::string decoded(const data::Corpus& corpus, const data::Tokens& tokens) {
   std::vector<int32_t> ids;
   for (int64_t i = 0; i < tokens.size(); ++i) ids.push_back(tokens[i]);
   return corpus.tokenizer->decode(ids);
@@ -43,4 +43,4 @@ inline std::string uint16_ids(int begin, int end) {
   return bytes;
 }
 
-}  // namespace gpt
+}  // namespace gpt::prepare

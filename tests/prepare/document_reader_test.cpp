@@ -14,7 +14,7 @@
 #include "prepare/packed.h"
 #include "support/expect_error.h"
 
-namespace gpt {
+namespace gpt::prepare {
 namespace {
 
 namespace fs = std::filesystem;
@@ -490,4 +490,4 @@ TEST_F(DocumentReaderTest, AnUnreadableFileIsNamed) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::prepare

@@ -10,13 +10,13 @@
 #include "gpt/tokenizer/make_tokenizer.h"
 #include "support/expect_error.h"
 
-namespace gpt {
+namespace gpt::prepare {
 namespace {
 
 class DocumentsTest : public testing::Test {
  protected:
   std::vector<std::string> read(const std::vector<std::string>& inputs) const {
-    Documents documents(inputs, "text", *make_tokenizer("byte", {}), utf8::last_character);
+    Documents documents(inputs, "text", *tokenizer::make_tokenizer("byte", {}), utf8::last_character);
     std::vector<std::string> texts;
     double share = 0;
     while (const auto piece = documents.next()) {
@@ -48,7 +48,7 @@ TEST_F(DocumentsTest, ALongDocumentComesInPieces) {
 
 TEST_F(DocumentsTest, APlaceIsThatOfTheLastPiece) {
   Documents lines({folder_.file("a.jsonl", "{\"text\": \"one\"}\n\n{\"text\": \"two\"}\n")}, "text",
-                  *make_tokenizer("byte", {}), utf8::last_character);
+                  *tokenizer::make_tokenizer("byte", {}), utf8::last_character);
   lines.next();
   EXPECT_EQ(lines.place(1), (folder_ / "a.jsonl") + ": line 1: byte 1");
   lines.next();
@@ -66,4 +66,4 @@ TEST_F(DocumentsTest, WhatCannotBeReadIsAnErrorInAFolderToo) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::prepare

@@ -6,7 +6,7 @@
 
 #include "core/scratch_folder.h"
 
-namespace gpt {
+namespace gpt::prepare {
 namespace {
 
 TEST(InputList, ShowsWhatWillBePassedOver) {
@@ -45,4 +45,4 @@ TEST(InputList, ReadsAsMuchAsTheRunWill) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::prepare

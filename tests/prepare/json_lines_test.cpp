@@ -8,7 +8,7 @@
 
 #include "support/expect_error.h"
 
-namespace gpt {
+namespace gpt::prepare {
 namespace {
 
 JsonDocuments parsed(const std::string& lines) { return parse_json_lines(lines, "text", {}, "a.jsonl"); }
@@ -76,4 +76,4 @@ TEST(JsonLines, NamesTheLine) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::prepare

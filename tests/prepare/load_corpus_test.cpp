@@ -14,13 +14,13 @@
 #include "prepare/corpus_fixture.h"
 #include "support/expect_error.h"
 
-namespace gpt {
+namespace gpt::prepare {
 namespace {
 
 namespace fs = std::filesystem;
 
 TEST_F(CorpusTest, SplitsTheEndOffForValidation) {
-  const Corpus corpus = load_corpus(text(file("a.txt", "0123456789abcdefghiX")), 1);
+  const data::Corpus corpus = load_corpus(text(file("a.txt", "0123456789abcdefghiX")), 1);
   EXPECT_EQ(decoded(corpus, corpus.train), "0123456789abcdefgh");
   EXPECT_EQ(decoded(corpus, corpus.validation), "iX");
   EXPECT_EQ(corpus.vocab_size, 20);  // the vocabulary is the whole text's
@@ -30,7 +30,7 @@ TEST_F(CorpusTest, SplitsTheEndOffForValidation) {
 // nanoGPT's prepare.py: n = len(data); train = data[:int(n * 0.9)].
 TEST_F(CorpusTest, SplitsWhereNanoGptDoes) {
   for (const int size : {1115394, 1000, 1009, 99}) {
-    const Corpus corpus = load_corpus(text(file("a.txt", std::string(size, 'x'))), 4);
+    const data::Corpus corpus = load_corpus(text(file("a.txt", std::string(size, 'x'))), 4);
     EXPECT_EQ(corpus.train.size(), static_cast<int64_t>(size * 0.9));
     EXPECT_EQ(corpus.train.size() + corpus.validation.size(), size);
   }
@@ -40,7 +40,7 @@ TEST_F(CorpusTest, MaxCharsCountsCharacters) {
   DataConfig config = text(file("a.txt", "éàéàéàéàéàzzzz"));
   config.max_chars = 10;
   config.validation_fraction = 0;
-  const Corpus corpus = load_corpus(config, 4);
+  const data::Corpus corpus = load_corpus(config, 4);
   EXPECT_EQ(decoded(corpus, corpus.train), "éàéàéàéàéà");
   EXPECT_EQ(corpus.vocab_size, 2);
   EXPECT_EQ(corpus.validation.size(), 0);
@@ -51,12 +51,12 @@ TEST_F(CorpusTest, SamplesStartFromWhatTrainingSees) {
   for (int i = 0; i < 500; ++i) book += "line " + std::to_string(i) + "\n";
   DataConfig config = text(file("book.txt", book));
   config.tokenizer = "bpe:300";
-  const Corpus one = load_corpus(config, 4);
+  const data::Corpus one = load_corpus(config, 4);
   EXPECT_EQ(one.sample_start, one.tokenizer->encode("\n").at(0));
   std::string lines;
   for (int i = 0; i < 500; ++i) lines += "{\"text\": \"document " + std::to_string(i) + "\"}\n";
   config.text = file("many.jsonl", lines);
-  const Corpus many = load_corpus(config, 4);
+  const data::Corpus many = load_corpus(config, 4);
   EXPECT_EQ(many.sample_start, many.tokenizer->end_of_text());
 }
 
@@ -68,17 +68,17 @@ TEST_F(CorpusTest, ATextOfOneCharacterIsTooShort) {
 TEST_F(CorpusTest, MetadataThatContradictItsBinIsRefused) {
   std::string ids;
   for (int i = 0; i < 400; ++i) ids += uint16_ids(i % 70, i % 70 + 1) + std::string(2, '\0');
-  const Corpus wide = load_corpus(bin(ids, R"({"vocab_size": 100})"), 4);
+  const data::Corpus wide = load_corpus(bin(ids, R"({"vocab_size": 100})"), 4);
   EXPECT_EQ(wide.train.size() + wide.validation.size(), 400);
   EXPECT_ERROR(load_corpus(bin(ids, R"({"vocab_size": 100, "dtype": "uint16"})"), 4), ExitCode::data,
                "says that its ids have 16 bits, but then every second one would be 0: correct 'dtype'");
 }
 
 TEST_F(CorpusTest, ASavedTokenizerRules) {
-  const std::string saved = make_tokenizer("char", "abcdef")->to_json();
+  const std::string saved = tokenizer::make_tokenizer("char", "abcdef")->to_json();
   DataConfig config = text(file("a.txt", "fedcfedc"));
   config.validation_fraction = 0;
-  const Corpus corpus = load_corpus(config, 4, saved);
+  const data::Corpus corpus = load_corpus(config, 4, saved);
   EXPECT_EQ(corpus.vocab_size, 6);
   EXPECT_EQ(corpus.train[0], 5);
   const std::string other = file("b.txt", "abcdxabcd");
@@ -89,9 +89,9 @@ TEST_F(CorpusTest, ASavedTokenizerRules) {
 TEST_F(CorpusTest, DocumentsBeginWithWhatTheModelHasSeenBeforeEveryText) {
   DataConfig config = text(file("a.txt", "fed\n<|endoftext|>\ncab\n"));
   config.validation_fraction = 0, config.tokenizer = "byte";
-  TextFormat format;
+  tokenizer::TextFormat format;
   const auto ids = [&] {
-    const Corpus corpus = load_corpus(config, 4, /*saved_tokenizer=*/"", {}, format);
+    const data::Corpus corpus = load_corpus(config, 4, /*saved_tokenizer=*/"", {}, format);
     std::vector<int32_t> found;
     for (int64_t i = 0; i < corpus.train.size(); ++i) found.push_back(static_cast<int32_t>(corpus.train[i]));
     return found;
@@ -140,7 +140,7 @@ TEST_F(CorpusTest, FindsTheDatasetInTheWorkingDirectory) {
   DataConfig config;
   config.dataset = DatasetName::shakespeare;
   config.cache_dir = folder_ / "cache";
-  const Corpus corpus = load_corpus(config, 4);
+  const data::Corpus corpus = load_corpus(config, 4);
   fs::current_path(before);
   EXPECT_EQ(corpus.source, "data/shakespeare.txt");
   EXPECT_EQ(corpus.train.size(), 90);
@@ -150,14 +150,15 @@ TEST_F(CorpusTest, ReadsABinWithItsMetadata) {
   std::string bytes;
   for (int i = 0; i < 20; ++i) bytes += {static_cast<char>(i), 0, 0, 0};
   std::ofstream(folder_ / "tok.json") << R"({"type":"byte"})";
-  const Corpus corpus =
+  const data::Corpus corpus =
       load_corpus(bin(bytes, R"({"vocab_size": 300, "dtype": "uint32", "tokenizer": "tok.json"})"), 1);
   EXPECT_EQ(corpus.vocab_size, 300);
   EXPECT_EQ(corpus.train.width(), 4);
   EXPECT_EQ(corpus.train.size(), 18);
   EXPECT_EQ(corpus.validation[1], 19);
-  EXPECT_EQ(corpus.tokenizer->name(), "byte");                         // found beside the metadata
-  EXPECT_EQ(text_bytes(corpus, Tokens::from_ids({65, 299}, 300)), 1);  // an id that only the padded vocabulary has
+  EXPECT_EQ(corpus.tokenizer->name(), "byte");  // found beside the metadata
+  EXPECT_EQ(data::text_bytes(corpus, data::Tokens::from_ids({65, 299}, 300)),
+            1);  // an id that only the padded vocabulary has
   fs::create_directory(folder_ / "elsewhere");
   fs::rename(folder_ / "tok.json", folder_ / "elsewhere/tok.json");
   DataConfig config = bin(bytes, "");
@@ -233,7 +234,7 @@ TEST_F(CorpusTest, StagesNameFurtherFiles) {
   DataConfig config = text(file("a.txt", "abcdabcdabcdabcdabcd"));
   const std::string hard = file("hard.txt", "dcbadcbadcba"), bin = file("b.bin", uint16_ids(0, 4));
   config.stages = {{0, {}, {{kMainSource, 1.0}}}, {5, {}, {{hard, 1.0}, {bin, 2.0}}}};
-  const Corpus corpus = load_corpus(config, 1);
+  const data::Corpus corpus = load_corpus(config, 1);
   ASSERT_EQ(corpus.sources.size(), 3u);
   EXPECT_EQ(decoded(corpus, corpus.sources[0]), "abcdabcdabcdabcdab");
   EXPECT_EQ(decoded(corpus, corpus.sources[1]), "dcbadcbadcba");  // all of it, in the main data's vocabulary
@@ -263,7 +264,7 @@ TEST_F(CorpusTest, AStagesBinIsTheTrainingPartOfIt) {
   const std::string bin = file("b.bin", uint16_ids(0, 4));
   file("b_metadata.json", R"({"vocab_size": 4, "train": {"tokens": 3}, "validation": {"tokens": 1}})");
   config.stages = {{0, {}, {{bin, 1.0}}}};
-  const Corpus corpus = load_corpus(config, 1);
+  const data::Corpus corpus = load_corpus(config, 1);
   EXPECT_EQ(decoded(corpus, corpus.sources.at(0)), "abc");
   file("b_metadata.json", R"({"vocab_size": 4, "tokenizer_hash": ")" + std::string(32, '0') + "\"}");
   EXPECT_ERROR(load_corpus(config, 1), ExitCode::data,
@@ -292,12 +293,12 @@ TEST_F(CorpusTest, AStageDoesNotTrainOnValidation) {
 TEST_F(CorpusTest, APreparedBinHasItsOwnSplit) {
   DataConfig config = bin(uint16_ids(0, 20),
                           R"({"vocab_size": 20, "train": {"tokens": 13}, "validation": {"tokens": 7, "bytes": 21}})");
-  const Corpus corpus = load_corpus(config, 3);
+  const data::Corpus corpus = load_corpus(config, 3);
   EXPECT_EQ(corpus.train.size(), 13);
   EXPECT_EQ(corpus.validation[0], 13);
   EXPECT_EQ(corpus.validation_bytes, 21);
-  EXPECT_EQ(text_bytes(corpus, corpus.validation.slice(0, 2)), 6);  // without a tokenizer: the average
-  config.validation_fraction = 0;                                   // is of text, not of this
+  EXPECT_EQ(data::text_bytes(corpus, corpus.validation.slice(0, 2)), 6);  // without a tokenizer: the average
+  config.validation_fraction = 0;                                         // is of text, not of this
   EXPECT_EQ(load_corpus(config, 3).validation.size(), 7);
   EXPECT_ERROR(load_corpus(config, 7), ExitCode::data,
                "the validation split has 7 tokens, but a sequence of 7 needs at least 8;");
@@ -328,7 +329,7 @@ TEST_F(CorpusTest, SizesAndHashesContradictingTheMetadata) {
 }
 
 TEST_F(CorpusTest, ATokenizerIsNotLostSilently) {
-  const std::string hash = R"("tokenizer_hash": ")" + hash128(make_tokenizer("byte", "")->to_json()) + "\"";
+  const std::string hash = R"("tokenizer_hash": ")" + hash128(tokenizer::make_tokenizer("byte", "")->to_json()) + "\"";
   EXPECT_ERROR(load_corpus(bin(uint16_ids(0, 20), R"({"vocab_size": 256, "uokenizer": "tok.json", )" + hash + "}"), 1),
                ExitCode::data, "x.json: it has the hash of a tokenizer, but does not name its file");
   EXPECT_ERROR(load_corpus(bin(uint16_ids(0, 20), R"({"vocab_size": 256, "tokenizer": "tok.json", )" + hash + "}"), 1),
@@ -336,12 +337,12 @@ TEST_F(CorpusTest, ATokenizerIsNotLostSilently) {
 }
 
 TEST_F(CorpusTest, AGivenTokenizerIsTheOneThatMadeTheBin) {
-  const std::string hash = hash128(make_tokenizer("byte", "")->to_json());
+  const std::string hash = hash128(tokenizer::make_tokenizer("byte", "")->to_json());
   DataConfig config =
       bin(uint16_ids(0, 20), R"({"vocab_size": 256, "tokenizer": "absent.json", "tokenizer_hash": ")" + hash + "\"}");
   config.tokenizer = file("own.json", R"({ "type": "byte" })");  // what it says counts, not how it is spelled
   EXPECT_EQ(load_corpus(config, 1).tokenizer->name(), "byte");
-  config.tokenizer = file("other.json", make_tokenizer("char", "abc")->to_json());
+  config.tokenizer = file("other.json", tokenizer::make_tokenizer("char", "abc")->to_json());
   EXPECT_ERROR(load_corpus(config, 1), ExitCode::data,
                config.tokenizer + ": not the tokenizer that " + config.bin + " was made with (their hashes differ)");
 }
@@ -357,7 +358,7 @@ TEST_F(CorpusTest, TheTokenizerTellsTheVocabulary) {
 TEST_F(CorpusTest, ValidationInAFileOfItsOwn) {
   DataConfig config = bin(uint16_ids(0, 3000), R"({"vocab_size": 5000})");
   config.validation_bin = file("val.bin", uint16_ids(3000, 3500));
-  const Corpus corpus = load_corpus(config, 64);
+  const data::Corpus corpus = load_corpus(config, 64);
   EXPECT_EQ(corpus.train.size(), 3000);
   EXPECT_EQ(corpus.validation.size(), 500);
   EXPECT_EQ(corpus.validation[0], 3000);
@@ -419,12 +420,12 @@ TEST_F(CorpusTest, ValidationIsNoPartOfTraining) {
 TEST_F(CorpusTest, BytesOfTextAreCountedTokenByToken) {
   DataConfig config = text(file("a.txt", "aéaéaéaéaéaéaéaéaéaé"));
   config.validation_fraction = 0;
-  const Corpus corpus = load_corpus(config, 4);
-  EXPECT_EQ(text_bytes(corpus, corpus.train), 30);
-  EXPECT_EQ(text_bytes(corpus, corpus.train.slice(0, 1)), 1);
-  EXPECT_EQ(text_bytes(corpus, corpus.train.slice(1, 2)), 2);
-  Corpus unknown;
-  EXPECT_EQ(text_bytes(unknown, corpus.train), std::nullopt);
+  const data::Corpus corpus = load_corpus(config, 4);
+  EXPECT_EQ(data::text_bytes(corpus, corpus.train), 30);
+  EXPECT_EQ(data::text_bytes(corpus, corpus.train.slice(0, 1)), 1);
+  EXPECT_EQ(data::text_bytes(corpus, corpus.train.slice(1, 2)), 2);
+  data::Corpus unknown;
+  EXPECT_EQ(data::text_bytes(unknown, corpus.train), std::nullopt);
 }
 
 TEST_F(CorpusTest, FingerprintSeesIdsSplitAndTokenizer) {
@@ -443,4 +444,4 @@ TEST_F(CorpusTest, FingerprintSeesIdsSplitAndTokenizer) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::prepare

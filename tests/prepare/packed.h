@@ -6,7 +6,7 @@
 
 #include <string>
 
-namespace gpt {
+namespace gpt::prepare {
 
 inline std::string gzip(const std::string& text) {
   z_stream stream{};
@@ -28,4 +28,4 @@ inline std::string zstd(const std::string& text) {
   return packed;
 }
 
-}  // namespace gpt
+}  // namespace gpt::prepare

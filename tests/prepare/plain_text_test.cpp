@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace gpt {
+namespace gpt::prepare {
 namespace {
 
 TEST(PlainText, HasNeitherByteOrderMarkNorCrlf) {
@@ -29,4 +29,4 @@ TEST(PlainText, SaysWhatOtherFilesAre) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::prepare

@@ -8,7 +8,7 @@
 
 #include "support/expect_error.h"
 
-namespace gpt {
+namespace gpt::prepare {
 namespace {
 
 TEST(PrepareOptionsTest, ReadsTheCommandLine) {
@@ -80,4 +80,4 @@ TEST(PrepareOptionsTest, SaysWhatIsMissingOrMisspelt) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::prepare

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace gpt {
+namespace gpt::prepare {
 namespace {
 
 TEST(ProgressLineTest, HasRateAndTimeLeft) {
@@ -14,4 +14,4 @@ TEST(ProgressLineTest, HasRateAndTimeLeft) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::prepare

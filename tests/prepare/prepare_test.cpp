@@ -20,7 +20,7 @@
 #include "src/prepare/chunk_encoder.h"
 #include "support/expect_error.h"
 
-namespace gpt {
+namespace gpt::prepare {
 namespace {
 
 namespace fs = std::filesystem;
@@ -36,12 +36,12 @@ class PrepareTest : public testing::Test {
     return result;
   }
 
-  Metadata prepare(const PrepareOptions& options) const { return gpt::prepare(options, output()); }
+  data::Metadata prepare(const PrepareOptions& options) const { return prepare::prepare(options, output()); }
   std::string output() const { return folder_ / "out"; }
 
   std::vector<int32_t> ids(int64_t begin, int64_t end) const {
     const std::string bytes = read_file(output() + "/tokens_bpe.bin", ExitCode::data);
-    const Metadata metadata = read_metadata(output() + "/tokens_bpe_metadata.json");
+    const data::Metadata metadata = data::read_metadata(output() + "/tokens_bpe_metadata.json");
     EXPECT_EQ(bytes.size(), (metadata.train.tokens + metadata.validation.tokens) * metadata.width_bytes);
     std::vector<int32_t> result;
     for (int64_t i = begin; i < end; ++i) {
@@ -54,7 +54,7 @@ class PrepareTest : public testing::Test {
 
   std::string decoded(const std::vector<int32_t>& ids) const {
     const std::string path = output() + "/bpe_tokenizer.json";
-    return tokenizer_from_json(read_file(path, ExitCode::data), path)->decode(ids);
+    return tokenizer::tokenizer_from_json(read_file(path, ExitCode::data), path)->decode(ids);
   }
 
   std::vector<std::string> files() const {
@@ -79,27 +79,27 @@ class PrepareTest : public testing::Test {
 
 TEST_F(PrepareTest, OneTextIsSplitAsNanoGptDoes) {
   const std::string text = "The quick brown fox jumps over the lazy dog\xC3\xA9.\n";
-  const Metadata metadata = prepare(options({file("a.txt", text)}, "char"));
-  const auto tokenizer = make_tokenizer("char", text);
+  const data::Metadata metadata = prepare(options({file("a.txt", text)}, "char"));
+  const auto tokenizer = tokenizer::make_tokenizer("char", text);
   EXPECT_EQ(ids(0, 46), tokenizer->encode(text));
-  EXPECT_EQ(metadata.train, (SplitCounts{.tokens = 41, .documents = 1, .bytes = 41}));
-  EXPECT_EQ(metadata.validation, (SplitCounts{.tokens = 5, .documents = 0, .bytes = 6}));
+  EXPECT_EQ(metadata.train, (data::SplitCounts{.tokens = 41, .documents = 1, .bytes = 41}));
+  EXPECT_EQ(metadata.validation, (data::SplitCounts{.tokens = 5, .documents = 0, .bytes = 6}));
   EXPECT_EQ(metadata.split, "tokens");
   EXPECT_EQ(metadata.vocab_size, tokenizer->vocab_size());
   EXPECT_EQ(metadata.tokenizer_hash, hash128(tokenizer->to_json()));
-  EXPECT_EQ(metadata.sources, (std::vector<SourceFile>{{folder_ / "a.txt", 47}}));
-  EXPECT_EQ(read_metadata(output() + "/tokens_bpe_metadata.json"), metadata);
+  EXPECT_EQ(metadata.sources, (std::vector<data::SourceFile>{{folder_ / "a.txt", 47}}));
+  EXPECT_EQ(data::read_metadata(output() + "/tokens_bpe_metadata.json"), metadata);
   EXPECT_EQ(files(), (std::vector<std::string>{"bpe_tokenizer.json", "tokens_bpe.bin", "tokens_bpe_metadata.json"}));
 }
 
 TEST_F(PrepareTest, DocumentsEndWithEndOfText) {
   PrepareOptions o = options({file("a.txt", "one one one"), file("b.txt", "two <|endoftext|>")}, "bpe:300");
   o.validation_fraction = 0;
-  const Metadata metadata = prepare(o);
+  const data::Metadata metadata = prepare(o);
   const std::vector<int32_t> all = ids(0, metadata.train.tokens);
   EXPECT_EQ(decoded(all), "one one one<|endoftext|>two <|endoftext|><|endoftext|>");
   EXPECT_EQ(std::count(all.begin(), all.end(), 0), 2);  // the text of a special token is ordinary text
-  EXPECT_EQ(metadata.train, (SplitCounts{.tokens = metadata.train.tokens, .documents = 2, .bytes = 28}));
+  EXPECT_EQ(metadata.train, (data::SplitCounts{.tokens = metadata.train.tokens, .documents = 2, .bytes = 28}));
   o.parse_special_tokens = true;
   const std::vector<int32_t> parsed = ids(0, prepare(o).train.tokens);
   EXPECT_EQ(std::count(parsed.begin(), parsed.end(), 0), 3);
@@ -118,7 +118,7 @@ TEST_F(PrepareTest, MergesAreCountedOverAllDocuments) {
 TEST_F(PrepareTest, TrainingAndValidationShareNoDocument) {
   std::string lines = json_lines(2000);
   lines += lines;  // each document twice: both on the same side
-  const Metadata metadata = prepare(options({file("a.jsonl", lines)}, "byte"));
+  const data::Metadata metadata = prepare(options({file("a.jsonl", lines)}, "byte"));
   EXPECT_EQ(metadata.split, "documents");
   EXPECT_EQ(metadata.train.documents + metadata.validation.documents, 4000);
   EXPECT_GT(metadata.validation.documents, 250);
@@ -157,7 +157,7 @@ TEST_F(PrepareTest, ThreadsDoNotChangeTheOutput) {
   for (const char* tokenizer : {"byte", "char", "bpe:400"}) {
     PrepareOptions o = options(inputs, tokenizer);
     o.threads = 1;
-    const Metadata one = prepare(o);
+    const data::Metadata one = prepare(o);
     const std::string saved = read_file(output() + "/bpe_tokenizer.json", ExitCode::data);
     for (const int threads : {2, 7}) {
       o.threads = threads;
@@ -174,9 +174,9 @@ TEST_F(PrepareTest, PartsOfALongDocumentAreEncodedAsTheWhole) {
     text += "w\xC3\xB6rd" + std::to_string(i * 7919) + (i % 9 == 0 ? "\n\n" : "  ");
   PrepareOptions o = options({file("a.txt", text)}, "bpe:500");
   o.validation_fraction = 0;
-  const Metadata metadata = prepare(o);
+  const data::Metadata metadata = prepare(o);
   const std::string path = output() + "/bpe_tokenizer.json";
-  std::vector<int32_t> whole = tokenizer_from_json(read_file(path, ExitCode::data), path)->encode(text);
+  std::vector<int32_t> whole = tokenizer::tokenizer_from_json(read_file(path, ExitCode::data), path)->encode(text);
   whole.push_back(0);
   EXPECT_EQ(ids(0, metadata.train.tokens), whole);
   EXPECT_EQ(metadata.invalid_utf8_bytes, 0);
@@ -187,14 +187,14 @@ TEST_F(PrepareTest, SpecialTokensAreNotCutInTwo) {
   while (text.size() < 3'000'000) text += "<|endoftext|>";
   PrepareOptions o = options({file("a.txt", text)}, "bpe:260");
   o.parse_special_tokens = true;
-  const Metadata metadata = prepare(o);
+  const data::Metadata metadata = prepare(o);
   EXPECT_EQ(metadata.train.tokens + metadata.validation.tokens, text.size() / 13 + 1);
   EXPECT_EQ(metadata.vocab_size, 257) << "nothing is learned from their names";
 }
 
 TEST_F(PrepareTest, InvalidUtf8IsKeptAndCounted) {
   const std::string text = "caf\xE9 \xF0\x9F\x98 \xC3\xA9 \xED\xA0\x80 end";
-  const Metadata metadata = prepare(options({file("a.txt", text)}, "byte"));
+  const data::Metadata metadata = prepare(options({file("a.txt", text)}, "byte"));
   EXPECT_EQ(metadata.invalid_utf8_bytes, 1 + 3 + 3);
   EXPECT_EQ(decoded(ids(0, text.size())), text);
   PrepareOptions o = options({file("b.txt", std::string(600'000, 'x') + " \xE9 ")}, "char");
@@ -217,27 +217,27 @@ TEST_F(PrepareTest, WindowsTextGivesTheTokensOfTheSameTextWithLF) {
     text += "w\xC3\xB6rd " + std::to_string(i) + "\n";
   }
   for (const char* tokenizer : {"byte", "char", "bpe:400"}) {
-    const Metadata expected = prepare(options({file("a.txt", text)}, tokenizer));
-    const Metadata metadata = prepare(options({file("b.txt", "\xEF\xBB\xBF" + windows)}, tokenizer));
+    const data::Metadata expected = prepare(options({file("a.txt", text)}, tokenizer));
+    const data::Metadata metadata = prepare(options({file("b.txt", "\xEF\xBB\xBF" + windows)}, tokenizer));
     EXPECT_EQ(metadata.bin_hash, expected.bin_hash) << tokenizer;
     EXPECT_EQ(metadata.tokenizer_hash, expected.tokenizer_hash) << tokenizer;
     EXPECT_EQ(metadata.train, expected.train);
     EXPECT_EQ(metadata.crlf_files, 1);
     EXPECT_EQ(metadata.byte_order_mark_files, 1);
-    EXPECT_EQ(read_metadata(output() + "/tokens_bpe_metadata.json"), metadata);
+    EXPECT_EQ(data::read_metadata(output() + "/tokens_bpe_metadata.json"), metadata);
     EXPECT_EQ(to_json(expected).find("crlf"), std::string::npos);
   }
   PrepareOptions o = options({file("c.txt", windows + "\xE9")}, "char");
   EXPECT_ERROR(prepare(o), ExitCode::data,
                "c.txt: byte " + std::to_string(windows.size()) + ": 0xE9 is not valid UTF-8");
-  o.saved_tokenizer = make_tokenizer("char", text)->to_json();
+  o.saved_tokenizer = tokenizer::make_tokenizer("char", text)->to_json();
   o.inputs = {file("d.txt", "\xEF\xBB\xBF" + windows + "x")};
   EXPECT_ERROR(prepare(o), ExitCode::data,
                "d.txt: byte " + std::to_string(windows.size() + 3) + ": 'x' (U+0078) is not in the vocab");
   o.inputs = {file("e.txt", "\xEF\xBB\xBF" + windows)};
   o.max_chars = 8;
   o.validation_fraction = 0;
-  EXPECT_EQ(prepare(o).train, (SplitCounts{.tokens = 8, .documents = 1, .bytes = 9}));
+  EXPECT_EQ(prepare(o).train, (data::SplitCounts{.tokens = 8, .documents = 1, .bytes = 9}));
   EXPECT_EQ(decoded(ids(0, 8)), "w\xC3\xB6rd 0\nw");
 }
 
@@ -247,7 +247,7 @@ TEST_F(PrepareTest, CopiesWithOtherLineEndsAreOnTheSameSide) {
     file("in/" + std::to_string(i) + "a.txt", line + "\n" + line + "\n");
     file("in/" + std::to_string(i) + "b.txt", line + "\r\n" + line + "\r\n");
   }
-  const Metadata metadata = prepare(options({folder_ / "in"}, "byte"));
+  const data::Metadata metadata = prepare(options({folder_ / "in"}, "byte"));
   EXPECT_EQ(metadata.split, "documents");
   EXPECT_EQ(metadata.crlf_files, 200);
   EXPECT_EQ(metadata.train.documents % 2, 0);
@@ -261,19 +261,19 @@ TEST_F(PrepareTest, AFileInAFolderThatIsNotUtf8IsPassedOverByTokenizersThatNeedI
   file("in/d.txt", "ghi");
   PrepareOptions o = options({folder_ / "in"}, "char");
   o.validation_fraction = 0;
-  const auto check = [&](const Metadata& metadata) {
+  const auto check = [&](const data::Metadata& metadata) {
     EXPECT_EQ(metadata.skipped, (std::vector<std::string>{folder_ / "in/b.txt", folder_ / "in/c.txt"}));
-    EXPECT_EQ(metadata.sources, (std::vector<SourceFile>{{folder_ / "in/a.txt", 3}, {folder_ / "in/d.txt", 3}}));
-    EXPECT_EQ(metadata.train, (SplitCounts{.tokens = 6, .documents = 2, .bytes = 6}));
+    EXPECT_EQ(metadata.sources, (std::vector<data::SourceFile>{{folder_ / "in/a.txt", 3}, {folder_ / "in/d.txt", 3}}));
+    EXPECT_EQ(metadata.train, (data::SplitCounts{.tokens = 6, .documents = 2, .bytes = 6}));
     EXPECT_EQ(decoded(ids(0, 6)), "abcghi");
   };
   for (const int threads : {1, 4}) {
     o.threads = threads;
-    const Metadata metadata = prepare(o);
+    const data::Metadata metadata = prepare(o);
     check(metadata);
     EXPECT_EQ(metadata.vocab_size, 6);  // nothing of those files is in it
   }
-  o.saved_tokenizer = make_tokenizer("char", "abcdefghix")->to_json();
+  o.saved_tokenizer = tokenizer::make_tokenizer("char", "abcdefghix")->to_json();
   check(prepare(o));
   file("in/d.txt", "ghij");  // its characters are another matter: the tokenizer is not for this text
   EXPECT_ERROR(
@@ -299,7 +299,7 @@ TEST_F(PrepareTest, ADamagedFileInAFolderIsPassedOverWhole) {
   for (const char* tokenizer : {"byte", "char", "bpe:258"}) {
     PrepareOptions o = options({folder_ / "in"}, tokenizer);
     o.validation_fraction = 0;
-    const Metadata metadata = prepare(o);
+    const data::Metadata metadata = prepare(o);
     EXPECT_EQ(metadata.skipped, std::vector<std::string>{folder_ / "in/b.txt.gz"});
     EXPECT_EQ(metadata.train.bytes, 9) << tokenizer;
     o.inputs = {file("in/a.txt", "first"), file("in/c.txt", "last")};
@@ -317,7 +317,7 @@ TEST_F(PrepareTest, ADamagedFileInAFolderIsPassedOverWhole) {
 }
 
 TEST(DescribeFilesTest, SaysWhatIsNotAsUsual) {
-  Metadata metadata;
+  data::Metadata metadata;
   metadata.sources.resize(1);
   EXPECT_EQ(describe_files(metadata), "");
   metadata.crlf_files = 1;
@@ -357,13 +357,13 @@ TEST(CountInvalidUtf8Test, CountsBytesThatArePartOfNoCharacter) {
 }
 
 TEST_F(PrepareTest, ASavedTokenizerThatLacksACharacterSaysWhere) {
-  const std::string saved = file("saved.json", make_tokenizer("char", "abc")->to_json());
+  const std::string saved = file("saved.json", tokenizer::make_tokenizer("char", "abc")->to_json());
   EXPECT_ERROR(prepare(options({file("a.jsonl", "{\"text\": \"ab\"}\n{\"text\": \"abx\"}\n")}, saved)), ExitCode::data,
                folder_ / "a.jsonl" + ": line 2: byte 2: 'x' (U+0078) is not in the vocabulary of 3 characters");
 }
 
 // What lies on the disk as 16 bits would become another token.
-class WrongTokenizer final : public Tokenizer {
+class WrongTokenizer final : public tokenizer::Tokenizer {
  public:
   std::string name() const override { return "wrong"; }
   int64_t vocab_size() const override { return 3; }
@@ -387,7 +387,7 @@ TEST_F(PrepareTest, MaxCharsIsOfTheWholeInput) {
   PrepareOptions o = options({file("a.txt", "\xC3\xA9\xC3\xA0zzzz")}, "char");
   o.max_chars = 2;
   o.validation_fraction = 0;
-  EXPECT_EQ(prepare(o).train, (SplitCounts{.tokens = 2, .documents = 1, .bytes = 4}));
+  EXPECT_EQ(prepare(o).train, (data::SplitCounts{.tokens = 2, .documents = 1, .bytes = 4}));
 }
 
 TEST_F(PrepareTest, RefusesWhatCannotBe) {
@@ -457,7 +457,7 @@ TEST_F(PrepareTest, NanoGptsBinsHoldNoWideIds) {
     text.append(bytes, 4);
   }
   PrepareOptions o = options({file("a.txt", text)}, "char");
-  const Metadata metadata = prepare(o);
+  const data::Metadata metadata = prepare(o);
   EXPECT_EQ(metadata.width_bytes, 4);
   EXPECT_EQ(ids(69999, 70000)[0], 69999);
   o.format = BinFormat::nanogpt;
@@ -471,7 +471,7 @@ TEST_F(PrepareTest, StoppingLeavesNothing) {
     for (const int after : {0, 1, 3}) {
       int calls = 0;
       const auto stop = [&](const PrepareProgress&) { return calls++ < after; };
-      EXPECT_ERROR(gpt::prepare(options({a}, tokenizer), output(), stop), ExitCode::interrupted, "");
+      EXPECT_ERROR(prepare::prepare(options({a}, tokenizer), output(), stop), ExitCode::interrupted, "");
       EXPECT_EQ(files(), std::vector<std::string>{"no folder"}) << tokenizer << " after " << after;
     }
   }
@@ -479,16 +479,16 @@ TEST_F(PrepareTest, StoppingLeavesNothing) {
 
 TEST_F(PrepareTest, ProgressReachesTheEnd) {
   PrepareProgress last{};
-  gpt::prepare(options({file("a.txt", std::string(5'000'000, 'x'))}, "byte"), output(),
-               [&](const PrepareProgress& progress) {
-                 EXPECT_GE(progress.done, last.done);
-                 last = progress;
-                 return true;
-               });
+  prepare::prepare(options({file("a.txt", std::string(5'000'000, 'x'))}, "byte"), output(),
+                   [&](const PrepareProgress& progress) {
+                     EXPECT_GE(progress.done, last.done);
+                     last = progress;
+                     return true;
+                   });
   EXPECT_STREQ(last.stage, "encoding");
   EXPECT_EQ(last.done, 5'000'000);
   EXPECT_EQ(last.total, 5'000'000);
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::prepare

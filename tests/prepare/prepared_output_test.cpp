@@ -18,7 +18,7 @@
 #include "gpt/prepare/prepare.h"
 #include "support/expect_error.h"
 
-namespace gpt {
+namespace gpt::prepare {
 namespace {
 
 namespace fs = std::filesystem;
@@ -32,7 +32,7 @@ class PreparedOutput : public testing::Test {
     result.threads = 1;
     return result;
   }
-  Metadata prepare(const PrepareOptions& options) const { return gpt::prepare(options, output()); }
+  data::Metadata prepare(const PrepareOptions& options) const { return prepare::prepare(options, output()); }
   std::string output() const { return folder_ / "out"; }
   std::vector<std::string> files() const {
     std::vector<std::string> names;
@@ -46,10 +46,10 @@ class PreparedOutput : public testing::Test {
 
 TEST_F(PreparedOutput, AFailureKeepsTheFormerOutput) {
   PrepareOptions o = options("text");
-  const Metadata former = prepare(o);
+  const data::Metadata former = prepare(o);
   const auto still_there = [&] {
     EXPECT_EQ(files(), (std::vector<std::string>{"bpe_tokenizer.json", "tokens_bpe.bin", "tokens_bpe_metadata.json"}));
-    EXPECT_EQ(read_metadata(output() + "/tokens_bpe_metadata.json"), former);
+    EXPECT_EQ(data::read_metadata(output() + "/tokens_bpe_metadata.json"), former);
     EXPECT_EQ(hash128(read_file(output() + "/tokens_bpe.bin", ExitCode::data)), former.bin_hash);
   };
   o = options("another text");
@@ -69,7 +69,7 @@ TEST_F(PreparedOutput, AKillLeavesTheFormerOutputOrTheNewOne) {
   const PrepareOptions before = options("text"), after = options("another text");
   const std::string bin = output() + "/tokens_bpe.bin";
   const auto is_whole = [&] {
-    const Bin found = open_bin({.path = bin, .is_prepared = true});
+    const data::Bin found = data::open_bin({.path = bin, .is_prepared = true});
     return hash128(read_file(bin, ExitCode::data)) == found.metadata.bin_hash;
   };
   int kills = 0;
@@ -85,4 +85,4 @@ TEST_F(PreparedOutput, AKillLeavesTheFormerOutputOrTheNewOne) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::prepare

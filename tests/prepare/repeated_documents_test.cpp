@@ -13,7 +13,7 @@
 #include "gpt/prepare/prepare.h"
 #include "prepare/packed.h"
 
-namespace gpt {
+namespace gpt::prepare {
 namespace {
 
 class DeduplicateTest : public testing::Test {
@@ -36,7 +36,7 @@ class DeduplicateTest : public testing::Test {
   }
 
   const ScratchFolder folder_;
-  Metadata metadata_;
+  data::Metadata metadata_;
 };
 
 TEST_F(DeduplicateTest, TheFirstOfEqualDocumentsStays) {
@@ -112,4 +112,4 @@ TEST(MinHash, AgreesAsOftenAsTheSetsDo) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::prepare

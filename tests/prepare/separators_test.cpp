@@ -17,7 +17,7 @@
 #include "support/captured_log.h"
 #include "support/expect_error.h"
 
-namespace gpt {
+namespace gpt::prepare {
 namespace {
 
 using Texts = std::vector<std::string>;
@@ -60,7 +60,7 @@ class SeparatorsTest : public testing::Test {
     std::vector<uint16_t> ids(bytes.size() / 2);
     std::memcpy(ids.data(), bytes.data(), bytes.size());
     const std::string path = output() + "/bpe_tokenizer.json";
-    return tokenizer_from_json(read_file(path, ExitCode::data), path)
+    return tokenizer::tokenizer_from_json(read_file(path, ExitCode::data), path)
         ->decode(std::vector<int32_t>(ids.begin(), ids.end()));
   }
 
@@ -115,13 +115,13 @@ TEST_F(SeparatorsTest, TheLineEndsOfOldMacsBecomeLF) {
 TEST_F(SeparatorsTest, LinesThatAreTheEndOfTextSeparateDocuments) {
   const std::string path = file("a.txt", "one\n<|endoftext|>\ntwo\n<|endoftext|>\none\n<|endoftext|>\n");
   PrepareOptions o = options(path, "bpe:300");
-  Metadata metadata = prepare(o, output());
+  data::Metadata metadata = prepare(o, output());
   EXPECT_EQ(decoded(), "one\n<|endoftext|>two\n<|endoftext|>one\n<|endoftext|>");
   EXPECT_EQ(metadata.train.documents, 3);
   EXPECT_EQ(metadata.ends_as_text, 0);
   EXPECT_EQ(describe_files(metadata),
             "3 lines of <|endoftext|> separate documents and are no text (document_separator: none keeps them)");
-  EXPECT_EQ(read_metadata(output() + "/tokens_bpe_metadata.json"), metadata);
+  EXPECT_EQ(data::read_metadata(output() + "/tokens_bpe_metadata.json"), metadata);
   o.deduplicate = Deduplicate::exact;  // also within a file
   EXPECT_EQ(prepare(o, output()).train.documents, 2);
   o.deduplicate = Deduplicate::none;
@@ -141,7 +141,7 @@ TEST_F(SeparatorsTest, DocumentsAreSeparatedForTokenizersWithoutAnEndOfText) {
   for (const char* tokenizer : {"char", "byte"}) {
     PrepareOptions o = options(file("a.txt", "one\n<|endoftext|>\ntwo\n"), tokenizer);
     test::CapturedLog captured;
-    const Metadata metadata = prepare(o, output());
+    const data::Metadata metadata = prepare(o, output());
     const std::string log = captured.text();
     EXPECT_EQ(decoded(), "one\ntwo\n") << tokenizer;
     EXPECT_EQ(metadata.train.documents, 2) << tokenizer;
@@ -152,11 +152,11 @@ TEST_F(SeparatorsTest, DocumentsAreSeparatedForTokenizersWithoutAnEndOfText) {
 // A begin-of-text name is none, and GPT-2's stays one beside a tokenizer's own.
 TEST(Separators, AreTheEndOfTextOfGpt2AndTheTokenizersOwn) {
   EXPECT_EQ(separators("auto", nullptr), Texts{"<|endoftext|>"});
-  EXPECT_EQ(separators("auto", make_tokenizer("byte", {}).get()), Texts{"<|endoftext|>"});
+  EXPECT_EQ(separators("auto", tokenizer::make_tokenizer("byte", {}).get()), Texts{"<|endoftext|>"});
   EXPECT_EQ(separators("none", nullptr), Texts{});
   EXPECT_EQ(separators("***", nullptr), Texts{"***"});
   EXPECT_EQ(count_ends_in("a<e><e> <e\n<f>", {"<e>", "<f>"}), 3);
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::prepare

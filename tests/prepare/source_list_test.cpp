@@ -12,7 +12,7 @@
 #include "gpt/core/error.h"
 #include "support/expect_error.h"
 
-namespace gpt {
+namespace gpt::prepare {
 namespace {
 
 namespace fs = std::filesystem;
@@ -109,4 +109,4 @@ TEST_F(SourceListTest, TwoStarsAreAnyNumberOfFolders) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::prepare

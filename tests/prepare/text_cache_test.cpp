@@ -27,7 +27,7 @@
 #include "support/captured_log.h"
 #include "support/expect_error.h"
 
-namespace gpt {
+namespace gpt::prepare {
 namespace {
 
 namespace fs = std::filesystem;
@@ -96,7 +96,7 @@ TEST_F(TextCacheTest, WhatMakesOtherTokensIsAnotherEntryOfTheCache) {
   DataConfig config = text(file("a.jsonl", lines));
   config.validation_fraction = 0.2;
   const auto tokens = [&] {
-    const Corpus corpus = load_corpus(config, 1);
+    const data::Corpus corpus = load_corpus(config, 1);
     return decoded(corpus, corpus.train) + decoded(corpus, corpus.validation);
   };
   EXPECT_EQ(tokens(), "aaaaaaaaaabbbbbbbbbb");
@@ -147,14 +147,15 @@ TEST_F(TextCacheTest, AFolderOfDocumentsWithATokenizerLearnedFromThem) {
   }
   DataConfig config = text(folder_ / "texts");
   config.tokenizer = "bpe:270";
-  const Corpus corpus = load_corpus(config, 8);
+  const data::Corpus corpus = load_corpus(config, 8);
   EXPECT_EQ(corpus.vocab_size, 270);
   const std::string all = decoded(corpus, corpus.train) + decoded(corpus, corpus.validation);
   for (int i = 0; i < 40; ++i)
     EXPECT_NE(all.find("on the log " + std::to_string(i) + "<|endoftext|>"), std::string::npos) << i;
   // Bytes of text: all but the 40 end-of-texts.
-  EXPECT_EQ(*text_bytes(corpus, corpus.train) + *text_bytes(corpus, corpus.validation), all.size() - 40 * 13);
-  EXPECT_EQ(*text_bytes(corpus, corpus.validation), corpus.validation_bytes);
+  EXPECT_EQ(*data::text_bytes(corpus, corpus.train) + *data::text_bytes(corpus, corpus.validation),
+            all.size() - 40 * 13);
+  EXPECT_EQ(*data::text_bytes(corpus, corpus.validation), corpus.validation_bytes);
   // A run that goes on uses what it began with.
   EXPECT_EQ(load_corpus(config, 8, corpus.tokenizer->to_json()).fingerprint, corpus.fingerprint);
   EXPECT_EQ(entries(), 1);
@@ -198,13 +199,13 @@ TEST_F(TextCacheTest, ADamagedEntryIsMadeAnew) {
       [&] { spill(metadata, without("\"tokenizer\": \"bpe_tokenizer.json\",")); },
       [&] { fs::remove(tokenizer); },
       [&] { spill(tokenizer, "{}"); },
-      [&] { spill(tokenizer, make_tokenizer("char", "abc")->to_json()); },
+      [&] { spill(tokenizer, tokenizer::make_tokenizer("char", "abc")->to_json()); },
   };
   for (size_t i = 0; i < std::size(damages); ++i) {
     SCOPED_TRACE(i);
     damages[i]();
     test::CapturedLog log;
-    Corpus corpus;
+    data::Corpus corpus;
     EXPECT_NO_THROW(corpus = load_corpus(config, 4));
     const std::string said = log.text();
     EXPECT_EQ(corpus.fingerprint, first);
@@ -350,7 +351,7 @@ TEST_F(CacheLimitTest, WhatWasUsedLongestAgoGoesFirst) {
 
 TEST_F(CacheLimitTest, WhatIsInUseStays) {
   {
-    const Corpus a = load_corpus(large('a'), 4);
+    const data::Corpus a = load_corpus(large('a'), 4);
     for (const char letter : {'b', 'c', 'd'}) load_corpus(large(letter), 4);
     EXPECT_EQ(kept(), "ad");
     EXPECT_NE(clear_text_cache(large('a')).find("1 in use stays"), std::string::npos);
@@ -472,7 +473,7 @@ TEST_F(TextCacheTest, APreparedTextIsNotTextOfItsFolder) {
   file("texts/a.txt", std::string(300, 'x') + std::string(300, 'y'));
   DataConfig config = text(folder_ / "texts");
   config.cache_dir = folder_ / "texts/cache";
-  const Corpus first = load_corpus(config, 4);
+  const data::Corpus first = load_corpus(config, 4);
   file("texts/run/effective_config.yaml", "model:\n");
   EXPECT_EQ(load_corpus(config, 4).fingerprint, first.fingerprint);
   EXPECT_EQ(estimate_text(config).characters, 600);
@@ -496,4 +497,4 @@ TEST_F(TextCacheTest, AnotherSeparatorIsAnotherText) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::prepare

@@ -212,10 +212,13 @@ TEST(EightBitProduct, HasTheNearestNumbersOfFp8) {
 }
 
 TEST(EightBitProduct, NamesWhatTheDeviceLacks) {
-  const DeviceInfo cpu;
+  const device::DeviceInfo cpu;
   EXPECT_EQ(eight_bit_obstacle(kInt8, cpu), "");
   EXPECT_EQ(eight_bit_obstacle(kFp8, cpu), "needs a GPU, and the run is on a CPU");
-  const DeviceInfo ampere{.device = at::Device(at::kCUDA, 0), .name = "A100", .compute_major = 8, .compute_minor = 0};
+  const device::DeviceInfo ampere{.device = at::Device(at::kCUDA, 0),
+                                  .name = "A100",
+                                  .compute_major = 8,
+                                  .compute_minor = 0};
   EXPECT_EQ(eight_bit_obstacle(kInt8, ampere), "");
   EXPECT_EQ(eight_bit_obstacle(kFp8, ampere), "needs a GPU of compute capability 9.0, and A100 has 8.0");
 }
@@ -227,7 +230,7 @@ TEST_P(EightBitProductOnAGpu, IsAsNearAsRoundingExplains) {
   GPT_SKIP_WITHOUT(GetParam());
   at::manual_seed(7);
   for (const EightBitType type : {kInt8, kFp8}) {
-    if (!eight_bit_obstacle(type, describe_device(GetParam().device)).empty()) continue;
+    if (!eight_bit_obstacle(type, device::describe_device(GetParam().device)).empty()) continue;
     for (const Sizes& sizes : kSizes) {
       const auto [M, K, N] = sizes;
       const auto on_gpu = [&](at::IntArrayRef shape) {

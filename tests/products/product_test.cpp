@@ -87,7 +87,7 @@ TEST_P(ProductTest, EqualsFloat64) {
 }
 
 TEST_P(ProductTest, OfBFloat16EqualsFloat64) {
-  if (dot_product_gain() == 0) GTEST_SKIP() << "no AVX512_BF16 on this processor";
+  if (device::dot_product_gain() == 0) GTEST_SKIP() << "no AVX512_BF16 on this processor";
   for (const auto one : {Capability::AVX512_BF16, Capability::AVX512_AMX}) {
     if (one == Capability::AVX512_AMX && capability() != one) continue;
     const WithCapability with(one);
@@ -98,7 +98,7 @@ TEST_P(ProductTest, OfBFloat16EqualsFloat64) {
 TEST_P(ProductTest, IsTheSameWithAnyNumberOfThreads) {
   const auto [M, K, N] = GetParam();
   std::vector<at::ScalarType> types{at::kFloat};
-  if (dot_product_gain() > 0) types.push_back(at::kBFloat16);
+  if (device::dot_product_gain() > 0) types.push_back(at::kBFloat16);
   for (const auto type : types) {
     const at::Tensor a = at::randn({M, K}).to(type), b = at::randn({N, K}).to(type).t(), first = at::full({M, N}, 0.0f);
     at::set_num_threads(1);
@@ -115,7 +115,7 @@ TEST_P(ProductTest, IsTheSameWithAnyNumberOfThreads) {
 INSTANTIATE_TEST_SUITE_P(Shapes, ProductTest, testing::ValuesIn(kProductShapes));
 
 TEST(Product, OfAnOddNumberOfRowsThatLieAsColumnsEqualsFloat64) {
-  if (dot_product_gain() == 0) GTEST_SKIP() << "no AVX512_BF16 on this processor";
+  if (device::dot_product_gain() == 0) GTEST_SKIP() << "no AVX512_BF16 on this processor";
   const at::Tensor gradient = at::randn({77, 20}).to(at::kBFloat16), x = at::randn({77, 34}).to(at::kBFloat16),
                    result = at::full({20, 34}, 0.0f);
   multiply({.a = gradient.t(), .b = x, .result = result});
@@ -135,7 +135,7 @@ TEST(Product, TakesWhatLiesByRowsOrColumnsAndPairsOfBFloat16Alone) {
   EXPECT_FALSE(takes(at::randn({4, 7, 2}).select(2, 0), matrix(7, 5)));
   EXPECT_FALSE(takes(matrix(1, 1).expand({4, 7}), matrix(7, 5)));
 
-  if (dot_product_gain() == 0) GTEST_SKIP() << "no AVX512_BF16 on this processor";
+  if (device::dot_product_gain() == 0) GTEST_SKIP() << "no AVX512_BF16 on this processor";
   const auto narrow = [&](int64_t rows, int64_t columns) { return matrix(rows, columns).to(at::kBFloat16); };
   EXPECT_TRUE(takes(narrow(4, 6), narrow(6, 5)));
   EXPECT_TRUE(takes(narrow(7, 3).t(), narrow(7, 5)));

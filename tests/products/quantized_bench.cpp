@@ -27,7 +27,7 @@ constexpr int64_t kPast = 64;
 
 struct Variant {
   std::string name;
-  std::unique_ptr<GPT> model;
+  std::unique_ptr<model::GPT> model;
   at::Tensor bytes;  // as many as its weights
   std::vector<double> token = {}, reading = {}, prompt = {};
 };
@@ -70,8 +70,8 @@ double time_of(const Work& work) {
 
 void measure(Variant& variant, int64_t prompt) {
   const c10::InferenceMode inference;
-  const GPT& model = *variant.model;
-  KvCache cache = model.make_cache(1, model.config().block_size, at::kFloat);
+  const model::GPT& model = *variant.model;
+  model::KvCache cache = model.make_cache(1, model.config().block_size, at::kFloat);
   const at::Tensor ids = at::randint(0, *model.config().vocab_size, {1, prompt}, at::kLong);
   variant.prompt.push_back(time_of([&] { (void)test::forward_cached(model, ids, cache); }));
   cache.lengths = {kPast};
@@ -84,17 +84,17 @@ void measure(Variant& variant, int64_t prompt) {
 std::vector<Variant> variants(bool is_small) {
   const ModelConfig config = config_of(is_small);
   std::vector<Variant> all;
-  const auto add = [&](const std::string& name, std::unique_ptr<GPT> model) {
-    const int64_t bytes = weight_bytes(*model);
+  const auto add = [&](const std::string& name, std::unique_ptr<model::GPT> model) {
+    const int64_t bytes = model::weight_bytes(*model);
     all.push_back({name, std::move(model), at::zeros({bytes / 8}, at::kLong)});
   };
-  auto drawn = std::make_unique<GPT>(config, at::kCPU, 1);
-  const NamedTensors values = drawn->parameters().values();
-  auto narrow =
-      std::make_unique<GPT>(config, at::kCPU, values, ParameterTypes{.compute = at::kBFloat16, .has_master = false});
+  auto drawn = std::make_unique<model::GPT>(config, at::kCPU, 1);
+  const parameters::NamedTensors values = drawn->parameters().values();
+  auto narrow = std::make_unique<model::GPT>(config, at::kCPU, values,
+                                             parameters::ParameterTypes{.compute = at::kBFloat16, .has_master = false});
   narrow->set_operators(narrow_weight_operators(narrow->parameters()));
-  for (const QuantizedType type : {QuantizedType::int8, QuantizedType::int4})
-    add(std::string(name_of(type)), quantized_gpt(config, quantize(config, values, type)));
+  for (const parameters::QuantizedType type : {parameters::QuantizedType::int8, parameters::QuantizedType::int4})
+    add(std::string(parameters::name_of(type)), model::quantized_gpt(config, model::quantize(config, values, type)));
   add("bfloat16", std::move(narrow));
   add("float32", std::move(drawn));
   return all;

@@ -27,7 +27,7 @@ namespace {
 
 using cpu::Capability;
 
-constexpr QuantizedType kTypes[] = {QuantizedType::int8, QuantizedType::int4};
+constexpr parameters::QuantizedType kTypes[] = {parameters::QuantizedType::int8, parameters::QuantizedType::int4};
 
 // Those that this processor has, by ATen's own judgement.
 std::vector<Capability> capabilities() {
@@ -62,7 +62,7 @@ TEST(QuantizedWeight, HasTheNearestCodesForTheLargestMagnitudeOfAGroup) {
   at::manual_seed(1);
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
     const at::Tensor weight = at::randn({19, 131}).to(type), exact = test::exact(weight);
-    const QuantizedWeight quantized = quantize(weight, QuantizedType::int8);
+    const parameters::QuantizedWeight quantized = parameters::quantize(weight, parameters::QuantizedType::int8);
     for (int64_t row = 0; row < 19; ++row) {
       for (int64_t begin = 0; begin < 131; begin += 64) {
         const int64_t end = std::min<int64_t>(131, begin + 64);
@@ -87,8 +87,8 @@ TEST(QuantizedWeight, KeepsZerosAndTheSmallestNumbers) {
   at::Tensor weight = at::zeros({3, 10});
   weight[1][4] = std::numeric_limits<float>::denorm_min();
   weight[2][0] = -5;
-  for (const QuantizedType type : kTypes) {
-    const at::Tensor result = dequantize(quantize(weight, type));
+  for (const parameters::QuantizedType type : kTypes) {
+    const at::Tensor result = parameters::dequantize(parameters::quantize(weight, type));
     EXPECT_TRUE(result[0].equal(weight[0])) << name_of(type);
     EXPECT_LE((result[1] - weight[1]).abs().max().item<float>(), std::numeric_limits<float>::denorm_min());
     EXPECT_LE((result[2] - weight[2]).abs().max().item<float>(), 0.02F) << name_of(type);  // bfloat16 has 8 bits of 5
@@ -111,8 +111,8 @@ TEST(QuantizedWeight, FindsBetterLinesForFourBitsThanLeastToLargest) {
   at::manual_seed(2);
   for (const int64_t columns : {64, 100, 129, 448}) {
     const at::Tensor weight = at::randn({50, columns}), exact = test::exact(weight);
-    const QuantizedWeight quantized = quantize(weight, QuantizedType::int4);
-    const at::Tensor error = test::exact(dequantize(quantized)) - exact;
+    const parameters::QuantizedWeight quantized = parameters::quantize(weight, parameters::QuantizedType::int4);
+    const at::Tensor error = test::exact(parameters::dequantize(quantized)) - exact;
     const double squares = (error * error).sum().item<double>();
     const at::Tensor even = evenly_divided(weight) - exact;
     EXPECT_LT(squares, 0.95 * (even * even).sum().item<double>()) << columns;
@@ -133,17 +133,17 @@ TEST(QuantizedWeight, IsTheSameForEveryNumberOfThreads) {
   at::manual_seed(3);
   const at::Tensor weight = at::randn({700, 320});
   const int threads = at::get_num_threads();
-  for (const QuantizedType type : kTypes) {
+  for (const parameters::QuantizedType type : kTypes) {
     at::set_num_threads(1);
-    const QuantizedWeight one = quantize(weight, type);
+    const parameters::QuantizedWeight one = parameters::quantize(weight, type);
     at::set_num_threads(3);
-    const QuantizedWeight three = quantize(weight, type);
+    const parameters::QuantizedWeight three = parameters::quantize(weight, type);
     at::set_num_threads(threads);
     EXPECT_TRUE(one.codes.equal(three.codes) && one.scales.equal(three.scales)) << name_of(type);
   }
 }
 
-class QuantizedProduct : public testing::TestWithParam<QuantizedType> {};
+class QuantizedProduct : public testing::TestWithParam<parameters::QuantizedType> {};
 
 // What a kernel may differ from float64 by: the rounding of x, half a step of its group, and float32's roundings of each group's sum.
 TEST_P(QuantizedProduct, IsTheFloat64ProductOfWhatTheCodesStandFor) {
@@ -154,8 +154,8 @@ TEST_P(QuantizedProduct, IsTheFloat64ProductOfWhatTheCodesStandFor) {
       const auto& [M, K, N] = sizes;
       for (const bool has_bias : {false, true}) {
         const at::Tensor x = at::randn({M, K}) * at::randn({M, 1}).exp(), bias = at::randn({N});
-        const QuantizedWeight weight = quantize(at::randn({N, K}), GetParam());
-        const at::Tensor wide = test::exact(dequantize(weight));  // (N, K)
+        const parameters::QuantizedWeight weight = parameters::quantize(at::randn({N, K}), GetParam());
+        const at::Tensor wide = test::exact(parameters::dequantize(weight));  // (N, K)
         const at::Tensor y = quantized_product(x, pack(weight), has_bias ? bias : at::Tensor());
         at::Tensor expected = test::exact(x).matmul(wide.t());
         if (has_bias) expected = expected + test::exact(bias);
@@ -182,9 +182,9 @@ TEST_P(QuantizedProduct, IsExactWhereXIsWholeNumbers) {
       at::Tensor x = at::randint(-127, 128, {M, K}).to(at::kFloat);
       for (int64_t begin = 0; begin < K; begin += kOfX) x.select(1, begin).fill_(127);  // each group's scale is 1
       const at::Tensor extreme = at::randint(0, 2, {N, K}).to(at::kFloat) * 254 - 127;  // the largest products
-      const QuantizedWeight weight = quantize(extreme, GetParam());
+      const parameters::QuantizedWeight weight = parameters::quantize(extreme, GetParam());
       const at::Tensor y = quantized_product(x, pack(weight));
-      const at::Tensor expected = test::exact(x).matmul(test::exact(dequantize(weight)).t());
+      const at::Tensor expected = test::exact(x).matmul(test::exact(parameters::dequantize(weight)).t());
       const double bound = test::tolerance(at::kFloat, 4 * ((K + 31) / 32) + 2, 127.0 * 127 * 2 * K);
       EXPECT_LE((y - expected).abs().max().item<double>(), bound)
           << testing::PrintToString(sizes) << ", capability " << static_cast<int>(capability);
@@ -195,7 +195,7 @@ TEST_P(QuantizedProduct, IsExactWhereXIsWholeNumbers) {
 TEST_P(QuantizedProduct, IsTheSameForEveryNumberOfThreadsAndRows) {
   at::manual_seed(6);
   const at::Tensor x = at::randn({40, 512});
-  const PackedWeight weight = pack(quantize(at::randn({3000, 512}), GetParam()));
+  const PackedWeight weight = pack(parameters::quantize(at::randn({3000, 512}), GetParam()));
   const int threads = at::get_num_threads();
   at::set_num_threads(1);
   const at::Tensor one = quantized_product(x, weight);
@@ -209,7 +209,7 @@ TEST_P(QuantizedProduct, IsTheSameForEveryNumberOfThreadsAndRows) {
 }
 
 TEST_P(QuantizedProduct, ShowsWhatIsNotFinite) {
-  const PackedWeight weight = pack(quantize(at::randn({20, 130}), GetParam()));
+  const PackedWeight weight = pack(parameters::quantize(at::randn({20, 130}), GetParam()));
   for (const Capability capability : capabilities()) {
     const cpu::WithCapability scope(capability);
     for (const float value : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
@@ -228,19 +228,19 @@ INSTANTIATE_TEST_SUITE_P(Types, QuantizedProduct, testing::ValuesIn(kTypes),
 
 TEST(QuantizedProduct, GivesRowsOfAnEmbedding) {
   at::manual_seed(7);
-  const QuantizedWeight weight = quantize(at::randn({37, 50}), QuantizedType::int8);
+  const parameters::QuantizedWeight weight = parameters::quantize(at::randn({37, 50}), parameters::QuantizedType::int8);
   const at::Tensor ids = at::randint(0, 37, {11}, at::kLong);
-  EXPECT_TRUE(rows_of(pack(weight), ids).equal(dequantize(weight).index_select(0, ids)));
+  EXPECT_TRUE(rows_of(pack(weight), ids).equal(parameters::dequantize(weight).index_select(0, ids)));
   EXPECT_THROW((void)rows_of(pack(weight), at::full({1}, 37, at::kLong)), c10::Error);
   EXPECT_THROW((void)rows_of(pack(weight), at::full({1}, -1, at::kLong)), c10::Error);
 }
 
 TEST(QuantizedProduct, RefusesWhatDoesNotFit) {
-  const PackedWeight weight = pack(quantize(at::randn({4, 8}), QuantizedType::int8));
+  const PackedWeight weight = pack(parameters::quantize(at::randn({4, 8}), parameters::QuantizedType::int8));
   EXPECT_THROW((void)quantized_product(at::randn({1, 7}), weight), c10::Error);
   EXPECT_THROW((void)quantized_product(at::randn({1, 8}).to(at::kBFloat16), weight), c10::Error);
   EXPECT_THROW((void)quantized_product(at::randn({1, 8}), weight, at::randn({3})), c10::Error);
-  EXPECT_THROW((void)quantize(at::randn({8}), QuantizedType::int8), c10::Error);
+  EXPECT_THROW((void)parameters::quantize(at::randn({8}), parameters::QuantizedType::int8), c10::Error);
 }
 
 }  // namespace

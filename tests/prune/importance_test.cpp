@@ -25,7 +25,7 @@
 namespace gpt::prune {
 namespace {
 
-using Role = ParameterRole;
+using Role = layout::ParameterRole;
 
 // A model of one layer and one position, so that a head's output is its value.
 ModelConfig one_layer(bool is_gated) {
@@ -36,8 +36,8 @@ ModelConfig one_layer(bool is_gated) {
   return config;
 }
 
-GPT with_large_values(const ModelConfig& config) {
-  GPT model(config, at::kCPU, 1);
+model::GPT with_large_values(const ModelConfig& config) {
+  model::GPT model(config, at::kCPU, 1);
   const at::NoGradGuard no_gradients;
   at::manual_seed(2);
   for (size_t i = 0; i < model.parameters().rows().size(); ++i) {
@@ -48,7 +48,7 @@ GPT with_large_values(const ModelConfig& config) {
 }
 
 // `sequences`: (N, T + 1) ids.
-Batch batch_of(const at::Tensor& sequences) {
+batches::Batch batch_of(const at::Tensor& sequences) {
   const int64_t T = sequences.size(1) - 1;
   return {sequences.narrow(1, 0, T), sequences.narrow(1, 1, T)};
 }
@@ -58,7 +58,7 @@ struct ByHand {
   double layer, loss;
 };
 
-ByHand computed_by_hand(const GPT& model, const at::Tensor& sequences) {
+ByHand computed_by_hand(const model::GPT& model, const at::Tensor& sequences) {
   const auto weight = [&](Role role, int64_t layer = 0) {
     return test::exact(model.parameters().weight(role, layer).value());
   };
@@ -89,7 +89,7 @@ ByHand computed_by_hand(const GPT& model, const at::Tensor& sequences) {
 
 TEST(MeasuredImportance, IsWhatEachPartAddsToTheStream) {
   for (const bool is_gated : {false, true}) {
-    GPT model = with_large_values(one_layer(is_gated));
+    model::GPT model = with_large_values(one_layer(is_gated));
     const auto before = model.operators();
     at::manual_seed(3);
     const at::Tensor sequences = at::randint(0, 11, {5000, 2}, at::kLong);  // two batches
@@ -115,7 +115,7 @@ TEST(MeasuredImportance, IsWhatEachPartAddsToTheStream) {
 TEST(MeasuredImportance, ALayerThatAddsNothingDoesNotTurnTheStream) {
   ModelConfig config = one_layer(/*is_gated=*/true);
   config.n_layer = 3, config.block_size = 4, config.n_kv_head = 1, config.bias = false;
-  GPT model = with_large_values(config);
+  model::GPT model = with_large_values(config);
   {
     const at::NoGradGuard no_gradients;
     for (const Role role : {Role::attention_out, Role::mlp_out}) model.parameters().weight(role, 1).value().zero_();
@@ -128,7 +128,7 @@ TEST(MeasuredImportance, ALayerThatAddsNothingDoesNotTurnTheStream) {
 }
 
 TEST(MeasuredImportance, ALossThatIsNotFiniteIsAnError) {
-  GPT model = with_large_values(one_layer(/*is_gated=*/false));
+  model::GPT model = with_large_values(one_layer(/*is_gated=*/false));
   {
     const at::NoGradGuard no_gradients;
     model.parameters()[0].value().fill_(std::numeric_limits<float>::quiet_NaN());
@@ -141,18 +141,18 @@ TEST(MeasuredImportance, ALossThatIsNotFiniteIsAnError) {
 TEST(MeasuredImportance, PaddingAndWhatIsNotLearnedDoNotCount) {
   ModelConfig config = one_layer(/*is_gated=*/true);
   config.n_layer = 2, config.block_size = 5, config.position = Position::rope;
-  GPT model = with_large_values(config);
+  model::GPT model = with_large_values(config);
   at::manual_seed(4);
   const at::Tensor ids = at::randint(0, 11, {2, 6}, at::kLong);
-  Batch packed{ids.narrow(1, 0, 5).clone(), ids.narrow(1, 1, 5).clone(),
-               at::tensor({0, 0, 0, 3, 3, 0, 0, 0, 3, 3}, at::kInt).view({2, 5})};
+  batches::Batch packed{ids.narrow(1, 0, 5).clone(), ids.narrow(1, 1, 5).clone(),
+                        at::tensor({0, 0, 0, 3, 3, 0, 0, 0, 3, 3}, at::kInt).view({2, 5})};
   packed.targets[0][0] = packed.targets[0][3] = packed.targets[1][1] = -1;
   packed.targets[1].narrow(0, 3, 2).fill_(-1);
   const Measured found = measure_importance(model, packed);
   // The same three, each by itself.
   const auto segment = [&](int64_t row, int64_t begin, int64_t length) {
-    return Batch{packed.inputs[row].narrow(0, begin, length).unsqueeze(0),
-                 packed.targets[row].narrow(0, begin, length).unsqueeze(0)};
+    return batches::Batch{packed.inputs[row].narrow(0, begin, length).unsqueeze(0),
+                          packed.targets[row].narrow(0, begin, length).unsqueeze(0)};
   };
   double loss = 0, turn = 0;
   at::Tensor neurons = at::zeros({6}, at::kDouble);

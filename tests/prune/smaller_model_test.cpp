@@ -15,14 +15,14 @@
 namespace gpt::prune {
 namespace {
 
-using Role = ParameterRole;
+using Role = layout::ParameterRole;
 
 bool is_in(const std::vector<int64_t>& indices, int64_t index) {
   return std::find(indices.begin(), indices.end(), index) != indices.end();
 }
 
 // Clears what of the weights makes the output of a neuron, a head or a layer that is not kept, but for a bias of a layer that stays.
-void silence(const GPT& model, const std::vector<KeptLayer>& kept) {
+void silence(const model::GPT& model, const std::vector<KeptLayer>& kept) {
   const ModelConfig& config = model.config();
   const at::NoGradGuard no_gradients;
   for (int64_t layer = 0; layer < config.n_layer; ++layer) {
@@ -31,7 +31,7 @@ void silence(const GPT& model, const std::vector<KeptLayer>& kept) {
       const at::Tensor weight = model.parameters().weight(role, layer).value();
       for (int64_t i = 0; i < weight.size(1) / width; ++i)
         if (stays == kept.end() || !is_in(indices, i)) weight.narrow(1, i * width, width).zero_();
-      const Parameter bias = model.parameters().bias(role, layer);
+      const parameters::Parameter bias = model.parameters().bias(role, layer);
       if (stays == kept.end() && bias.defined()) bias.value().zero_();
     };
     columns(Role::attention_out, stays == kept.end() ? std::vector<int64_t>{} : stays->heads, config.head_dim());
@@ -40,8 +40,8 @@ void silence(const GPT& model, const std::vector<KeptLayer>& kept) {
 }
 
 // Values that differ wherever a model has some, biases and norms too, and large enough for attention to be far from uniform.
-GPT drawn(const ModelConfig& config) {
-  GPT model(config, at::kCPU, 1);
+model::GPT drawn(const ModelConfig& config) {
+  model::GPT model(config, at::kCPU, 1);
   const at::NoGradGuard no_gradients;
   at::manual_seed(2);
   for (size_t i = 0; i < model.parameters().rows().size(); ++i) {
@@ -55,9 +55,10 @@ class SmallerModel : public testing::TestWithParam<test::ModelForm> {
  protected:
   static void expect_same(const ModelConfig& config, const std::vector<KeptLayer>& kept) {
     const at::NoGradGuard no_gradients;
-    const GPT large = drawn(config);
+    const model::GPT large = drawn(config);
     silence(large, kept);
-    const GPT small(smaller_config(config, kept), at::kCPU, smaller_weights(config, large.parameters().values(), kept));
+    const model::GPT small(smaller_config(config, kept), at::kCPU,
+                           smaller_weights(config, large.parameters().values(), kept));
     EXPECT_LT(small.parameters().count(), large.parameters().count());
     const at::Tensor ids = at::randint(0, 101, {2, config.block_size}, at::kLong);
     const at::Tensor expected = large.forward(ids), found = small.forward(ids);
@@ -65,7 +66,7 @@ class SmallerModel : public testing::TestWithParam<test::ModelForm> {
         2 * config.n_layer * (5 * config.n_embd + config.head_dim() + config.block_size + config.hidden());
     const double bound = test::tolerance(at::kFloat, roundings, expected.abs().max().item<double>());
     EXPECT_LE((found - expected).abs().max().item<double>(), bound);
-    KvCache cache = small.make_cache(2, config.block_size, at::kFloat);
+    model::KvCache cache = small.make_cache(2, config.block_size, at::kFloat);
     (void)test::forward_cached(small, ids.narrow(1, 0, 9), cache);
     const at::Tensor cached = test::forward_cached(small, ids.narrow(1, 9, 1), cache);
     EXPECT_LE((cached - expected.select(1, 9)).abs().max().item<double>(), bound);

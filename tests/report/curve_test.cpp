@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-namespace gpt {
+namespace gpt::report {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -76,4 +76,4 @@ TEST(Curve, TheLargestStepsFit) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::report

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace gpt {
+namespace gpt::report {
 namespace {
 
 using enum DeviceFinding;
@@ -157,4 +157,4 @@ TEST(DeviceUse, ReadsAsALine) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::report

@@ -12,7 +12,7 @@
 #include "gpt/core/process.h"
 #include "gpt/report/metrics_file.h"
 
-namespace gpt {
+namespace gpt::report {
 namespace {
 
 RunHistory history_of(const std::vector<std::pair<int64_t, double>>& losses) {
@@ -112,4 +112,4 @@ TEST_F(StopAtThirdTest, ARunThatHasComeSoFarStopsAtOnce) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::report

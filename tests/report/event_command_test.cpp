@@ -16,7 +16,7 @@
 #include "support/captured_log.h"
 #include "support/expect_error.h"
 
-namespace gpt {
+namespace gpt::report {
 namespace {
 
 using nlohmann::json;
@@ -143,4 +143,4 @@ TEST_F(EventCommandTest, AProgramThatIsNotThereIsRefused) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::report

@@ -16,7 +16,7 @@
 #include "gpt/core/file.h"
 #include "support/expect_error.h"
 
-namespace gpt {
+namespace gpt::report {
 namespace {
 
 using nlohmann::json;
@@ -369,4 +369,4 @@ TEST_F(HtmlReportTest, WhatCannotBeReadOrWrittenIsAnError) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::report

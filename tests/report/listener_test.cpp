@@ -15,7 +15,7 @@
 #include "gpt/report/sample_files.h"
 #include "support/captured_log.h"
 
-namespace gpt {
+namespace gpt::report {
 namespace {
 
 // Writes down what it hears.
@@ -255,4 +255,4 @@ TEST(TimingTable, CountsTheStepsOfTheRunThatWasResumed) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::report

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace gpt {
+namespace gpt::report {
 namespace {
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -129,4 +129,4 @@ TEST(LossCurve, AnOutlierDoesNotFlattenTheRest) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::report

@@ -4,7 +4,7 @@
 
 #include <limits>
 
-namespace gpt {
+namespace gpt::report {
 namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
@@ -49,4 +49,4 @@ TEST(RateChart, APictureHasAPointForEachTrialThatEndedAndMarksTheRate) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::report

@@ -11,7 +11,7 @@
 
 #include "core/scratch_folder.h"
 
-namespace gpt {
+namespace gpt::report {
 namespace {
 
 TEST(RunHistory, KnowsTheTimeAndTheTokensOfTheSteps) {
@@ -157,4 +157,4 @@ TEST(RunHistory, LinesOfLossesAreReadAsJsonWouldBe) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::report

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-namespace gpt {
+namespace gpt::report {
 namespace {
 
 using nlohmann::ordered_json;
@@ -97,4 +97,4 @@ TEST(RunPage, SaysWhatHappensOnlyWhereItIsLive) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::report

@@ -7,7 +7,7 @@
 
 #include "core/scratch_folder.h"
 
-namespace gpt {
+namespace gpt::report {
 namespace {
 
 RunRecord run_of(int64_t first_step, int64_t total_steps) {
@@ -77,4 +77,4 @@ TEST(RunStatus, IsNotReadFromSomethingElse) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::report

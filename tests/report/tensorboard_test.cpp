@@ -16,7 +16,7 @@
 #include "gpt/core/file.h"
 #include "support/expect_error.h"
 
-namespace gpt {
+namespace gpt::report {
 namespace {
 
 // RFC 3720, B.4, and the check value of the catalogue of CRCs.
@@ -242,4 +242,4 @@ TEST(TensorBoardEvents, AFolderThatCannotBeMadeIsAnError) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::report

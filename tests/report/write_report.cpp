@@ -16,12 +16,12 @@
 
 namespace {
 
-using Everyone = std::vector<std::unique_ptr<gpt::Listener>>;
+using Everyone = std::vector<std::unique_ptr<gpt::report::Listener>>;
 
 Everyone listeners(const std::string& folder) {
   Everyone everyone;
-  everyone.push_back(std::make_unique<gpt::HtmlReport>(folder + "/report.html", folder + "/metrics.jsonl"));
-  everyone.push_back(std::make_unique<gpt::TensorBoardEvents>(folder + "/tensorboard"));
+  everyone.push_back(std::make_unique<gpt::report::HtmlReport>(folder + "/report.html", folder + "/metrics.jsonl"));
+  everyone.push_back(std::make_unique<gpt::report::TensorBoardEvents>(folder + "/tensorboard"));
   return everyone;
 }
 
@@ -32,10 +32,10 @@ constexpr char kHostile[] =
     "</script><script>document.body.dataset.hacked = 1</script>\n<img src=http://example.invalid/x.png> <!-- <script>\n"
     "\xff\xfe \xe2\x80\xa8 \"quotes\" & \0 zero";
 
-gpt::StepRecord step_record(int64_t step, int64_t steps, std::mt19937& random) {
+gpt::report::StepRecord step_record(int64_t step, int64_t steps, std::mt19937& random) {
   const double share = static_cast<double>(step) / static_cast<double>(steps);
   std::normal_distribution<double> noise(0, 1);
-  gpt::StepRecord record;
+  gpt::report::StepRecord record;
   record.step = step;
   record.loss = step == steps / 5 ? std::nan("") : 1.4 + 2.8 * std::exp(-9 * share) + 0.04 * noise(random);
   record.learning_rate = 1e-3 * std::min({20 * share, 0.1 + 0.9 * (0.5 + 0.5 * std::cos(3.14159 * share))});
@@ -51,7 +51,7 @@ gpt::StepRecord step_record(int64_t step, int64_t steps, std::mt19937& random) {
 }
 
 // As the program writes it.
-std::string metrics_line(const gpt::StepRecord& r) {
+std::string metrics_line(const gpt::report::StepRecord& r) {
   const std::string loss = std::isfinite(r.loss) ? std::to_string(r.loss) : "null";
   return "{\"step\":" + std::to_string(r.step) + ",\"loss\":" + loss + ",\"lr\":" + std::to_string(r.learning_rate) +
          ",\"grad_norm\":" + std::to_string(r.grad_norm) + ",\"step_ms\":" + std::to_string(r.step_ms) +
@@ -61,7 +61,7 @@ std::string metrics_line(const gpt::StepRecord& r) {
          ",\"memory_used_mb\":" + std::to_string(*r.devices[0].memory_used_mb) + ",\"memory_mb\":80000}}";
 }
 
-std::string metrics_line(const gpt::EvaluationRecord& r) {
+std::string metrics_line(const gpt::report::EvaluationRecord& r) {
   return "{\"step\":" + std::to_string(r.step) + ",\"val_loss\":" + std::to_string(r.loss) +
          ",\"val_perplexity\":1,\"val_bits_per_byte\":" + std::to_string(*r.bits_per_byte) + "}";
 }
@@ -76,13 +76,13 @@ std::string sample_text(int64_t step, int64_t steps) {
 // One start of the run: the updates after `first`, up to `last`. It ends as by a kill.
 void play(const Everyone& everyone, const std::string& folder, int64_t first, int64_t last, int64_t steps,
           std::mt19937& random) {
-  const gpt::RunRecord run{
+  const gpt::report::RunRecord run{
       first,          steps,    12, 10'745'088, folder + "/shakespeare <&> char/",
       kConfiguration, kMachine, 12, {},         {{"model.n_layer", "6"}, {"data.text", "my text"}}};
   for (auto& listener : everyone) listener->begin(run);
   gpt::AppendFile metrics(folder + "/metrics.jsonl");
   for (int64_t step = first + 1; step <= last; ++step) {
-    const gpt::StepRecord record = step_record(step, steps, random);
+    const gpt::report::StepRecord record = step_record(step, steps, random);
     for (auto& listener : everyone) listener->step(record);
     metrics.line(metrics_line(record));
     if (step == steps / 5) {
@@ -90,7 +90,7 @@ void play(const Everyone& everyone, const std::string& folder, int64_t first, in
     }
     if (step % std::max<int64_t>(1, steps / 20) != 0) continue;
     const double loss = 1.48 + 2.7 * std::exp(-9.0 * static_cast<double>(step) / static_cast<double>(steps));
-    const gpt::EvaluationRecord evaluation{step, loss, loss / 3 / std::log(2), true, 1.5};
+    const gpt::report::EvaluationRecord evaluation{step, loss, loss / 3 / std::log(2), true, 1.5};
     metrics.line(metrics_line(evaluation));
     for (auto& listener : everyone) {
       listener->evaluation(evaluation);

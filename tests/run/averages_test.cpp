@@ -19,7 +19,7 @@ const auto kGoesOn = [] { return false; };
 const auto kToTheEnd = [](double) { return false; };
 
 // They begin with the third update.
-Config averaged_run(const Corpus& corpus) {
+Config averaged_run(const data::Corpus& corpus) {
   Config config = divided_run(corpus);
   config.training.schedule.max_steps = kAll;
   config.training.optimizer.ema_decay = 0.75;
@@ -42,8 +42,8 @@ Outcome run_to_end(const Setup& setup, const Beginning& begins = {}) {
   return outcome;
 }
 
-std::vector<Outcome> outcomes_on(const Shape& shape, const Config& config, const Corpus& corpus,
-                                 const std::optional<Checkpoint>& start = {}) {
+std::vector<Outcome> outcomes_on(const Shape& shape, const Config& config, const data::Corpus& corpus,
+                                 const std::optional<checkpoint::Checkpoint>& start = {}) {
   std::vector<Outcome> all(static_cast<size_t>(shape.processes));
   in_mesh(shape, config, corpus, [&](const run::Setup& setup) {
     Beginning begins;
@@ -54,12 +54,13 @@ std::vector<Outcome> outcomes_on(const Shape& shape, const Config& config, const
   return all;
 }
 
-Outcome one_process(const Config& config, const Corpus& corpus, const std::optional<Checkpoint>& start = {}) {
+Outcome one_process(const Config& config, const data::Corpus& corpus,
+                    const std::optional<checkpoint::Checkpoint>& start = {}) {
   return outcomes_on({1, 1}, config, corpus, start)[0];
 }
 
 // The validation loss of weights, or of averages, which a run reads as its weights.
-double validation_with(const NamedTensors& weights, const Config& config, const Corpus& corpus) {
+double validation_with(const parameters::NamedTensors& weights, const Config& config, const data::Corpus& corpus) {
   Config plain = config;
   plain.training.optimizer.ema_decay = 0, plain.training.cadence.evaluates = EvaluatedWeights::weights;
   double loss = 0;
@@ -72,22 +73,22 @@ double validation_with(const NamedTensors& weights, const Config& config, const 
 }
 
 TEST(Averages, AreTheReplayOfARun) {
-  const Corpus corpus = corpus_with_validation();
+  const data::Corpus corpus = corpus_with_validation();
   const Config config = averaged_run(corpus);
   in_mesh({1, 1}, config, corpus, [&](const run::Setup& setup) {
     run::Run run(setup);
     std::vector<at::Tensor> replay;
     for (int64_t update = 0; update < kAll; ++update) {
       ASSERT_TRUE(run.update(kGoesOn));
-      const NamedTensors weights = run.state().capture().model;
+      const parameters::NamedTensors weights = run.state().capture().model;
       replay.resize(weights.size());
       for (size_t i = 0; i < weights.size(); ++i) {
         const at::Tensor value = test::exact(weights[i].second);
         replay[i] = update < 2 ? value : 0.75 * replay[i] + 0.25 * value;
       }
     }
-    const Checkpoint captured = run.state().capture();
-    const NamedTensors& averages = captured.optimizer.slot(kAverageSlot);
+    const checkpoint::Checkpoint captured = run.state().capture();
+    const parameters::NamedTensors& averages = captured.optimizer.slot(optim::kAverageSlot);
     ASSERT_EQ(averages.size(), replay.size());
     for (size_t i = 0; i < replay.size(); ++i) {
       EXPECT_LE((test::exact(averages[i].second) - replay[i]).abs().max().item<double>(),
@@ -99,12 +100,13 @@ TEST(Averages, AreTheReplayOfARun) {
 
 // In 16 bits too, whose copies follow them there and back.
 TEST(Averages, AreEvaluatedAndLeaveTheWeightsAsTheyWere) {
-  const Corpus corpus = corpus_with_validation();
+  const data::Corpus corpus = corpus_with_validation();
   for (const bool is_end_to_end : {false, true}) {
     Config config = averaged_run(corpus);
     if (is_end_to_end) use_bfloat16(config, AmpMode::end_to_end);
     const Outcome averaged = one_process(config, corpus);
-    EXPECT_EQ(averaged.validation, validation_with(averaged.checkpoint.optimizer.slot(kAverageSlot), config, corpus));
+    EXPECT_EQ(averaged.validation,
+              validation_with(averaged.checkpoint.optimizer.slot(optim::kAverageSlot), config, corpus));
     config.training.cadence.evaluates = EvaluatedWeights::weights;
     const Outcome weights = one_process(config, corpus);
     expect_same_state(averaged.checkpoint, weights.checkpoint);
@@ -128,7 +130,7 @@ class DividedAverages : public testing::TestWithParam<DividedCase> {};
 
 // Among them what the evaluation of one process finds.
 TEST_P(DividedAverages, AreThoseOfOneProcessToTheBit) {
-  const Corpus corpus = corpus_with_validation();
+  const data::Corpus corpus = corpus_with_validation();
   Config config = averaged_run(corpus);
   if (GetParam().mode == AmpMode::end_to_end) use_bfloat16(config, AmpMode::end_to_end);
   const Outcome one = one_process(config, corpus);
@@ -147,29 +149,29 @@ INSTANTIATE_TEST_SUITE_P(All, DividedAverages,
 
 // Until they begin they are the weights, so that each value shows whether it came to its place, also beside moments that are rounded anew.
 TEST(Averages, OfPartsComeTogether) {
-  const Corpus corpus = corpus_with_validation();
+  const data::Corpus corpus = corpus_with_validation();
   Config config = averaged_run(corpus);
   config.distributed.lanes = DistributedConfig().lanes;
   config.training.optimizer.average_after = 0.99;
   for (const StateDtype dtype : {StateDtype::float32, StateDtype::int8}) {
     config.training.optimizer.state_dtype = dtype;
     for (const Shape& shape : {Shape{2, 2}, Shape{4, 2, 2}, Shape{2, 1, 2}}) {
-      const Checkpoint checkpoint = outcomes_on(shape, config, corpus)[0].checkpoint;
-      expect_equal(checkpoint.optimizer.slot(kAverageSlot), checkpoint.model);
-      const Checkpoint read = outcomes_on(shape, config, corpus, checkpoint)[0].checkpoint;
-      expect_equal(read.optimizer.slot(kAverageSlot), checkpoint.model);
+      const checkpoint::Checkpoint checkpoint = outcomes_on(shape, config, corpus)[0].checkpoint;
+      expect_equal(checkpoint.optimizer.slot(optim::kAverageSlot), checkpoint.model);
+      const checkpoint::Checkpoint read = outcomes_on(shape, config, corpus, checkpoint)[0].checkpoint;
+      expect_equal(read.optimizer.slot(optim::kAverageSlot), checkpoint.model);
     }
   }
 }
 
 // Saved where the averages differ from the weights.
 TEST(Averages, GoOnToTheBit) {
-  const Corpus corpus = corpus_with_validation();
+  const data::Corpus corpus = corpus_with_validation();
   Config config = averaged_run(corpus);
   for (const int64_t rank : {0, 2}) {
     config.training.tuning.lora.rank = rank;
     const Outcome straight = one_process(config, corpus);
-    Checkpoint saved;
+    checkpoint::Checkpoint saved;
     in_mesh({1, 1}, config, corpus, [&](const run::Setup& setup) {
       run::Run run(setup);
       while (run.state().step < kHalf) EXPECT_TRUE(run.update(kGoesOn));
@@ -182,26 +184,26 @@ TEST(Averages, GoOnToTheBit) {
 }
 
 TEST(Averages, BeginWithTheWeightsOfACheckpointWithout) {
-  const Corpus corpus = corpus_with_validation();
+  const data::Corpus corpus = corpus_with_validation();
   Config config = averaged_run(corpus), plain = config;
   plain.training.optimizer.ema_decay = 0, plain.training.cadence.evaluates = EvaluatedWeights::weights;
-  const Checkpoint without = one_process(plain, corpus).checkpoint;
+  const checkpoint::Checkpoint without = one_process(plain, corpus).checkpoint;
   test::CapturedLog log;
-  const Checkpoint begun = one_process(config, corpus, without).checkpoint;
+  const checkpoint::Checkpoint begun = one_process(config, corpus, without).checkpoint;
   EXPECT_NE(log.text().find("they begin with its weights"), std::string::npos);
-  expect_equal(begun.optimizer.slot(kAverageSlot), without.model);
+  expect_equal(begun.optimizer.slot(optim::kAverageSlot), without.model);
   test::CapturedLog of_plain;
-  EXPECT_TRUE(one_process(plain, corpus, begun).checkpoint.optimizer.slot(kAverageSlot).empty());
+  EXPECT_TRUE(one_process(plain, corpus, begun).checkpoint.optimizer.slot(optim::kAverageSlot).empty());
   EXPECT_NE(of_plain.text().find("are dropped"), std::string::npos);
 }
 
 TEST(Averages, AreTakenBackWithTheWeights) {
-  const Corpus corpus = corpus_with_validation();
+  const data::Corpus corpus = corpus_with_validation();
   const Config config = averaged_run(corpus);
   in_mesh({1, 1}, config, corpus, [&](const run::Setup& setup) {
     run::Run run(setup);
     while (run.state().step < kHalf) EXPECT_TRUE(run.update(kGoesOn));
-    const Checkpoint good = copy_of_whole(run.state(), setup);
+    const checkpoint::Checkpoint good = copy_of_whole(run.state(), setup);
     while (run.state().step < kAll) EXPECT_TRUE(run.update(kGoesOn));
     run.state().go_back(good);
     expect_same_state(run.state().capture(), good);

@@ -30,22 +30,22 @@ class BaseModelTest : public testing::Test {
  protected:
   BaseModelTest() {
     at::set_num_threads(1);
-    apply_precision({}, /*deterministic=*/true);
+    device::apply_precision({}, /*deterministic=*/true);
     config_ = tiny_config(corpus_);
-    TinyRun trained(config_, corpus_, at::kCPU, Precision{});
+    TinyRun trained(config_, corpus_, at::kCPU, device::Precision{});
     trained.train_to(2);
     base_values_ = trained.state.capture().model;
-    save_checkpoint(base_, trained.state.capture());
+    checkpoint::save_checkpoint(base_, trained.state.capture());
     fs::create_directories(root_ / "run");
     config_.training.init_from = base_;
     config_.training.tuning.lora.rank = 2;
   }
 
   struct Adapted {
-    Adapted(const Config& config, const Corpus& corpus, Beginning begins)
-        : state(config, corpus, at::kCPU, Precision{}, std::move(begins)),
+    Adapted(const Config& config, const data::Corpus& corpus, Beginning begins)
+        : state(config, corpus, at::kCPU, device::Precision{}, std::move(begins)),
           step({state.model, *state.optimizer, state.scaler, state.counts(), state.watch()},
-               {Precision{}, state.dropout_seed()}, config.training, Recorder(), {}) {}
+               {device::Precision{}, state.dropout_seed()}, config.training, Recorder(), {}) {}
 
     std::vector<double> train_to(int64_t last) {
       std::vector<double> losses;
@@ -63,17 +63,17 @@ class BaseModelTest : public testing::Test {
   Adapted resumed() const {
     return {config_,
             corpus_,
-            {.start = StartingPoint{.checkpoint = load_checkpoint(path_), .path = path_}, .initial = {}}};
+            {.start = StartingPoint{.checkpoint = checkpoint::load_checkpoint(path_), .path = path_}, .initial = {}}};
   }
-  void save_begun() const { save_checkpoint(path_, begun().state.capture()); }
+  void save_begun() const { checkpoint::save_checkpoint(path_, begun().state.capture()); }
 
   RestoreContext restore_;
   const ScratchFolder root_;
   const std::string base_ = fs::weakly_canonical(root_.file("base/ckpt.pt", "")).string(),
                     path_ = (fs::weakly_canonical(fs::path(root_ / "")) / "run/ckpt.pt").string();
-  const Corpus corpus_ = some_corpus();
+  const data::Corpus corpus_ = some_corpus();
   Config config_;
-  NamedTensors base_values_;
+  parameters::NamedTensors base_values_;
 };
 
 TEST_F(BaseModelTest, ARunThatTakesTheWeightsLeavesTheirPlaceAndLearnsTheSame) {
@@ -93,24 +93,25 @@ TEST_F(BaseModelTest, AFileHasWhatIsTrainedAndIsTheWholeRunWhenItIsRead) {
     config_.training.tuning.lora.base = type;
     Adapted whole = begun();
     whole.train_to(kStop);
-    const Checkpoint captured = whole.state.capture();
+    const checkpoint::Checkpoint captured = whole.state.capture();
     for (const auto& [name, tensor] : captured.model) EXPECT_NE(name.find(".lora_"), std::string::npos) << name;
-    save_checkpoint(path_, captured);
-    Checkpoint
+    checkpoint::save_checkpoint(path_, captured);
+    checkpoint::Checkpoint
         expected;  // what any program has of it: the weights as they were before any were packed, and the adapters' sums
     expected.config = config_, expected.model = base_values_;
     for (const auto& [name, adapter] : captured.model) expected.model.emplace_back(name, adapter.detach().clone());
-    merge_adapters(expected);
+    checkpoint::merge_adapters(expected);
     const std::vector<double> losses = whole.train_to(kUpdates);
 
     Adapted again = resumed();
     EXPECT_EQ(again.train_to(kUpdates), losses);
     expect_same_weights_and_moments(again.state.capture(), whole.state.capture());
 
-    const Checkpoint merged = load_checkpoint(path_, Parts::model);
+    const checkpoint::Checkpoint merged = checkpoint::load_checkpoint(path_, checkpoint::Parts::model);
     expect_equal(merged.model, expected.model);
     EXPECT_FALSE(merged.base || merged.config.training.tuning.lora.is_on()) << "it is a model of its own now";
-    EXPECT_EQ(load_checkpoint(path_, Parts::model_and_adapters).model.size(), base_values_.size() + 2 * 2 * 5);
+    EXPECT_EQ(checkpoint::load_checkpoint(path_, checkpoint::Parts::model_and_adapters).model.size(),
+              base_values_.size() + 2 * 2 * 5);
   }
 }
 
@@ -118,11 +119,11 @@ TEST_F(BaseModelTest, WhatIsReadIsWrittenAsItWas) {
   for (const BaseType type : {BaseType::automatic, BaseType::int4}) {
     config_.training.tuning.lora.base = type;
     save_begun();
-    const Checkpoint read = load_checkpoint(path_);
+    const checkpoint::Checkpoint read = checkpoint::load_checkpoint(path_);
     EXPECT_EQ(read.from_base.size(), base_values_.size());
     EXPECT_EQ(read.frozen.empty(), type == BaseType::automatic);
-    EXPECT_EQ(python_view_of(path_, read), PythonView::ours);
-    save_checkpoint(path_ + "2", read);
+    EXPECT_EQ(checkpoint::python_view_of(path_, read), checkpoint::PythonView::ours);
+    checkpoint::save_checkpoint(path_ + "2", read);
     EXPECT_EQ(read_file(path_ + "2", ExitCode::checkpoint), read_file(path_, ExitCode::checkpoint));
   }
 }
@@ -130,7 +131,7 @@ TEST_F(BaseModelTest, WhatIsReadIsWrittenAsItWas) {
 TEST_F(BaseModelTest, ABaseThatWasMovedIsKnownByItsHash) {
   save_begun();
   const auto expect_found = [this](const std::string& at) {
-    const Checkpoint read = load_checkpoint(path_);
+    const checkpoint::Checkpoint read = checkpoint::load_checkpoint(path_);
     EXPECT_EQ(read.base->path, at);
     EXPECT_EQ(read.model.size(), base_values_.size() + 2 * 2 * 5);
   };
@@ -143,7 +144,7 @@ TEST_F(BaseModelTest, ABaseThatWasMovedIsKnownByItsHash) {
   fs::create_directories(folder.parent_path() / "base");
   fs::rename(folder / "base.pt", folder.parent_path() / "base/ckpt.pt");
   fs::rename(folder, folder.parent_path() / "moved");  // with the run
-  const Checkpoint read = load_checkpoint(folder.parent_path() / "moved/ckpt.pt");
+  const checkpoint::Checkpoint read = checkpoint::load_checkpoint(folder.parent_path() / "moved/ckpt.pt");
   EXPECT_EQ(read.base->path, base_);
 }
 
@@ -151,43 +152,44 @@ TEST_F(BaseModelTest, ABaseThatHasChangedOrIsGoneIsRefused) {
   save_begun();
   const auto past = fs::last_write_time(base_) - std::chrono::hours(1);
   fs::last_write_time(base_, past);
-  EXPECT_EQ(load_checkpoint(path_).base->path, base_) << "only its time is another one";
-  Checkpoint other = load_checkpoint(base_);
+  EXPECT_EQ(checkpoint::load_checkpoint(path_).base->path, base_) << "only its time is another one";
+  checkpoint::Checkpoint other = checkpoint::load_checkpoint(base_);
   other.step += 1;
-  save_checkpoint(base_, other);
-  EXPECT_ERROR((void)load_checkpoint(path_), ExitCode::checkpoint,
+  checkpoint::save_checkpoint(base_, other);
+  EXPECT_ERROR((void)checkpoint::load_checkpoint(path_), ExitCode::checkpoint,
                fmt::format("{} cannot be used: it has adapters alone, of the model {}, which has changed since the run "
                            "began, and beside {} there is none with its hash (",
                            path_, base_, path_));
-  for (const Parts parts : {Parts::model, Parts::model_and_adapters})
-    EXPECT_ERROR((void)load_checkpoint(path_, parts), ExitCode::checkpoint, "which has changed since the run began");
+  for (const checkpoint::Parts parts : {checkpoint::Parts::model, checkpoint::Parts::model_and_adapters})
+    EXPECT_ERROR((void)checkpoint::load_checkpoint(path_, parts), ExitCode::checkpoint,
+                 "which has changed since the run began");
   fs::remove(base_);
-  EXPECT_ERROR((void)load_checkpoint(path_), ExitCode::checkpoint, "which is not there any more");
+  EXPECT_ERROR((void)checkpoint::load_checkpoint(path_), ExitCode::checkpoint, "which is not there any more");
 }
 
 // As long as the size and the time of its file are the same, it is not read for its hash.
 TEST_F(BaseModelTest, AHashIsComputedOnlyWhereSizeOrTimeAreOthers) {
-  const BaseModel base = describe_base(base_), other{base_, "no hash at all", base.stamp};
-  EXPECT_EQ(find_base(other, path_).path, base_);
-  const BaseModel untimed{base_, "no hash at all", base.stamp + "0"};
-  EXPECT_THROW((void)find_base(untimed, path_), Error);
-  const BaseModel unknown{root_ / "gone.pt", base.hash, base.stamp};
-  EXPECT_THROW((void)find_base(unknown, path_), Error);
+  const checkpoint::BaseModel base = checkpoint::describe_base(base_), other{base_, "no hash at all", base.stamp};
+  EXPECT_EQ(checkpoint::find_base(other, path_).path, base_);
+  const checkpoint::BaseModel untimed{base_, "no hash at all", base.stamp + "0"};
+  EXPECT_THROW((void)checkpoint::find_base(untimed, path_), Error);
+  const checkpoint::BaseModel unknown{root_ / "gone.pt", base.hash, base.stamp};
+  EXPECT_THROW((void)checkpoint::find_base(unknown, path_), Error);
 }
 
 TEST_F(BaseModelTest, AdaptersOfAdaptersAreReadThroughBoth) {
   Adapted first = begun();
   first.train_to(kStop);
-  save_checkpoint(path_, first.state.capture());
-  const NamedTensors merged = load_checkpoint(path_, Parts::model).model;
+  checkpoint::save_checkpoint(path_, first.state.capture());
+  const parameters::NamedTensors merged = checkpoint::load_checkpoint(path_, checkpoint::Parts::model).model;
   for (const BaseType type : {BaseType::automatic, BaseType::int8}) {
     Config config = config_;
     config.training.init_from = path_, config.training.tuning.lora.base = type;
     const Adapted second(config, corpus_, {.start = {}, .initial = read_initial_weights(config, {})});
     const std::string path = root_ / "second.pt";
-    save_checkpoint(path, second.state.capture());
-    expect_equal(load_checkpoint(path, Parts::model).model, merged);
-    const Checkpoint whole = load_checkpoint(path);
+    checkpoint::save_checkpoint(path, second.state.capture());
+    expect_equal(checkpoint::load_checkpoint(path, checkpoint::Parts::model).model, merged);
+    const checkpoint::Checkpoint whole = checkpoint::load_checkpoint(path);
     EXPECT_EQ(whole.frozen.contains("transformer.h.0.mlp.w2.weight"), type == BaseType::int8);
   }
 }
@@ -202,16 +204,16 @@ TEST_F(BaseModelTest, WeightsThatAreNotTheBasesAreInTheFile) {
     if (name == table) changed = tensor = tensor.clone().mul_(1.01);
   initial.changed = {table};
   const Adapted adapted(config_, corpus_, {.start = {}, .initial = initial});
-  save_checkpoint(path_, adapted.state.capture());
-  const Checkpoint read = load_checkpoint(path_);
+  checkpoint::save_checkpoint(path_, adapted.state.capture());
+  const checkpoint::Checkpoint read = checkpoint::load_checkpoint(path_);
   EXPECT_FALSE(read.from_base.contains(table) || read.frozen.contains(table));
-  const NamedTensors model = load_checkpoint(path_, Parts::model).model;
+  const parameters::NamedTensors model = checkpoint::load_checkpoint(path_, checkpoint::Parts::model).model;
   EXPECT_TRUE((std::map<std::string, at::Tensor>(model.begin(), model.end()).at(table).equal(changed)));
   const Adapted again = resumed();
   EXPECT_TRUE(
       again.state.model.parameters()[0].product_value().equal(adapted.state.model.parameters()[0].product_value()));
-  save_checkpoint(path_ + "2", again.state.capture());
-  const NamedTensors second = load_checkpoint(path_ + "2", Parts::model).model;
+  checkpoint::save_checkpoint(path_ + "2", again.state.capture());
+  const parameters::NamedTensors second = checkpoint::load_checkpoint(path_ + "2", checkpoint::Parts::model).model;
   EXPECT_TRUE((std::map<std::string, at::Tensor>(second.begin(), second.end()).at(table).equal(changed)));
 }
 
@@ -220,29 +222,30 @@ TEST_F(BaseModelTest, AveragesOfAdaptersGoWithTheBaseInFull) {
   config_.training.optimizer.ema_decay = 0.5;
   Adapted adapted = begun();
   adapted.train_to(kStop);
-  save_checkpoint(path_, adapted.state.capture());
-  Checkpoint expected = load_checkpoint(path_, Parts::model_and_adapters);
+  checkpoint::save_checkpoint(path_, adapted.state.capture());
+  checkpoint::Checkpoint expected = checkpoint::load_checkpoint(path_, checkpoint::Parts::model_and_adapters);
   expected.optimizer = adapted.state.capture().optimizer;
-  take_averages(expected, path_);
-  merge_adapters(expected);
-  expect_equal(load_averages(path_).model, expected.model);
+  checkpoint::take_averages(expected, path_);
+  checkpoint::merge_adapters(expected);
+  expect_equal(checkpoint::load_averages(path_).model, expected.model);
 }
 
 // A file may name itself, with the right size and time, but not so that anything runs out.
 TEST_F(BaseModelTest, AForgedCircleIsRefused) {
-  Checkpoint forged = begun().state.capture();
+  checkpoint::Checkpoint forged = begun().state.capture();
   const std::string a = root_ / "a.pt", b = root_ / "b.pt";
-  forged.base = BaseModel{b, "x", "1234567 1234567890123456789"};
-  save_checkpoint(a, forged);
-  const std::string stamp = describe_base(a).stamp;
-  forged.base = BaseModel{a, "x", stamp};
-  save_checkpoint(b, forged);
-  forged.base = BaseModel{b, "x", describe_base(b).stamp};
+  forged.base = checkpoint::BaseModel{b, "x", "1234567 1234567890123456789"};
+  checkpoint::save_checkpoint(a, forged);
+  const std::string stamp = checkpoint::describe_base(a).stamp;
+  forged.base = checkpoint::BaseModel{a, "x", stamp};
+  checkpoint::save_checkpoint(b, forged);
+  forged.base = checkpoint::BaseModel{b, "x", checkpoint::describe_base(b).stamp};
   const auto time = fs::last_write_time(a);
-  save_checkpoint(a, forged);
+  checkpoint::save_checkpoint(a, forged);
   fs::last_write_time(a, time);
-  ASSERT_EQ(describe_base(a).stamp, stamp) << "their sizes are equal";
-  EXPECT_ERROR((void)load_checkpoint(a), ExitCode::checkpoint, "more than 8 models name each other as their base");
+  ASSERT_EQ(checkpoint::describe_base(a).stamp, stamp) << "their sizes are equal";
+  EXPECT_ERROR((void)checkpoint::load_checkpoint(a), ExitCode::checkpoint,
+               "more than 8 models name each other as their base");
 }
 
 }  // namespace

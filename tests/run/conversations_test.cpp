@@ -22,8 +22,8 @@
 namespace gpt::run {
 namespace {
 
-Corpus corpus_of_conversations(int64_t count = 120) {
-  Corpus corpus = some_corpus();
+data::Corpus corpus_of_conversations(int64_t count = 120) {
+  data::Corpus corpus = some_corpus();
   std::vector<int64_t> lengths;
   for (int64_t i = 0; i < count; ++i) lengths.push_back(4 + i * i % 12);
   corpus.train = corpus.validation = test::conversations(lengths, corpus.vocab_size).tokens(corpus.vocab_size);
@@ -35,10 +35,10 @@ struct Conversation {
   int64_t start, positions;
 };
 
-std::vector<Conversation> all_conversations(const Tokens& tokens) {
+std::vector<Conversation> all_conversations(const data::Tokens& tokens) {
   std::vector<Conversation> all;
   for (int64_t i = 0; i < tokens.size(); ++i) {
-    if ((tokens.mark(i) & TokenMark::kBegins) != 0) all.push_back({i, -1});
+    if ((tokens.mark(i) & data::TokenMark::kBegins) != 0) all.push_back({i, -1});
     ++all.back().positions;
   }
   return all;
@@ -49,7 +49,7 @@ struct LearnedLoss {
   double sum = 0;
   int64_t count = 0;
 };
-LearnedLoss learned_loss(const GPT& model, const Tokens& tokens, const Conversation& of) {
+LearnedLoss learned_loss(const model::GPT& model, const data::Tokens& tokens, const Conversation& of) {
   const at::NoGradGuard no_grad;
   std::vector<int64_t> ids;
   for (int64_t i = 0; i < of.positions; ++i) ids.push_back(tokens[of.start + i]);
@@ -57,13 +57,13 @@ LearnedLoss learned_loss(const GPT& model, const Tokens& tokens, const Conversat
       at::log_softmax(model.forward(at::tensor(ids).unsqueeze(0))[0].to(at::kDouble), 1);  // (positions, V)
   LearnedLoss loss;
   for (int64_t i = 0; i < of.positions; ++i) {
-    if ((tokens.mark(of.start + i + 1) & TokenMark::kLearned) == 0) continue;
+    if ((tokens.mark(of.start + i + 1) & data::TokenMark::kLearned) == 0) continue;
     loss.sum -= log_p[i][tokens[of.start + i + 1]].item<double>(), ++loss.count;
   }
   return loss;
 }
 
-Config run_config(const Corpus& corpus) {
+Config run_config(const data::Corpus& corpus) {
   Config config = divided_run(corpus);
   config.training.cadence.eval_batches = 0;
   return config;
@@ -72,13 +72,13 @@ Config run_config(const Corpus& corpus) {
 constexpr auto keep_on = [] { return false; };
 
 TEST(RunOfConversations, AnUpdatesLossIsTheMeanOverItsTargetsThatCount) {
-  const Corpus corpus = corpus_of_conversations();
+  const data::Corpus corpus = corpus_of_conversations();
   Config config = run_config(corpus);
   config.model.dropout = 0;
   in_mesh({1, 1}, config, corpus, [&](const run::Setup& setup) {
     run::Run run(setup, {});
     // The whole epoch as one update.
-    DataLoader& loader = run.state().loader;
+    batches::DataLoader& loader = run.state().loader;
     const int64_t batches = loader.batches_per_epoch(), learned = loader.learned_ahead(batches);
     LearnedLoss expected;
     run.model().train(false);
@@ -99,7 +99,7 @@ TEST(RunOfConversations, AnUpdatesLossIsTheMeanOverItsTargetsThatCount) {
 
 // As micro-batches of 6 rows, and of 2, which have unequal numbers of targets.
 TEST(RunOfConversations, AccumulationIsTheFullBatch) {
-  const Corpus corpus = corpus_of_conversations();
+  const data::Corpus corpus = corpus_of_conversations();
   const auto run_with = [&](int64_t rows, int64_t micro_batches) {
     Config config = run_config(corpus);
     config.training.batch_size = rows, config.training.gradient_accumulation_steps = micro_batches;
@@ -136,7 +136,7 @@ const MeshCase kMeshCases[] = {
 class MeshOfConversations : public testing::TestWithParam<MeshCase> {};
 
 TEST_P(MeshOfConversations, LearnsWhatOneProcessLearns) {
-  const Corpus corpus = corpus_of_conversations();
+  const data::Corpus corpus = corpus_of_conversations();
   Config config = run_config(corpus);
   GetParam().set(config);
   Config alone = config;
@@ -149,7 +149,7 @@ INSTANTIATE_TEST_SUITE_P(All, MeshOfConversations, testing::ValuesIn(kMeshCases)
                          [](const auto& test) { return std::string(test.param.name); });
 
 TEST(RunOfConversations, ResumesToTheBit) {
-  const Corpus corpus = corpus_of_conversations();
+  const data::Corpus corpus = corpus_of_conversations();
   const Config config = run_config(corpus);
   const Outcome first = outcome_on({1, 1}, config, corpus, 4), whole = outcome_on({1, 1}, config, corpus, 9),
                 rest = outcome_on({1, 1}, config, corpus, 5, &first.checkpoint);
@@ -160,15 +160,15 @@ TEST(RunOfConversations, ResumesToTheBit) {
 class EvaluationOfConversations : public testing::Test {
  protected:
   Evaluation evaluate(const EvaluationRule& rule, int64_t batch_size = 4) {
-    return Evaluator(corpus_, {batch_size, kRowLength}, rule, at::kCPU, Precision{}).run(model_, [](double) {
+    return Evaluator(corpus_, {batch_size, kRowLength}, rule, at::kCPU, device::Precision{}).run(model_, [](double) {
       return false;
     });
   }
 
   static constexpr int64_t kRowLength = 16;
-  Corpus corpus_ = corpus_of_conversations(400);
-  GPT model_ = [this] {
-    GPT model(run_config(corpus_).model, at::kCPU, 3);
+  data::Corpus corpus_ = corpus_of_conversations(400);
+  model::GPT model_ = [this] {
+    model::GPT model(run_config(corpus_).model, at::kCPU, 3);
     model.parameters().flat_values().mul_(10);
     return model;
   }();
@@ -182,7 +182,7 @@ TEST_F(EvaluationOfConversations, IsTheMeanOverTheTargetsThatCount) {
     const auto [sum, count] = learned_loss(model_, corpus_.validation, conversation);
     expected.sum += sum, expected.count += count;
     for (int64_t i = conversation.start + 1; i <= conversation.start + conversation.positions; ++i)
-      if ((corpus_.validation.mark(i) & TokenMark::kLearned) != 0)
+      if ((corpus_.validation.mark(i) & data::TokenMark::kLearned) != 0)
         bytes += of_tokens[static_cast<size_t>(corpus_.validation[i])];
   }
   const double mean = expected.sum / static_cast<double>(expected.count);

@@ -19,25 +19,25 @@
 namespace gpt::run {
 namespace {
 
-Decision factor(int64_t step, double value) { return {step, kLearningRateFactor, value}; }
+checkpoint::Decision factor(int64_t step, double value) { return {step, kLearningRateFactor, value}; }
 
 class DecisionsTest : public testing::Test {
  protected:
-  std::string write(const std::string& name, const std::vector<Decision>& decisions) const {
+  std::string write(const std::string& name, const std::vector<checkpoint::Decision>& decisions) const {
     std::ofstream file(root_ / name);
     for (const auto& [step, what, value] : decisions)
       file << R"({"step":)" << step << R"(,"what":")" << what << R"(","value":)" << value << "}\n";
     return root_ / name;
   }
   // The beginning of a run that goes on from this step.
-  static Beginning at(int64_t step, std::vector<Decision> taken, bool continues = true) {
+  static Beginning at(int64_t step, std::vector<checkpoint::Decision> taken, bool continues = true) {
     Beginning begins{.start = StartingPoint{.checkpoint = {}, .path = "ckpt.pt", .continues = continues},
                      .initial = {}};
     begins.start->checkpoint.step = step;
     begins.start->checkpoint.decisions = std::move(taken);
     return begins;
   }
-  std::vector<Decision> to_come(const Beginning& begins, const std::string& replay = "") const {
+  std::vector<checkpoint::Decision> to_come(const Beginning& begins, const std::string& replay = "") const {
     return decisions_to_come(folder_, begins, replay);
   }
 
@@ -45,7 +45,7 @@ class DecisionsTest : public testing::Test {
   const Folder folder_{root_ / "."};
 };
 
-using Several = std::vector<Decision>;
+using Several = std::vector<checkpoint::Decision>;
 
 TEST_F(DecisionsTest, ARunThatGoesOnTakesItsOwnAgain) {
   write(kDecisionsFile, {factor(5, 0.5), factor(9, 0.25), factor(12, 0.125)});
@@ -90,11 +90,11 @@ TEST_F(DecisionsTest, TheFileHasWhatTheRunTakes) {
 
 // Each of three processes has the first one's folder, as on one machine.
 TEST_F(DecisionsTest, WhatIsNotOnTheDiskIsDecidedInNoProcess) {
-  const Corpus corpus = some_corpus();
+  const data::Corpus corpus = some_corpus();
   const Config config = tiny_config(corpus);
   test::in_ranks(3, [&](const distributed::Group& group) {
     const auto wait = [&group] { (void)group.communicator()->is_any(false); };
-    State state(config, corpus, at::kCPU, Precision{});
+    State state(config, corpus, at::kCPU, device::Precision{});
     state.step = 7;
     Decisions decisions(state, folder_, {factor(7, 0.75), factor(9, 0.25)}, group.communicator(),
                         /*schedule_steps=*/100);
@@ -124,9 +124,9 @@ TEST_F(DecisionsTest, WhatIsNotOnTheDiskIsDecidedInNoProcess) {
 
 // As a person decides who changes his mind while the run is paused.
 TEST_F(DecisionsTest, TheLastOneOfAStepCountsWhateverACheckpointHas) {
-  const Corpus corpus = some_corpus();
+  const data::Corpus corpus = some_corpus();
   const Config config = tiny_config(corpus);
-  State state(config, corpus, at::kCPU, Precision{});
+  State state(config, corpus, at::kCPU, device::Precision{});
   state.step = 7;
   Decisions decisions(state, folder_, {factor(9, 0.25)}, distributed::alone(), /*schedule_steps=*/100);
   EXPECT_TRUE(decisions.decide(kLearningRateFactor, 0.5));
@@ -134,7 +134,7 @@ TEST_F(DecisionsTest, TheLastOneOfAStepCountsWhateverACheckpointHas) {
   const Several saved = state.decisions;
   EXPECT_TRUE(decisions.decide(kLearningRateFactor, 0.75));
   EXPECT_EQ(state.learning_rate_factor, 0.75);
-  const Decision length{7, kSteps, 50};
+  const checkpoint::Decision length{7, kSteps, 50};
   EXPECT_EQ(state.decisions, (Several{factor(7, 0.75), length}));
   EXPECT_EQ(read_decisions(folder_.decisions_path()), (Several{factor(7, 0.75), length, factor(9, 0.25)}));
   const Several again = to_come(at(7, saved));
@@ -145,22 +145,22 @@ TEST_F(DecisionsTest, TheLastOneOfAStepCountsWhateverACheckpointHas) {
 }
 
 TEST_F(DecisionsTest, ALengthThatTheRunIsToldStretchesTheRestOfItsSchedule) {
-  const Corpus corpus = some_corpus();
+  const data::Corpus corpus = some_corpus();
   const Config config = tiny_config(corpus);
-  State state(config, corpus, at::kCPU, Precision{});
+  State state(config, corpus, at::kCPU, device::Precision{});
   state.step = 37;
   Decisions decisions(state, folder_, {}, distributed::alone(), /*schedule_steps=*/100);
   EXPECT_TRUE(decisions.decide(kSteps, 163));
-  EXPECT_EQ(state.course, (Course{.planned = 100, .total = 163, .since = 37, .position = 37}));
+  EXPECT_EQ(state.course, (optim::Course{.planned = 100, .total = 163, .since = 37, .position = 37}));
   EXPECT_EQ(state.course.position_at(37), 37) << "the rate does not jump";
   EXPECT_EQ(state.course.position_at(100), 68.5);
   EXPECT_EQ(state.course.position_at(163), 100);
   EXPECT_TRUE(decisions.decide(kSteps, 47));
-  EXPECT_EQ(state.course, (Course{.planned = 100, .total = 47, .since = 37, .position = 37}))
+  EXPECT_EQ(state.course, (optim::Course{.planned = 100, .total = 47, .since = 37, .position = 37}))
       << "as if it were the first";
   state.step = 42;
   EXPECT_TRUE(decisions.decide(kSteps, 52));
-  EXPECT_EQ(state.course, (Course{.planned = 100, .total = 52, .since = 42, .position = 68.5}));
+  EXPECT_EQ(state.course, (optim::Course{.planned = 100, .total = 52, .since = 42, .position = 68.5}));
 }
 
 TEST(LengthOfARun, IsFixedByATimeAndByStages) {

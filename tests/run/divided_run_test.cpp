@@ -26,7 +26,7 @@ namespace gpt::run {
 namespace {
 
 // 5 micro-batches an update and 3 in the last of an epoch, so that processes have different numbers of them, and some none.
-Config config_with(const Corpus& corpus, const DistributedConfig& distributed) {
+Config config_with(const data::Corpus& corpus, const DistributedConfig& distributed) {
   Config config = tiny_config(corpus);
   config.training.batch_size = 3;
   config.training.gradient_accumulation_steps = 5;
@@ -51,21 +51,21 @@ DistributedConfig sent_in(ReduceDtype type) {
 }
 
 struct Result {
-  NamedTensors weights;
+  parameters::NamedTensors weights;
   std::vector<double> losses, norms;
   Evaluation evaluation;
 };
 
 // To each value of one process the others add zeros.
-NamedTensors whole_weights(const Checkpoint& captured, distributed::Communicator& ranks) {
-  NamedTensors weights;
+parameters::NamedTensors whole_weights(const checkpoint::Checkpoint& captured, distributed::Communicator& ranks) {
+  parameters::NamedTensors weights;
   for (const auto& [name, value] : captured.model) {
     if (!value.is_meta()) {
       weights.emplace_back(name, value.detach().clone());
       continue;
     }
     const at::Tensor whole = at::zeros(value.sizes());
-    for (const TensorPart& part : captured.parts.at("model/" + name))
+    for (const checkpoint::TensorPart& part : captured.parts.at("model/" + name))
       if (part.values.defined()) whole.view(-1).slice(0, part.begin, part.end).copy_(part.values);
     ranks.sum(whole);
     weights.emplace_back(name, whole);
@@ -86,29 +86,29 @@ Result result_of(const Setup& setup, int64_t updates) {
   return result;
 }
 
-Corpus even_corpus() {
-  Corpus corpus = some_corpus();
+data::Corpus even_corpus() {
+  data::Corpus corpus = some_corpus();
   corpus.validation = corpus.train;
   return corpus;
 }
 
 // Its sequences have so different losses that an evaluation draws again, and there are enough to draw from.
-Corpus uneven_corpus() {
-  Corpus corpus = some_corpus(400);
+data::Corpus uneven_corpus() {
+  data::Corpus corpus = some_corpus(400);
   std::vector<int32_t> ids;
   const int32_t common = corpus.train[4], rare = static_cast<int32_t>(corpus.vocab_size) - 1;
   for (int64_t i = 0; i < 40000; ++i) ids.push_back(i / 8 % 3 == 0 ? rare : common);
-  corpus.validation = Tokens::from_ids(ids, corpus.vocab_size);
+  corpus.validation = data::Tokens::from_ids(ids, corpus.vocab_size);
   return corpus;
 }
 
 // What each process has at the end.
 std::vector<Result> results_of(int64_t processes, const DistributedConfig& distributed, int64_t updates,
-                               const Corpus& corpus = even_corpus()) {
+                               const data::Corpus& corpus = even_corpus()) {
   const Config config = config_with(corpus, distributed);
   std::vector<Result> results(static_cast<size_t>(processes));
   test::in_ranks(processes, [&](const distributed::Group& group) {
-    Setup setup{config, corpus, describe_device(at::kCPU), Precision{}};
+    Setup setup{config, corpus, device::describe_device(at::kCPU), device::Precision{}};
     setup.mesh = group.mesh();
     results[static_cast<size_t>(group.ranks().rank)] = result_of(setup, updates);
   });
@@ -164,7 +164,7 @@ TEST(DividedRun, DividedGradientsOfSeveralRoundsDifferByRounding) {
 
 // What the processes have saved together, and the bytes of the optimizer's state that all of them have between them.
 struct Saved {
-  Checkpoint checkpoint;
+  checkpoint::Checkpoint checkpoint;
   std::vector<double> norms;
   int64_t state_bytes = 0;
 };
@@ -177,22 +177,24 @@ void train_and_save(const Setup& setup, const Beginning& begins, int64_t updates
     EXPECT_TRUE(run.update([] { return false; }));
     norms.push_back(run.step().grad_norm().item<double>());
   }
-  save_checkpoint(path, share_of(run.state().capture(), *setup.mesh.all, Writers::all), *setup.mesh.all, Writers::all);
+  checkpoint::save_checkpoint(path,
+                              checkpoint::share_of(run.state().capture(), *setup.mesh.all, checkpoint::Writers::all),
+                              *setup.mesh.all, checkpoint::Writers::all);
   const std::lock_guard lock(mutex);
   saved.state_bytes += run.state().optimizer->bytes().device + run.state().optimizer->bytes().host;
   if (!setup.mesh.all->is_first()) return;
   saved.norms = norms;
-  saved.checkpoint = read_checkpoint(path);
+  saved.checkpoint = checkpoint::read_checkpoint(path);
 }
 
-Saved saved_by(int64_t processes, int64_t updates, const Config& config, const Corpus& corpus,
-               const Checkpoint* start = nullptr) {
+Saved saved_by(int64_t processes, int64_t updates, const Config& config, const data::Corpus& corpus,
+               const checkpoint::Checkpoint* start = nullptr) {
   const ScratchFolder folder;
   Saved saved;
   std::mutex mutex;
   test::in_ranks(processes, [&](const distributed::Group& group) {
-    const DeviceInfo device = describe_device(at::kCPU);
-    Setup setup{config, corpus, device, resolve_precision(config.training.precision, device)};
+    const device::DeviceInfo device = device::describe_device(at::kCPU);
+    Setup setup{config, corpus, device, device::resolve_precision(config.training.precision, device)};
     setup.mesh = group.mesh();
     Beginning begins;
     if (start) begins.start = StartingPoint{.checkpoint = *start, .path = "saved"};
@@ -225,7 +227,7 @@ class DividedState : public testing::TestWithParam<std::tuple<StateCase, int64_t
 TEST_P(DividedState, IsSavedAndReadInOnePiece) {
   const auto& [state_case, zero] = GetParam();
   if (zero != 2 && std::string_view(state_case.name) != "float32") SKIP_UNLESS_ALL_TESTS();
-  const Corpus corpus = even_corpus();
+  const data::Corpus corpus = even_corpus();
   Config config = config_with(corpus, {});
   config.model.n_layer = 3, config.model.n_embd = 256;
   if (zero >= 2) config.training.gradient_accumulation_steps = 3;
@@ -324,10 +326,10 @@ INSTANTIATE_TEST_SUITE_P(All, DividedState, testing::ValuesIn(cases_of_stages())
 
 // Fewer blocks of parameters than processes would have parts.
 TEST(DividedRun, AProcessWithoutParametersOfItsOwnUpdatesNone) {
-  const Corpus corpus = even_corpus();
+  const data::Corpus corpus = even_corpus();
   Config config = config_with(corpus, {});
   config.model.n_layer = 1, config.model.n_embd = 2, config.model.n_head = 1;
-  const int64_t blocks = flat_layout(parameter_table(config.model)).size / kParameterAlignment;
+  const int64_t blocks = layout::flat_layout(layout::parameter_table(config.model)).size / layout::kParameterAlignment;
   const int64_t processes = 8;
   ASSERT_GE(at::divup(blocks, processes) * (processes - 1), blocks) << "so that the last one has none: " << blocks;
   config.training.batch_size = 1, config.training.gradient_accumulation_steps = 8;
@@ -357,7 +359,7 @@ TEST(DividedRun, WithoutLanesTheFirstSumsDifferByRounding) {
 
 TEST(DividedRun, AnEvaluationThatDrawsMoreCountsEachSequenceOnce) {
   constexpr int64_t kUpdates = 20;  // until losses differ
-  const Corpus corpus = uneven_corpus();
+  const data::Corpus corpus = uneven_corpus();
   const Evaluation one = results_of(1, with_lanes(8), kUpdates, corpus)[0].evaluation;
   EXPECT_GT(one.sequences, 102);  // what it draws at first, in whole batches
   // 34 batches and more, so that the processes have different numbers of them.
@@ -385,15 +387,15 @@ double bytes_per_update(const Setup& setup, int64_t updates) {
 // there and back, alone or with norms of blocks.
 TEST(DividedRun, AnUpdateSendsGradientsOnceAndSumsOrValuesOnce) {
   constexpr int64_t kProcesses = 4;
-  const Corpus corpus = even_corpus();
+  const data::Corpus corpus = even_corpus();
   for (const DistributedConfig& distributed : {DistributedConfig{}, with_zero(1), with_zero(2)}) {
     const Config config = config_with(corpus, distributed);
-    const int64_t values = flat_layout(parameter_table(config.model)).size;
-    const int64_t others = distributed.zero > 0 ? values / kParameterAlignment + 1 : 1;
+    const int64_t values = layout::flat_layout(layout::parameter_table(config.model)).size;
+    const int64_t others = distributed.zero > 0 ? values / layout::kParameterAlignment + 1 : 1;
     double expected = 2 * bytes_of(values, kProcesses) + 2 * bytes_of(others, kProcesses);
     if (distributed.zero == 2) expected += bytes_of(values, kProcesses);
     test::in_ranks(kProcesses, [&](const distributed::Group& group) {
-      run::Setup setup{config, corpus, describe_device(at::kCPU), Precision{}};
+      run::Setup setup{config, corpus, device::describe_device(at::kCPU), device::Precision{}};
       setup.mesh = group.mesh();
       EXPECT_EQ(bytes_per_update(setup, 3), expected);
     });
@@ -404,21 +406,21 @@ TEST(DividedRun, AnUpdateSendsGradientsOnceAndSumsOrValuesOnce) {
 // backward pass begins with it, and the first one's when the next forward pass does; what lies outside blocks once.
 TEST(DividedRun, WeightsComeTogetherForEachPassThatNeedsThem) {
   constexpr int64_t kProcesses = 4, kLayers = 3, kRounds = 2;
-  const Corpus corpus = even_corpus();
+  const data::Corpus corpus = even_corpus();
   Config config = config_with(corpus, with_zero(3));
   config.model.n_layer = kLayers;
-  const std::vector<ParameterRow> rows = parameter_table(config.model);
-  const FlatLayout layout = flat_layout(rows);
-  const std::vector<int64_t> ends = layer_ends(rows, layout);
+  const std::vector<layout::ParameterRow> rows = layout::parameter_table(config.model);
+  const layout::FlatLayout layout = layout::flat_layout(rows);
+  const std::vector<int64_t> ends = layout::layer_ends(rows, layout);
   const double block = bytes_of(ends[0] - ends[1], kProcesses),
                outside = bytes_of(ends.back(), kProcesses) + bytes_of(layout.size - ends[0], kProcesses),
-               norms = 2 * bytes_of(layout.size / kParameterAlignment + 1, kProcesses);
+               norms = 2 * bytes_of(layout.size / layout::kParameterAlignment + 1, kProcesses);
   const double weights = (1 + 2 * kRounds * (kLayers - 1)) * block + outside,
                gradients = kRounds * (kLayers * block + outside);
   for (const auto level : {GradientCheckpointing::none, GradientCheckpointing::block}) {
     config.training.execution.gradient_checkpointing = level;
     test::in_ranks(kProcesses, [&](const distributed::Group& group) {
-      run::Setup setup{config, corpus, describe_device(at::kCPU), Precision{}};
+      run::Setup setup{config, corpus, device::describe_device(at::kCPU), device::Precision{}};
       setup.mesh = group.mesh();
       EXPECT_EQ(bytes_per_update(setup, 3), weights + gradients + norms);
     });

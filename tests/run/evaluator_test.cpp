@@ -22,28 +22,28 @@ namespace {
 
 constexpr int64_t kBlock = 8;
 
-Corpus corpus_of(const std::string& text) {
-  Corpus corpus;
-  corpus.tokenizer = make_tokenizer("char", text);
+data::Corpus corpus_of(const std::string& text) {
+  data::Corpus corpus;
+  corpus.tokenizer = tokenizer::make_tokenizer("char", text);
   corpus.vocab_size = corpus.tokenizer->vocab_size();
-  corpus.validation = Tokens::from_ids(corpus.tokenizer->encode(text), corpus.vocab_size);
+  corpus.validation = data::Tokens::from_ids(corpus.tokenizer->encode(text), corpus.vocab_size);
   return corpus;
 }
 
 std::string letters(size_t count) { return std::string(count, 'a'); }
 
-GPT model_for(const Corpus& corpus, at::Device device, at::ScalarType compute_type = at::kFloat) {
+model::GPT model_for(const data::Corpus& corpus, at::Device device, at::ScalarType compute_type = at::kFloat) {
   ModelConfig config;
   config.n_layer = 1, config.n_head = 2, config.n_embd = 16;
   config.block_size = kBlock;
   config.vocab_size = corpus.vocab_size;
   config.vocab_multiple = 1;
   config.dropout = 0.5;  // off while evaluating
-  return GPT(config, device, 1, {.compute = compute_type});
+  return model::GPT(config, device, 1, {.compute = compute_type});
 }
 
 // The sum of -log p over targets 1..count, window by window, in the simplest way.
-double reference_nats(GPT& model, const Tokens& tokens, int64_t count, int64_t first = 0) {
+double reference_nats(model::GPT& model, const data::Tokens& tokens, int64_t count, int64_t first = 0) {
   at::NoGradGuard no_grad;
   model.train(false);
   double nats = 0;
@@ -67,9 +67,9 @@ TEST_P(EvaluatorTest, LossAndBitsPerByteOfTheWholeSplit) {
   std::string text;
   for (int i = 0; i < 15; ++i) text += "aé€" + std::string(i % 3, 'b');
   text += "€";  // as long as no other end: which tokens are foreseen shows in the bytes
-  const Corpus corpus = corpus_of(text);
-  GPT model = model_for(corpus, device());
-  Evaluator evaluator(corpus, {2, kBlock}, EvaluationRule{0}, device(), Precision{});
+  const data::Corpus corpus = corpus_of(text);
+  model::GPT model = model_for(corpus, device());
+  Evaluator evaluator(corpus, {2, kBlock}, EvaluationRule{0}, device(), device::Precision{});
   ASSERT_TRUE(evaluator.knows_bytes());
   const Evaluation result = evaluator.run(model, [](double) { return false; });
   const int64_t targets = corpus.validation.size() - 1;
@@ -86,10 +86,10 @@ TEST_P(EvaluatorTest, LossAndBitsPerByteOfTheWholeSplit) {
 TEST_P(EvaluatorTest, OfAPartOnlyItsOwnBytesCount) {
   std::string text = "€" + std::string(16, 'a');
   for (int i = 0; i < 30; ++i) text += "€";
-  const Corpus corpus = corpus_of(text);
-  GPT model = model_for(corpus, device());
+  const data::Corpus corpus = corpus_of(text);
+  model::GPT model = model_for(corpus, device());
   const Evaluation part =
-      Evaluator(corpus, {2, kBlock}, {.eval_batches = 1, .takes_neighbours = true}, device(), Precision{})
+      Evaluator(corpus, {2, kBlock}, {.eval_batches = 1, .takes_neighbours = true}, device(), device::Precision{})
           .run(model, [](double) { return false; });
   // 16 targets of one byte each: bits per byte are the bits per token.
   EXPECT_NEAR(*part.bits_per_byte, part.loss / std::numbers::ln2, 1e-12);
@@ -101,9 +101,10 @@ TEST_P(EvaluatorTest, NeighboursAreSpreadOverTheSplitInBatches) {
   std::string text = "€";
   for (const char letter : {'a', 'b', 'c', 'd'}) text.append(16, letter);
   text += "abcd";
-  const Corpus corpus = corpus_of(text);
-  GPT model = model_for(corpus, device());
-  Evaluator evaluator(corpus, {2, kBlock}, {.eval_batches = 2, .takes_neighbours = true}, device(), Precision{});
+  const data::Corpus corpus = corpus_of(text);
+  model::GPT model = model_for(corpus, device());
+  Evaluator evaluator(corpus, {2, kBlock}, {.eval_batches = 2, .takes_neighbours = true}, device(),
+                      device::Precision{});
   std::vector<double> shares;
   const Evaluation part = evaluator.run(model, [&](double share) { return shares.push_back(share), false; });
   EXPECT_EQ(part.tokens, 32);
@@ -129,19 +130,21 @@ class MixedCorpus : public DeviceTest {
     corpus_ = corpus_of(text + "abc");
     model_.emplace(model_for(corpus_, device()));
     model_->parameters().flat_values().mul_(20);
-    SplitWindows windows(corpus_.validation, kBlock, device());
+    batches::SplitWindows windows(corpus_.validation, kBlock, device());
     std::vector<int64_t> all(static_cast<size_t>(windows.size()));
     std::iota(all.begin(), all.end(), 0);
-    const Batch batch = windows.batch(all);
+    const batches::Batch batch = windows.batch(all);
     model_->train(false);
     means_ = model_->token_losses(batch.inputs, batch.targets).mean(1).to(at::kDouble).cpu();
   }
   Evaluation evaluate(const EvaluationRule& rule) {
-    return Evaluator(corpus_, {16, kBlock}, rule, device(), Precision{}).run(*model_, [](double) { return false; });
+    return Evaluator(corpus_, {16, kBlock}, rule, device(), device::Precision{}).run(*model_, [](double) {
+      return false;
+    });
   }
 
-  Corpus corpus_;
-  std::optional<GPT> model_;
+  data::Corpus corpus_;
+  std::optional<model::GPT> model_;
   at::Tensor means_;  // means of each window's losses
 };
 
@@ -161,7 +164,7 @@ TEST_P(MixedCorpus, TheFirstEvaluationGoesOnUntilItsErrorIsSmallAndIsRight) {
 }
 
 TEST_P(MixedCorpus, LaterEvaluationsTakeTheSameSequencesAndSoDoesARunThatResumes) {
-  Evaluator evaluator(corpus_, {16, kBlock}, {}, device(), Precision{});
+  Evaluator evaluator(corpus_, {16, kBlock}, {}, device(), device::Precision{});
   const auto run = [&] { return evaluator.run(*model_, [](double) { return false; }); };
   const Evaluation first = run(), second = run(), resumed = evaluate({.sequences = first.sequences});
   EXPECT_EQ(second.loss, resumed.loss);
@@ -193,30 +196,34 @@ TEST_P(EvaluatorTest, AboutSoManySequencesAreForeseen) {
 }
 
 TEST_P(EvaluatorTest, WithoutATokenizerTheMetadataTellsTheAverage) {
-  Corpus corpus = corpus_of(letters(30) + 'b' + 'c');
-  GPT model = model_for(corpus, device());
+  data::Corpus corpus = corpus_of(letters(30) + 'b' + 'c');
+  model::GPT model = model_for(corpus, device());
   corpus.tokenizer = nullptr;
-  EXPECT_FALSE(Evaluator(corpus, {2, kBlock}, EvaluationRule{0}, device(), Precision{}).knows_bytes());
+  EXPECT_FALSE(Evaluator(corpus, {2, kBlock}, EvaluationRule{0}, device(), device::Precision{}).knows_bytes());
   corpus.validation_bytes = 4 * corpus.validation.size();
   const Evaluation result =
-      Evaluator(corpus, {2, kBlock}, EvaluationRule{0}, device(), Precision{}).run(model, [](double) { return false; });
+      Evaluator(corpus, {2, kBlock}, EvaluationRule{0}, device(), device::Precision{}).run(model, [](double) {
+        return false;
+      });
   EXPECT_NEAR(*result.bits_per_byte, result.loss / std::numbers::ln2 / 4, 1e-12);
 }
 
 TEST_P(EvaluatorTest, StopsBetweenBatches) {
-  const Corpus corpus = corpus_of(letters(100) + 'b');
-  GPT model = model_for(corpus, device());
+  const data::Corpus corpus = corpus_of(letters(100) + 'b');
+  model::GPT model = model_for(corpus, device());
   const Evaluation result =
-      Evaluator(corpus, {2, kBlock}, EvaluationRule{0}, device(), Precision{}).run(model, [](double) { return true; });
+      Evaluator(corpus, {2, kBlock}, EvaluationRule{0}, device(), device::Precision{}).run(model, [](double) {
+        return true;
+      });
   EXPECT_TRUE(std::isnan(result.loss));
   EXPECT_FALSE(result.bits_per_byte);
 }
 
 TEST_P(EvaluatorTest, DropoutIsOnAgainAfterOneThatThrew) {
-  const Corpus corpus = corpus_of(letters(100) + 'b');
-  GPT model = model_for(corpus, device());
+  const data::Corpus corpus = corpus_of(letters(100) + 'b');
+  model::GPT model = model_for(corpus, device());
   model.train(true);
-  Evaluator evaluator(corpus, {2, kBlock}, EvaluationRule{0}, device(), Precision{});
+  Evaluator evaluator(corpus, {2, kBlock}, EvaluationRule{0}, device(), device::Precision{});
   const auto interrupt = [&](double) -> bool {
     EXPECT_FALSE(model.training());
     throw std::runtime_error("the data changed");
@@ -226,16 +233,16 @@ TEST_P(EvaluatorTest, DropoutIsOnAgainAfterOneThatThrew) {
 }
 
 TEST_P(EvaluatorTest, ComputesInThePrecisionOfTheTraining) {
-  const Corpus corpus = corpus_of("abcdefgh" + std::string(60, 'a') + "hgfedcba");
-  const auto loss_in = [&](const Precision& precision) {
-    GPT model = model_for(corpus, device(), precision.weight_type());
+  const data::Corpus corpus = corpus_of("abcdefgh" + std::string(60, 'a') + "hgfedcba");
+  const auto loss_in = [&](const device::Precision& precision) {
+    model::GPT model = model_for(corpus, device(), precision.weight_type());
     return Evaluator(corpus, {2, kBlock}, EvaluationRule{0}, device(), precision)
         .run(model, [](double) { return false; })
         .loss;
   };
-  const double exact = loss_in(Precision{});
+  const double exact = loss_in(device::Precision{});
   for (const bool end_to_end : {false, true}) {
-    Precision bfloat16;
+    device::Precision bfloat16;
     bfloat16.dtype = Dtype::bfloat16;
     bfloat16.end_to_end = end_to_end;
     const double rounded = loss_in(bfloat16);

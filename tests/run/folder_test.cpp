@@ -22,12 +22,12 @@ class RunFolderTest : public testing::Test {
   RunFolderTest() {
     Config config = tiny_config(corpus_);
     config.model.n_embd = 64;  // so that weights and moments are most of what is read
-    checkpoint_ = State(config, corpus_, at::kCPU, Precision{}).capture();
+    checkpoint_ = State(config, corpus_, at::kCPU, device::Precision{}).capture();
   }
 
   std::string save(const std::string& name, int64_t step) {
     checkpoint_.step = step;
-    save_checkpoint(root_ / name, checkpoint_);
+    checkpoint::save_checkpoint(root_ / name, checkpoint_);
     return std::filesystem::weakly_canonical(root_ / name).string();
   }
   bool has(const std::string& name) const { return std::filesystem::exists(root_ / name); }
@@ -35,13 +35,13 @@ class RunFolderTest : public testing::Test {
   // Room for one checkpoint, and a quarter of another.
   int64_t room() {
     const test::Allocations allocations;
-    (void)load_checkpoint(save(kLastCheckpoint, 9));
+    (void)checkpoint::load_checkpoint(save(checkpoint::kLastCheckpoint, 9));
     return allocations.peak() + allocations.peak() / 4;
   }
 
   ScratchFolder root_;
-  Corpus corpus_ = some_corpus();
-  Checkpoint checkpoint_;
+  data::Corpus corpus_ = some_corpus();
+  checkpoint::Checkpoint checkpoint_;
 };
 
 TEST_F(RunFolderTest, ARunThatWasStartedFromAPathHoldsOneCheckpointAtATime) {
@@ -59,12 +59,12 @@ TEST_F(RunFolderTest, ARunThatWasStartedFromAPathHoldsOneCheckpointAtATime) {
 
 TEST_F(RunFolderTest, GoingBackHoldsOneCheckpointAtATimeAndReadsTheStepsOfNumberedOnesInTheirNames) {
   const int64_t room = this->room();
-  save(kBestCheckpoint, 6);
+  save(checkpoint::kBestCheckpoint, 6);
   save("ckpt_mine.pt", 3);
-  root_.file(numbered_checkpoint(2), "not read");
-  root_.file(numbered_checkpoint(7), "not read");
+  root_.file(checkpoint::numbered_checkpoint(2), "not read");
+  root_.file(checkpoint::numbered_checkpoint(7), "not read");
   root_.file("ckpt_broken.pt", "nothing");
-  const std::string path = save(numbered_checkpoint(4), 4);
+  const std::string path = save(checkpoint::numbered_checkpoint(4), 4);
   const Folder folder(root_.path());
   const test::Allocations allocations;
   const auto [start, in_the_way] = folder.find_start(path, /*restart=*/false);
@@ -73,37 +73,38 @@ TEST_F(RunFolderTest, GoingBackHoldsOneCheckpointAtATimeAndReadsTheStepsOfNumber
   EXPECT_LT(allocations.peak(), room);
   EXPECT_FALSE(has(kSetAside)) << "the run may still be refused";
   folder.set_aside(in_the_way);
-  for (const std::string& stays : {numbered_checkpoint(2), numbered_checkpoint(4), std::string("ckpt_mine.pt")})
+  for (const std::string& stays :
+       {checkpoint::numbered_checkpoint(2), checkpoint::numbered_checkpoint(4), std::string("ckpt_mine.pt")})
     EXPECT_TRUE(has(stays)) << stays;
-  for (const std::string& name : {numbered_checkpoint(7), std::string(kBestCheckpoint), std::string(kLastCheckpoint),
-                                  std::string("ckpt_broken.pt")})
+  for (const std::string& name : {checkpoint::numbered_checkpoint(7), std::string(checkpoint::kBestCheckpoint),
+                                  std::string(checkpoint::kLastCheckpoint), std::string("ckpt_broken.pt")})
     EXPECT_TRUE(has("set_aside/1/" + name)) << name;
 }
 
 TEST_F(RunFolderTest, ADamagedCheckpointIsNoPlaceToGoBackTo) {
-  save(kLastCheckpoint, 9);
-  const std::string path = root_.file(numbered_checkpoint(4), "nothing");
+  save(checkpoint::kLastCheckpoint, 9);
+  const std::string path = root_.file(checkpoint::numbered_checkpoint(4), "nothing");
   const Folder folder(root_.path());
   EXPECT_THROW((void)folder.find_start(path, /*restart=*/false), Error);
-  EXPECT_TRUE(has(kLastCheckpoint)) << "what a run can go on from was set aside for one that it cannot";
+  EXPECT_TRUE(has(checkpoint::kLastCheckpoint)) << "what a run can go on from was set aside for one that it cannot";
 }
 
 TEST_F(RunFolderTest, ARestartLeavesTheOldRunUntilTheNewOneBegins) {
   const Folder folder(root_.path());
-  const std::string path = save(kLastCheckpoint, 9);
+  const std::string path = save(checkpoint::kLastCheckpoint, 9);
   root_.file("metrics.jsonl", "{\"step\":3}\n");
   const auto [start, in_the_way] = folder.find_start("auto", /*restart=*/true);
   EXPECT_FALSE(start);
   EXPECT_EQ(folder.find_start(path, /*restart=*/true).start->checkpoint.step, 9) << "it may begin with the old run's";
-  EXPECT_TRUE(has(kLastCheckpoint) && has("metrics.jsonl") && !has(kSetAside));
+  EXPECT_TRUE(has(checkpoint::kLastCheckpoint) && has("metrics.jsonl") && !has(kSetAside));
   folder.set_aside(in_the_way);
-  EXPECT_FALSE(has(kLastCheckpoint) || has("metrics.jsonl"));
+  EXPECT_FALSE(has(checkpoint::kLastCheckpoint) || has("metrics.jsonl"));
   EXPECT_TRUE(has("set_aside/1/ckpt.pt") && has("set_aside/1/metrics.jsonl"));
 }
 
 TEST_F(RunFolderTest, ALaunchersSecondStartIsARestartWhereTheFirstDidNotComeSoFar) {
   const Folder folder(root_.path());
-  save(kLastCheckpoint, 9);
+  save(checkpoint::kLastCheckpoint, 9);
   EXPECT_TRUE(folder.is_still_to_restart(0));
   EXPECT_TRUE(folder.is_still_to_restart(1));
   folder.set_aside(folder.find_start("auto", /*restart=*/true).in_the_way);
@@ -138,14 +139,15 @@ TEST_F(RunFolderTest, CheckpointsForRollbacksNeedSpaceToo) {
   EXPECT_NO_THROW(folder.require_space(quarter, training, {}));
   training.cadence.divergence.reaction = OnDivergence::rollback;
   EXPECT_ERROR(folder.require_space(quarter, training, {}), ExitCode::disk, "the checkpoints of this run need");
-  for (const int64_t step : {1, 2}) root_.file(rollback_checkpoint(step), "");
+  for (const int64_t step : {1, 2}) root_.file(checkpoint::rollback_checkpoint(step), "");
   EXPECT_NO_THROW(folder.require_space(quarter, training, {}));
-  const InTheWay old{.names = {rollback_checkpoint(1), rollback_checkpoint(2)}};  // which will still take their space
+  const InTheWay old{.names = {checkpoint::rollback_checkpoint(1),
+                               checkpoint::rollback_checkpoint(2)}};  // which will still take their space
   EXPECT_ERROR(folder.require_space(quarter, training, old), ExitCode::disk, "the checkpoints of this run need");
   training.schedule.lr_schedule = LrSchedule::wsd;  // whose file is the fourth
   const uint64_t more = free_disk_space(root_.path()) / 7 * 2;
   EXPECT_ERROR(folder.require_space(more, training, {}), ExitCode::disk, "the checkpoints of this run need");
-  root_.file(stable_checkpoint(3), "");
+  root_.file(checkpoint::stable_checkpoint(3), "");
   EXPECT_NO_THROW(folder.require_space(more, training, {}));
 }
 

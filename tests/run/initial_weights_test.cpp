@@ -25,10 +25,10 @@ class InitialWeightsTest : public testing::Test {
   InitialWeightsTest() {
     source_config_ = tiny_config(corpus_);
     source_config_.model.norm = Norm::layernorm;
-    State state(source_config_, corpus_, at::kCPU, Precision{});
+    State state(source_config_, corpus_, at::kCPU, device::Precision{});
     state.step = 5;
     checkpoint_ = state.capture();
-    save_checkpoint(path_, checkpoint_);
+    checkpoint::save_checkpoint(path_, checkpoint_);
     config_.training.init_from = path_;
     config_.output_dir = root_ / "new";
   }
@@ -40,9 +40,9 @@ class InitialWeightsTest : public testing::Test {
 
   const ScratchFolder root_;
   const std::string path_ = std::filesystem::weakly_canonical(root_.file("run/ckpt.pt", "")).string();
-  const Corpus corpus_ = some_corpus();
+  const data::Corpus corpus_ = some_corpus();
   Config source_config_, config_;
-  Checkpoint checkpoint_;
+  checkpoint::Checkpoint checkpoint_;
 };
 
 TEST_F(InitialWeightsTest, TheModelIsTheCheckpointsAndDropoutTheRuns) {
@@ -84,13 +84,13 @@ TEST_F(InitialWeightsTest, SequencesMayBeShorterThanTheCheckpoints) {
   config_.model.dropout = source_config_.model.dropout = 0;
   for (const Position position : {Position::rope, Position::learned}) {
     source_config_.model.position = position;
-    const State source(source_config_, corpus_, at::kCPU, Precision{});
-    save_checkpoint(path_, source.capture());
+    const State source(source_config_, corpus_, at::kCPU, device::Precision{});
+    checkpoint::save_checkpoint(path_, source.capture());
     config_.model.block_size = 4;
     take(written);
     EXPECT_EQ(config_.model.block_size, 4);
-    const InitialWeights initial = initial_weights(load_checkpoint(path_), config_, written);
-    const GPT shorter(config_.model, at::kCPU, initial.model);
+    const InitialWeights initial = initial_weights(checkpoint::load_checkpoint(path_), config_, written);
+    const model::GPT shorter(config_.model, at::kCPU, initial.model);
     const at::NoGradGuard no_grad;
     const at::Tensor ids = at::arange(4).view({1, 4});
     EXPECT_TRUE(shorter.forward(ids).allclose(source.model.forward(ids), 1e-4, 1e-5)) << "by other operators";
@@ -139,13 +139,13 @@ TEST_F(InitialWeightsTest, ForAnotherTokenizerRowsAreMatchedByText) {
   config_.data.tokenizer = "byte";
   EXPECT_EQ(take(written), 1);
   EXPECT_EQ(config_.model.vocab_size, std::nullopt);
-  InitialWeights initial = initial_weights(load_checkpoint(path_), config_, written);
+  InitialWeights initial = initial_weights(checkpoint::load_checkpoint(path_), config_, written);
   EXPECT_TRUE(initial.changes_tokenizer);
   config_.data.text = root_.file("other.txt", "3 is no square, it is \xC3\xA4 prime, and so is 11.\n");
   config_.data.cache_dir = root_ / "cache";
   config_.data.validation_fraction = 0;
   test::CapturedLog log;
-  const Corpus corpus = load_corpus_for(initial, config_);
+  const data::Corpus corpus = load_corpus_for(initial, config_);
   EXPECT_EQ(corpus.vocab_size, 256);
   const std::string said = log.text(),
                     expected = fmt::format("{} tokens keep the rows of tokens with the same text, {} new ones",
@@ -159,20 +159,20 @@ TEST_F(InitialWeightsTest, ForAnotherTokenizerRowsAreMatchedByText) {
   EXPECT_TRUE(after['1'].equal(row_before("1")));
   EXPECT_TRUE(after[0xC3].allclose(before.narrow(0, 0, corpus_.vocab_size).mean(0))) << "a new one";
   config_.model.vocab_size = corpus.vocab_size;
-  (void)GPT(config_.model, at::kCPU, initial.model);  // throws where shapes do not fit
+  (void)model::GPT(config_.model, at::kCPU, initial.model);  // throws where shapes do not fit
 }
 
 TEST_F(InitialWeightsTest, ConversationsBringTokensWhoseRowsAreMeans) {
   for (const int64_t unused : {0, 5}) {
     config_.model.vocab_size.reset();
-    Checkpoint checkpoint = checkpoint_;
+    checkpoint::Checkpoint checkpoint = checkpoint_;
     checkpoint.config.model.vocab_size = corpus_.vocab_size + unused;
     checkpoint.config.model.vocab_multiple = 1;
     const at::Tensor rows = checkpoint.model[0].second.detach().narrow(0, 0, corpus_.vocab_size);
     checkpoint.model[0].second = at::cat({rows, at::ones({unused, rows.size(1)})});
-    save_checkpoint(path_, checkpoint);
+    checkpoint::save_checkpoint(path_, checkpoint);
     take();
-    InitialWeights initial = initial_weights(load_checkpoint(path_, Parts::model), config_, {});
+    InitialWeights initial = initial_weights(checkpoint::load_checkpoint(path_, checkpoint::Parts::model), config_, {});
     config_.data.text = root_.file("chats.jsonl", R"({"prompt": "1 2", "completion": "is"})");
     // The model knows no letters for the names of roles.
     config_.data.chat_template =
@@ -181,7 +181,7 @@ TEST_F(InitialWeightsTest, ConversationsBringTokensWhoseRowsAreMeans) {
                    "{% if add_generation_prompt %}<|im_start|>{% endif %}");
     config_.data.cache_dir = root_ / "cache";
     test::CapturedLog log;
-    const Corpus corpus = load_corpus_for(initial, config_);
+    const data::Corpus corpus = load_corpus_for(initial, config_);
     const int64_t first = corpus_.vocab_size;
     EXPECT_EQ(corpus.vocab_size, first + 2);
     EXPECT_EQ(config_.model.vocab_size, std::max(first + 2, first + unused)) << "unused ids are taken first";
@@ -192,7 +192,7 @@ TEST_F(InitialWeightsTest, ConversationsBringTokensWhoseRowsAreMeans) {
     EXPECT_TRUE(after.narrow(0, 0, first).equal(rows));
     for (const int64_t id : {first, first + 1}) EXPECT_TRUE(after[id].allclose(rows.mean(0)));
     if (unused > 2) { EXPECT_TRUE(after[first + 2].equal(at::ones({rows.size(1)}))); }
-    (void)GPT(config_.model, at::kCPU, initial.model);  // throws where shapes do not fit
+    (void)model::GPT(config_.model, at::kCPU, initial.model);  // throws where shapes do not fit
     // A run that goes on has the vocabulary in its effective configuration, and so have the other processes.
     config_.training.init_from = path_;
     take({{"model.vocab_size", "effective_config.yaml"}});
@@ -203,11 +203,11 @@ TEST_F(InitialWeightsTest, ConversationsBringTokensWhoseRowsAreMeans) {
 TEST_F(InitialWeightsTest, WithoutATokenizerNothingCanBeMatched) {
   checkpoint_.tokenizer.clear();
   checkpoint_.config.data.bin = "ids.bin";
-  save_checkpoint(path_, checkpoint_);
+  checkpoint::save_checkpoint(path_, checkpoint_);
   const config::Origins written{{"data.tokenizer", "--tokenizer"}};
   config_.data.tokenizer = "byte";
   take(written);
-  InitialWeights initial = initial_weights(load_checkpoint(path_), config_, written);
+  InitialWeights initial = initial_weights(checkpoint::load_checkpoint(path_), config_, written);
   config_.data.text = root_.file("other.txt", std::string(100, 'x'));
   config_.data.cache_dir = root_ / "cache";
   config_.data.validation_fraction = 0;
@@ -219,10 +219,11 @@ TEST_F(InitialWeightsTest, ARunBeginsWithTheWeightsAndNothingElse) {
   Config config = config_;
   config.training.batch_size = 4;
   config.training.precision.use_amp = false;
-  const InitialWeights initial = initial_weights(load_checkpoint(path_), config, {});
+  const InitialWeights initial = initial_weights(checkpoint::load_checkpoint(path_), config, {});
   EXPECT_EQ(initial.step, 5);
-  const Checkpoint begun = State(config, corpus_, at::kCPU, Precision{}, {.start = {}, .initial = initial}).capture();
-  const Checkpoint drawn = State(config, corpus_, at::kCPU, Precision{}).capture();
+  const checkpoint::Checkpoint begun =
+      State(config, corpus_, at::kCPU, device::Precision{}, {.start = {}, .initial = initial}).capture();
+  const checkpoint::Checkpoint drawn = State(config, corpus_, at::kCPU, device::Precision{}).capture();
   expect_equal(begun.model, checkpoint_.model);
   EXPECT_EQ(begun.step, 0);
   EXPECT_EQ(begun.optimizer.step_count.item<float>(), 0);
@@ -232,28 +233,28 @@ TEST_F(InitialWeightsTest, ARunBeginsWithTheWeightsAndNothingElse) {
 
 TEST_F(InitialWeightsTest, TextIsEncodedWithTheCheckpointsTokenizer) {
   take();
-  InitialWeights initial = initial_weights(load_checkpoint(path_), config_, {});
+  InitialWeights initial = initial_weights(checkpoint::load_checkpoint(path_), config_, {});
   config_.data.text = root_.file("other.txt", std::string(40, '1') + " is the square of 2.\n");
   config_.data.cache_dir = root_ / "cache";
   config_.data.validation_fraction = 0;
-  const Corpus corpus = load_corpus_for(initial, config_);
+  const data::Corpus corpus = load_corpus_for(initial, config_);
   EXPECT_EQ(corpus.tokenizer->to_json(), corpus_.tokenizer->to_json());
   config_.data.text = root_.file("strange.txt", "ÄÖÜ is not known there\n");
   EXPECT_THROW((void)load_corpus_for(initial, config_), Error);
 }
 
 TEST_F(InitialWeightsTest, TheFormatOfTextsComesWithTheModelAndIsSaved) {
-  checkpoint_.text_format = TextFormat{.begin = 1, .pad = 2, .ends = {3}, .chat_template = "{{ messages }}"};
-  save_checkpoint(path_, checkpoint_);
+  checkpoint_.text_format = tokenizer::TextFormat{.begin = 1, .pad = 2, .ends = {3}, .chat_template = "{{ messages }}"};
+  checkpoint::save_checkpoint(path_, checkpoint_);
   take();
-  InitialWeights initial = initial_weights(load_checkpoint(path_), config_, {});
+  InitialWeights initial = initial_weights(checkpoint::load_checkpoint(path_), config_, {});
   config_.data.text = root_.file("other.txt", std::string(40, '1') + " is the square of 2.\n");
   config_.data.cache_dir = root_ / "cache";
   config_.data.validation_fraction = 0;
-  const Corpus corpus = load_corpus_for(initial, config_);
+  const data::Corpus corpus = load_corpus_for(initial, config_);
   EXPECT_EQ(corpus.text_format, checkpoint_.text_format);
   config_.model.block_size = 8, config_.training.batch_size = 2, config_.training.precision.use_amp = false;
-  EXPECT_EQ(State(config_, corpus, at::kCPU, Precision{}).capture().text_format, checkpoint_.text_format);
+  EXPECT_EQ(State(config_, corpus, at::kCPU, device::Precision{}).capture().text_format, checkpoint_.text_format);
 }
 
 TEST_F(InitialWeightsTest, AModelThatIsNotHereIsNotDownloaded) {
@@ -266,9 +267,9 @@ TEST_F(InitialWeightsTest, AModelThatIsNotHereIsNotDownloaded) {
 TEST_F(InitialWeightsTest, WithoutATokenizerThereIsNoText) {
   checkpoint_.tokenizer.clear();
   checkpoint_.config.data.bin = "ids.bin";
-  save_checkpoint(path_, checkpoint_);
+  checkpoint::save_checkpoint(path_, checkpoint_);
   take();
-  InitialWeights initial = initial_weights(load_checkpoint(path_), config_, {});
+  InitialWeights initial = initial_weights(checkpoint::load_checkpoint(path_), config_, {});
   config_.data.text = root_.file("other.txt", "some text");
   try {
     (void)load_corpus_for(initial, config_);

@@ -61,14 +61,14 @@ using TensorNamed = std::function<at::Tensor(const std::string& name)>;
 
 std::vector<double> norms_apart(const Config& config, const TensorNamed& tensor_named) {
   std::vector<double> norms(static_cast<size_t>(config.model.n_layer) + 2);
-  for (const ParameterRow& row : parameter_table(config.model, config.training.tuning))
+  for (const layout::ParameterRow& row : layout::parameter_table(config.model, config.training.tuning))
     if (row.is_trained)
       norms[static_cast<size_t>(row.layer + 1)] += test::exact(tensor_named(row.name)).square().sum().item<double>();
   for (double& norm : norms) norm = std::sqrt(norm);
   return norms;
 }
 
-at::Tensor named(const NamedTensors& tensors, const std::string& name) {
+at::Tensor named(const parameters::NamedTensors& tensors, const std::string& name) {
   for (const auto& [known, tensor] : tensors)
     if (known == name) return tensor;
   ADD_FAILURE() << "there is no " << name;
@@ -76,15 +76,15 @@ at::Tensor named(const NamedTensors& tensors, const std::string& name) {
 }
 
 struct Measured {
-  LayerNorms norms, apart;  // the latter in the first process; gradients where it is the only one
+  report::LayerNorms norms, apart;  // the latter in the first process; gradients where it is the only one
 };
 
 bool update(Run& run) {
   return run.update([] { return false; }).has_value();
 }
 
-Checkpoint copied_and_discarded(Run& run, const Setup& setup) {
-  const Checkpoint copy = copy_of_whole(run.state(), setup);
+checkpoint::Checkpoint copied_and_discarded(Run& run, const Setup& setup) {
+  const checkpoint::Checkpoint copy = copy_of_whole(run.state(), setup);
   run.state().discard();
   return copy;
 }
@@ -94,11 +94,11 @@ Measured measured(const Setup& setup) {
   Run run(setup);
   EXPECT_TRUE(update(run));
   EXPECT_FALSE(run.step().norms()) << "nobody has asked";
-  const Checkpoint before = copied_and_discarded(run, setup);
+  const checkpoint::Checkpoint before = copied_and_discarded(run, setup);
   run.step().measure_norms(true);
   EXPECT_TRUE(update(run));
   Measured result{.norms = *run.step().norms(), .apart = {}};
-  const Checkpoint after = copied_and_discarded(run, setup);
+  const checkpoint::Checkpoint after = copied_and_discarded(run, setup);
   if (!setup.mesh.all->is_first()) return result;
   const Config& config = setup.config;
   const auto weight = [&](const std::string& name) { return named(after.model, name); };
@@ -107,13 +107,13 @@ Measured measured(const Setup& setup) {
   };
   result.apart = {.gradient = {}, .weight = norms_apart(config, weight), .update = norms_apart(config, change)};
   if (setup.mesh.all->size() > 1) return result;
-  const NamedTensors gradients = run.model().parameters().gradients();
+  const parameters::NamedTensors gradients = run.model().parameters().gradients();
   result.apart.gradient = norms_apart(config, [&](const std::string& name) { return named(gradients, name); });
   return result;
 }
 
 // Sums of squares over blocks are float32, and those of blocks float64.
-double rounding_of(double norm) { return test::tolerance(at::kFloat, kParameterAlignment + 2, norm); }
+double rounding_of(double norm) { return test::tolerance(at::kFloat, layout::kParameterAlignment + 2, norm); }
 
 void expect_near(const std::vector<double>& found, const std::vector<double>& expected, const char* what) {
   ASSERT_EQ(found.size(), expected.size()) << what;
@@ -121,12 +121,13 @@ void expect_near(const std::vector<double>& found, const std::vector<double>& ex
     EXPECT_NEAR(found[i], expected[i], rounding_of(expected[i])) << what << " of layer " << i;
 }
 
-Measured measured_on(const Shape& shape, const Config& config, const Corpus& corpus) {
+Measured measured_on(const Shape& shape, const Config& config, const data::Corpus& corpus) {
   std::vector<Measured> all(static_cast<size_t>(shape.processes));
   in_mesh(shape, config, corpus,
           [&](const Setup& setup) { all[static_cast<size_t>(setup.mesh.all->rank())] = measured(setup); });
   for (const Measured& other : all)
-    for (const auto& [name, norms] : kLayerNormFields) EXPECT_EQ(other.norms.*norms, all[0].norms.*norms) << name;
+    for (const auto& [name, norms] : report::kLayerNormFields)
+      EXPECT_EQ(other.norms.*norms, all[0].norms.*norms) << name;
   expect_near(all[0].norms.weight, all[0].apart.weight, "weights");
   expect_near(all[0].norms.update, all[0].apart.update, "update");
   return all[0];
@@ -135,7 +136,7 @@ Measured measured_on(const Shape& shape, const Config& config, const Corpus& cor
 class LayerNormsOfRun : public testing::TestWithParam<NormsCase> {};
 
 TEST_P(LayerNormsOfRun, AreThoseOfItsWeightsAndGradients) {
-  const Corpus corpus = corpus_with_validation();
+  const data::Corpus corpus = corpus_with_validation();
   Config config = divided_run(corpus);
   config.training.cadence.log_norms = true;
   GetParam().set(config);
@@ -163,9 +164,9 @@ struct TinySetup {
     config = divided_run(corpus);
     config.training.cadence.log_norms = log_norms;
   }
-  Setup setup() const { return {config, corpus, describe_device(at::kCPU), Precision{}}; }
+  Setup setup() const { return {config, corpus, device::describe_device(at::kCPU), device::Precision{}}; }
 
-  Corpus corpus = corpus_with_validation();
+  data::Corpus corpus = corpus_with_validation();
   Config config;
 };
 
@@ -185,7 +186,7 @@ TEST(LayerNormsOfStep, OfAnUpdateThatIsSkippedSayThatNothingChanged) {
   run.step().measure_norms(true);
   ASSERT_TRUE(update(run));
   ASSERT_EQ(run.step().skipped().item<float>(), 1);
-  const LayerNorms norms = *run.step().norms();
+  const report::LayerNorms norms = *run.step().norms();
   EXPECT_EQ(norms.update, std::vector<double>(norms.update.size()));
   EXPECT_GT(norms.weight[1], 0);
   EXPECT_FALSE(std::isfinite(norms.gradient[1]));
@@ -197,7 +198,7 @@ TEST(LayerNormsOfStep, OfARecordedUpdateAreThoseOfOneThatIsNot) {
   const run::Setup setup = tiny.setup();
   int64_t replays = 0;
   run::Run eager(setup), silent(setup),
-      recorded(setup, {}, [&](GPT& model) { return test::counting_recorder(model, replays); });
+      recorded(setup, {}, [&](model::GPT& model) { return test::counting_recorder(model, replays); });
   for (int i = 0; i < 6; ++i) {
     for (run::Run* run : {&eager, &recorded}) {
       run->step().measure_norms(i % 2 == 1);
@@ -206,7 +207,7 @@ TEST(LayerNormsOfStep, OfARecordedUpdateAreThoseOfOneThatIsNot) {
     ASSERT_TRUE(update(silent));
   }
   EXPECT_GT(replays, 0);
-  for (const auto& [name, norms] : kLayerNormFields)
+  for (const auto& [name, norms] : report::kLayerNormFields)
     EXPECT_EQ((*recorded.step().norms()).*norms, (*eager.step().norms()).*norms) << name;
   expect_equal(recorded.model().parameters().values(), eager.model().parameters().values());
   expect_equal(silent.model().parameters().values(), eager.model().parameters().values());

@@ -17,8 +17,8 @@ class LongerRunTest : public testing::Test {
     start_.checkpoint.config = now_;
     start_.checkpoint.step = 100;
     start_.checkpoint.warmup_steps = 10;
-    start_.path = root_ / kLastCheckpoint;
-    stable_ = root_.file(stable_checkpoint(80), "");
+    start_.path = root_ / checkpoint::kLastCheckpoint;
+    stable_ = root_.file(checkpoint::stable_checkpoint(80), "");
     schedule.max_steps = 300;
   }
   std::optional<std::string> found() const { return checkpoint_before_decay(start_, now_.training.schedule, 10); }
@@ -38,8 +38,8 @@ TEST_F(LongerRunTest, GoesOnFromBeforeTheDecay) {
   EXPECT_EQ(found(), stable_);
   now_.training.schedule.max_steps.reset(), now_.training.schedule.epochs = 30;
   EXPECT_EQ(found(), stable_);
-  root_.file(stable_checkpoint(70), "");
-  root_.file(stable_checkpoint(90), "");  // of a run that was further than this one
+  root_.file(checkpoint::stable_checkpoint(70), "");
+  root_.file(checkpoint::stable_checkpoint(90), "");  // of a run that was further than this one
   EXPECT_EQ(found(), stable_);
 }
 
@@ -72,11 +72,11 @@ TEST_F(LongerRunTest, ALengthThatItWasToldHoldsUntilItsConfigurationSaysAnotherO
   EXPECT_EQ(found(), std::nullopt) << "its decay goes on";
   EXPECT_EQ(change(), std::nullopt);
   now_.training.schedule.max_time.seconds = 60;
-  EXPECT_EQ(course_with(start_.checkpoint, now_.training.schedule), Course()) << "a time is another length";
+  EXPECT_EQ(course_with(start_.checkpoint, now_.training.schedule), optim::Course()) << "a time is another length";
   now_.training.schedule.max_time.seconds = 0;
   now_.training.schedule.max_steps = 400;
   EXPECT_FALSE(has_same_length(start_.checkpoint, now_.training.schedule));
-  EXPECT_EQ(course_with(start_.checkpoint, now_.training.schedule), Course());
+  EXPECT_EQ(course_with(start_.checkpoint, now_.training.schedule), optim::Course());
   EXPECT_EQ(found(), stable_);
 }
 

@@ -17,29 +17,29 @@ class MeasuredMemory : public DeviceTest {
  protected:
   void SetUp() override {
     DeviceTest::SetUp();
-    use_cpu_allocator();
+    device::use_cpu_allocator();
   }
 
   // After so many updates of a small model.
-  std::optional<MemoryUse> after(int64_t updates, GradientCheckpointing level, bool is_narrow = false) {
+  std::optional<report::MemoryUse> after(int64_t updates, GradientCheckpointing level, bool is_narrow = false) {
     std::vector<int32_t> ids(20'000);
     for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i * i % 61);
-    Corpus corpus;
-    corpus.train = Tokens::from_ids(ids, 64);
+    data::Corpus corpus;
+    corpus.train = data::Tokens::from_ids(ids, 64);
     corpus.sources = {corpus.train};
     corpus.vocab_size = 64;
     Config config;
     config.model.n_layer = 4, config.model.n_head = 2, config.model.n_embd = 64, config.model.block_size = 64;
     config.model.vocab_size = 64, config.model.dropout = 0;
     config.training.batch_size = 16, config.training.execution.gradient_checkpointing = level;
-    reset_cpu_memory_peak();
-    Precision precision;
+    device::reset_cpu_memory_peak();
+    device::Precision precision;
     if (is_narrow) precision.dtype = Dtype::bfloat16, precision.end_to_end = true;
     State state(config, corpus, device(), precision);
     parameters = static_cast<double>(state.model.parameters().layout().size);
     TrainStep step({state.model, *state.optimizer, state.scaler}, {precision}, config.training);
     for (int64_t i = 0; i < updates; ++i) run_update(step, state.loader, 1, 1e-3, i, [] { return false; });
-    peak = static_cast<double>(peak_tensor_bytes(device()));
+    peak = static_cast<double>(device::peak_tensor_bytes(device()));
     return measured_memory(state, step);
   }
 
@@ -74,7 +74,7 @@ TEST_P(MeasuredMemory, IsNotKnownBeforeTheSecondUpdate) { EXPECT_FALSE(after(1, 
 INSTANTIATE_ON_DEVICES(MeasuredMemory);
 
 TEST(MemoryUse, IsOneLine) {
-  const MemoryUse use{.weights = 4e6, .gradients = 4e6, .optimizer = 8e6, .activations = 1e9};
+  const report::MemoryUse use{.weights = 4e6, .gradients = 4e6, .optimizer = 8e6, .activations = 1e9};
   EXPECT_EQ(to_text(use), "1.02 GB: weights 4.00 MB, gradients 4.00 MB, optimizer 8.00 MB, activations 1.00 GB");
 }
 

@@ -26,8 +26,8 @@ struct Shape {
   int64_t processes, tensor, stages = 1;
 };
 
-inline Corpus corpus_with_validation() {
-  Corpus corpus = some_corpus();
+inline data::Corpus corpus_with_validation() {
+  data::Corpus corpus = some_corpus();
   corpus.validation = corpus.train;
   return corpus;
 }
@@ -40,7 +40,7 @@ inline constexpr double kUpdateRate = 1;
 // Enough for a loss that has fallen; more of them take the processes, of which there are more than cores, some seconds for each case.
 inline int64_t compared_updates() { return test::runs_long_tests() ? 20 : 6; }
 
-inline Config divided_run(const Corpus& corpus) {
+inline Config divided_run(const data::Corpus& corpus) {
   Config config = tiny_config(corpus);
   config.model.n_head = 4, config.model.n_kv_head = 4, config.model.n_embd = 32, config.model.n_hidden = 68;
   config.model.vocab_multiple = 1, config.model.block_size = 16;
@@ -55,48 +55,48 @@ inline Config divided_run(const Corpus& corpus) {
 }
 
 struct Outcome {
-  Checkpoint checkpoint;  // of the first process
+  checkpoint::Checkpoint checkpoint;  // of the first process
   std::vector<double> losses, norms;
   double validation = 0;
 };
 
-inline NamedTensors copied(const NamedTensors& tensors) {
-  NamedTensors copies;
+inline parameters::NamedTensors copied(const parameters::NamedTensors& tensors) {
+  parameters::NamedTensors copies;
   for (const auto& [name, tensor] : tensors) copies.emplace_back(name, tensor.detach().clone());
   return copies;
 }
 
 // The whole of a tensor that processes have between them. To each number of one process the others add zeros.
-inline at::Tensor whole(const at::Tensor& tensor, const std::vector<TensorPart>& parts,
+inline at::Tensor whole(const at::Tensor& tensor, const std::vector<checkpoint::TensorPart>& parts,
                         distributed::Communicator& ranks) {
   constexpr int64_t kNumber = sizeof(int64_t);
   const auto size = static_cast<int64_t>(tensor.nbytes());
   const at::Tensor bytes = at::zeros({at::divup(size, kNumber) * kNumber}, at::kByte),
                    values = bytes.narrow(0, 0, size).view(tensor.scalar_type());
-  for (const TensorPart& part : parts)
-    if (part.values.defined()) put_in_whole(part.cut.get(), {part.begin, part.end}, part.values, values);
+  for (const checkpoint::TensorPart& part : parts)
+    if (part.values.defined()) parameters::put_in_whole(part.cut.get(), {part.begin, part.end}, part.values, values);
   ranks.sum(bytes.view(at::kLong));
   return values.view(tensor.sizes());
 }
 
 // Nothing at all processes but the first.
-inline Checkpoint captured_whole(State& state, const Setup& setup) {
+inline checkpoint::Checkpoint captured_whole(State& state, const Setup& setup) {
   state.prepare_capture();
   if (!state.division().divides_checkpoints() && !setup.mesh.all->is_first()) return {};
-  Checkpoint checkpoint = state.capture();
-  const auto make_whole = [&](const std::string& group, NamedTensors& tensors) {
+  checkpoint::Checkpoint checkpoint = state.capture();
+  const auto make_whole = [&](const std::string& group, parameters::NamedTensors& tensors) {
     for (auto& [name, tensor] : tensors)
       if (tensor.is_meta()) tensor = whole(tensor, checkpoint.parts.at(group + "/" + name), *setup.mesh.all);
   };
   make_whole("model", checkpoint.model);
   for (auto& [slot, tensors] : checkpoint.optimizer.slots) make_whole(slot, tensors);
   checkpoint.parts.clear();
-  return setup.mesh.all->is_first() ? checkpoint : Checkpoint();
+  return setup.mesh.all->is_first() ? checkpoint : checkpoint::Checkpoint();
 }
 
 // The same in memory of its own, which later updates leave as it is.
-inline Checkpoint copy_of_whole(State& state, const Setup& setup) {
-  Checkpoint checkpoint = captured_whole(state, setup);
+inline checkpoint::Checkpoint copy_of_whole(State& state, const Setup& setup) {
+  checkpoint::Checkpoint checkpoint = captured_whole(state, setup);
   if (!setup.mesh.all->is_first()) return checkpoint;
   checkpoint.model = copied(checkpoint.model);
   for (auto& [slot, tensors] : checkpoint.optimizer.slots) tensors = copied(tensors);
@@ -125,20 +125,20 @@ inline void set_shape(Config& config, const Shape& shape) {
 
 // Calls work(setup) in each process of a mesh, whose run this is.
 template <typename Work>
-void in_mesh(const Shape& shape, Config config, const Corpus& corpus, const Work& work) {
+void in_mesh(const Shape& shape, Config config, const data::Corpus& corpus, const Work& work) {
   set_shape(config, shape);
   test::in_ranks(shape.processes, [&](distributed::Group& group) {
     group.arrange(shape.tensor, shape.stages);
-    const DeviceInfo device = describe_device(at::kCPU);
-    Setup setup{config, corpus, device, resolve_precision(config.training.precision, device)};
+    const device::DeviceInfo device = device::describe_device(at::kCPU);
+    Setup setup{config, corpus, device, device::resolve_precision(config.training.precision, device)};
     setup.mesh = group.mesh();
     work(setup);
   });
 }
 
 // The outcome of the first process; the others must have seen the same.
-inline Outcome outcome_on(const Shape& shape, const Config& config, const Corpus& corpus, int64_t updates,
-                          const Checkpoint* start = nullptr) {
+inline Outcome outcome_on(const Shape& shape, const Config& config, const data::Corpus& corpus, int64_t updates,
+                          const checkpoint::Checkpoint* start = nullptr) {
   std::vector<Outcome> all(static_cast<size_t>(shape.processes));
   in_mesh(shape, config, corpus, [&](const Setup& setup) {
     Beginning begins;
@@ -198,7 +198,7 @@ inline void use_bfloat16(Config& config, AmpMode mode) {
   config.training.precision.amp_mode = mode;
 }
 
-inline void expect_same_state(const Checkpoint& a, const Checkpoint& b) {
+inline void expect_same_state(const checkpoint::Checkpoint& a, const checkpoint::Checkpoint& b) {
   expect_equal(a.model, b.model);
   ASSERT_EQ(a.optimizer.slots.size(), b.optimizer.slots.size());
   for (const auto& [slot, tensors] : a.optimizer.slots) expect_equal(b.optimizer.slot(slot), tensors);

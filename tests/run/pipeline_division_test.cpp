@@ -18,10 +18,10 @@ namespace gpt::run {
 namespace {
 
 // Processes of two pipelines of three stages whose table, which the first and the last stage have, is another than in the first process.
-std::vector<int64_t> with_other_tables(const Config& config, const Corpus& corpus) {
+std::vector<int64_t> with_other_tables(const Config& config, const data::Corpus& corpus) {
   std::vector<at::Tensor> tables(6);
   in_mesh({6, 1, 3}, config, corpus, 4, [&](run::Run& run, int64_t stage) {
-    const Parameter table = run.model().parameters().weight(ParameterRole::token_embedding, -1);
+    const parameters::Parameter table = run.model().parameters().weight(layout::ParameterRole::token_embedding, -1);
     EXPECT_EQ(table.defined(), stage != 1);
     const auto rank = static_cast<size_t>(run.setup().mesh.all->rank());
     if (table.defined()) tables[rank] = table.value().detach().clone();
@@ -34,7 +34,7 @@ std::vector<int64_t> with_other_tables(const Config& config, const Corpus& corpu
 
 // A value of 16 bits is rounded at random, by its place in the buffer of a process.
 TEST(PipelineTiedTable, IsTheSameAtBothEnds) {
-  const Corpus corpus = corpus_with_validation();
+  const data::Corpus corpus = corpus_with_validation();
   Config config = pipelined_run(corpus);
   use_bfloat16(config, AmpMode::end_to_end);
   config.training.precision.master_weights = false;
@@ -46,7 +46,7 @@ TEST(PipelineTiedTable, IsTheSameAtBothEnds) {
 
 // Each process of both ends updates a part, from the sums of both.
 TEST(PipelineTiedTable, IsUpdatedAlikeAtBothEnds) {
-  const Corpus corpus = corpus_with_validation();
+  const data::Corpus corpus = corpus_with_validation();
   Config config = pipelined_run(corpus);
   for (const int64_t zero : {2, 3}) {
     config.distributed.zero = zero;
@@ -55,7 +55,7 @@ TEST(PipelineTiedTable, IsUpdatedAlikeAtBothEnds) {
 }
 
 // Blocks of a segment each, of which a stage has two, and a table that both ends have.
-Config run_of_segments(const Corpus& corpus) {
+Config run_of_segments(const data::Corpus& corpus) {
   Config config = pipelined_run(corpus);
   config.model.n_embd = 512, config.model.n_hidden = 128;
   config.training.batch_size = 1, config.training.gradient_accumulation_steps = 4;
@@ -64,7 +64,7 @@ Config run_of_segments(const Corpus& corpus) {
 }
 
 TEST(PipelineZero2, SumsOfSegmentsAreThoseOfWholeModels) {
-  const Corpus corpus = corpus_with_validation();
+  const data::Corpus corpus = corpus_with_validation();
   Config config = run_of_segments(corpus);
   expect_close(outcome_on({4, 1, 2}, config, corpus, 2), outcome_on({2, 1}, config, corpus, 2), config, at::kFloat);
   untie(config);
@@ -73,7 +73,7 @@ TEST(PipelineZero2, SumsOfSegmentsAreThoseOfWholeModels) {
 
 // Where each micro-batch of an update is another pipeline's, what arrives of it is added in the same order.
 TEST(PipelineZero2, OfAMicroBatchEachIsZero0) {
-  const Corpus corpus = corpus_with_validation();
+  const data::Corpus corpus = corpus_with_validation();
   Config config = pipelined_run(corpus);
   untie(config);
   config.training.gradient_accumulation_steps = 2;
@@ -93,11 +93,12 @@ TEST(PipelineZero2, ATiedTableIsCutAlikeAtBothEnds) {
     for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::muon}) {
       const parallel::Division division(group.mesh(), config, {.kind = kind});
       const auto of_table = [&](int64_t stage) {
-        const std::vector<ParameterRow> rows = cut(parameter_table(model), model, {.stage = stage, .stages = 2});
-        const FlatLayout layout = flat_layout(rows);
-        const int64_t begin = layout.trained_size - aligned_end(10048 * 512);
+        const std::vector<layout::ParameterRow> rows =
+            layout::cut(layout::parameter_table(model), model, {.stage = stage, .stages = 2});
+        const layout::FlatLayout layout = layout::flat_layout(rows);
+        const int64_t begin = layout.trained_size - layout::aligned_end(10048 * 512);
         std::vector<int64_t> bounds;
-        for (const FlatSpan& span : division.spans(rows, layout))
+        for (const layout::FlatSpan& span : division.spans(rows, layout))
           if (span.end > begin) bounds.insert(bounds.end(), {span.begin - begin, span.end - begin});
         return bounds;
       };
@@ -112,7 +113,7 @@ TEST(PipelineZero2, ATiedTableIsCutAlikeAtBothEnds) {
 // back: (A G + W)(n - 1) / n bytes, and 2 (n - 1) / n of the norms of each 256 and the loss.
 TEST(PipelineZero2, GradientsOfEveryMicroBatchAreSentOnce) {
   constexpr int64_t kStages = 2, kPipelines = 2, kMicroBatches = 2, kUpdatesCounted = 2;
-  const Corpus corpus = some_corpus(400);
+  const data::Corpus corpus = some_corpus(400);
   Config config = run_of_segments(corpus);
   config.distributed.processes = kStages * kPipelines, config.distributed.pipeline_parallel = kStages;
   std::mutex mutex;
@@ -142,7 +143,7 @@ TEST(PipelineZero2, GradientsOfEveryMicroBatchAreSentOnce) {
 // a forward pass, and for the first one where it is the other way round: 1 + 2 (A - w) times, with w micro-batches ahead.
 TEST(PipelineZero3, WeightsComeTogetherForEachPassThatNeedsThem) {
   constexpr int64_t kStages = 2, kPipelines = 2, kMicroBatches = 3, kUpdatesCounted = 2;
-  const Corpus corpus = some_corpus(400);
+  const data::Corpus corpus = some_corpus(400);
   Config config = run_of_segments(corpus);
   config.distributed.zero = 3, config.training.gradient_accumulation_steps = kPipelines * kMicroBatches;
   config.model.n_layer = 5;
@@ -151,10 +152,10 @@ TEST(PipelineZero3, WeightsComeTogetherForEachPassThatNeedsThem) {
   double most = 0;
   in_mesh({kStages * kPipelines, 1, kStages}, config, corpus, 1, [&](run::Run& run, int64_t stage) {
     const distributed::Mesh& mesh = run.setup().mesh;
-    const Parameters& parameters = run.model().parameters();
+    const parameters::Parameters& parameters = run.model().parameters();
     const int64_t before = mesh.data->bytes_sent(), all_before = mesh.bytes_sent();
     for (int64_t i = 0; i < kUpdatesCounted; ++i) EXPECT_TRUE(run.update([] { return false; }));
-    const LayerSpan layers = run.model().layers();
+    const layout::LayerSpan layers = run.model().layers();
     const auto& [begin, end] = parameters.divided_values()->blocks().back();
     const int64_t ahead = kStages - stage,
                   passes = 2 * kMicroBatches * layers.count() - (1 + 2 * (kMicroBatches - ahead)),
@@ -171,12 +172,12 @@ TEST(PipelineZero3, WeightsComeTogetherForEachPassThatNeedsThem) {
 }
 
 TEST(PipelineMemory, EachStageHasItsOwnBlocksAlone) {
-  const Corpus corpus = corpus_with_validation();
+  const data::Corpus corpus = corpus_with_validation();
   const Config config = pipelined_run(corpus);
   in_mesh({4, 1, 4}, config, corpus, 1, [&](run::Run& run, int64_t stage) {
-    const auto rows = cut(parameter_table(config.model), config.model, {.stage = stage, .stages = 4});
-    const int64_t values = flat_layout(rows).size;
-    EXPECT_LT(values, flat_layout(parameter_table(config.model)).size / 2);
+    const auto rows = layout::cut(layout::parameter_table(config.model), config.model, {.stage = stage, .stages = 4});
+    const int64_t values = layout::flat_layout(rows).size;
+    EXPECT_LT(values, layout::flat_layout(layout::parameter_table(config.model)).size / 2);
     EXPECT_EQ(run.model().parameters().layout().size, values);
     EXPECT_EQ(run.model().parameters().gradient_buffer(0).numel(), values);
     EXPECT_LE(run.state().optimizer->bytes().device, 8 * values);
@@ -185,20 +186,20 @@ TEST(PipelineMemory, EachStageHasItsOwnBlocksAlone) {
 
 // Half of a stage's blocks, and memory for two of them. The first stage needs most.
 TEST(PipelineMemory, WeightsOfAStageAreDividedFurther) {
-  const Corpus corpus = corpus_with_validation();
+  const data::Corpus corpus = corpus_with_validation();
   Config config = pipelined_run(corpus);
   config.model.n_layer = 8, config.distributed.zero = 3;
   config.distributed.processes = 4, config.distributed.pipeline_parallel = 2;
   const plan::ActivationForm form =
-      plan::activation_form(config.model, config.training, config.distributed, describe_device(at::kCPU), {});
+      plan::activation_form(config.model, config.training, config.distributed, device::describe_device(at::kCPU), {});
   const double planned = plan::estimate_memory(config.model, config.training, form).weights;
   in_mesh({4, 1, 2}, config, corpus, 1, [&](run::Run& run, int64_t stage) {
-    const Parameters& parameters = run.model().parameters();
+    const parameters::Parameters& parameters = run.model().parameters();
     const auto [begin, end] = parameters.divided_values()->blocks().back();
     const double rooms = 2.0 * static_cast<double>((end - begin) * sizeof(float));
     if (stage > 0) return;
     const double of_alignment =
-        static_cast<double>(run.model().layers().count() * kParameterAlignment * sizeof(float)) / 2;
+        static_cast<double>(run.model().layers().count() * layout::kParameterAlignment * sizeof(float)) / 2;
     EXPECT_NEAR(static_cast<double>(parameters.value_bytes()) + rooms, planned, of_alignment);
   });
 }
@@ -217,7 +218,7 @@ TEST_P(PipelineBytes, OfAnUpdateAreThoseOfThePlan) {
   const auto& [shape, frozen, first_trained] = GetParam();
   const auto [processes, tensor, stages] = shape;
   constexpr int64_t kUpdatesCounted = 3;
-  const Corpus corpus = some_corpus(400);  // no micro-batch of an epoch's end is missing
+  const data::Corpus corpus = some_corpus(400);  // no micro-batch of an epoch's end is missing
   Config config = pipelined_run(corpus);
   config.training.gradient_accumulation_steps = 4;
   config.training.tuning.freeze = frozen;

@@ -176,7 +176,7 @@ class PipelineRun : public testing::TestWithParam<PipelineCase> {};
 TEST_P(PipelineRun, UpdatesAreThoseOfWholeModels) {
   if (GetParam().shapes.front().processes > 4) SKIP_UNLESS_ALL_TESTS();
   const int64_t all = compared_updates();
-  const Corpus corpus = corpus_with_validation();
+  const data::Corpus corpus = corpus_with_validation();
   Config config = pipelined_run(corpus);
   GetParam().set(config);
   std::map<std::pair<int64_t, int64_t>, Outcome> without_stages;
@@ -198,9 +198,9 @@ INSTANTIATE_TEST_SUITE_P(All, PipelineRun, testing::ValuesIn(kPipelineCases),
                          [](const auto& test) { return std::string(test.param.name); });
 
 // Sequences of about four documents, each of which repeats a word of its own.
-Corpus some_documents() {
-  Corpus corpus;
-  corpus.tokenizer = make_tokenizer("bpe:300", "the quick brown fox jumps over the lazy dog and the cat");
+data::Corpus some_documents() {
+  data::Corpus corpus;
+  corpus.tokenizer = tokenizer::make_tokenizer("bpe:300", "the quick brown fox jumps over the lazy dog and the cat");
   std::vector<int32_t> ids;
   for (int i = 0; i < 300; ++i) {
     ids.push_back(corpus.tokenizer->end_of_text().value());
@@ -208,14 +208,14 @@ Corpus some_documents() {
       ids.push_back(id);
   }
   corpus.vocab_size = corpus.tokenizer->vocab_size();
-  corpus.train = corpus.validation = Tokens::from_ids(ids, corpus.vocab_size);
+  corpus.train = corpus.validation = data::Tokens::from_ids(ids, corpus.vocab_size);
   corpus.sources = {corpus.train};
   return corpus;
 }
 
 // Where a document begins follows from the ids, of which most stages compute nothing.
 TEST(PipelineDocuments, AreKeptApartInAllStages) {
-  const Corpus corpus = some_documents();
+  const data::Corpus corpus = some_documents();
   Config config = pipelined_run(corpus);
   untie(config);
   config.training.execution.gradient_checkpointing = GradientCheckpointing::selective;
@@ -270,7 +270,7 @@ class PipelineFrozen : public testing::TestWithParam<FrozenCase> {};
 
 // Stages of which nothing is trained pass gradients on to those that are, and none to others.
 TEST_P(PipelineFrozen, ParametersStayAsTheyAreInWholeModels) {
-  const Corpus corpus = corpus_with_validation();
+  const data::Corpus corpus = corpus_with_validation();
   Config config = pipelined_run(corpus);
   untie(config);
   config.training.tuning.freeze = GetParam().frozen;
@@ -283,7 +283,7 @@ TEST_P(PipelineFrozen, ParametersStayAsTheyAreInWholeModels) {
 
 // Frozen ones have no float32 values beside their copies, whichever process writes them.
 TEST(PipelineFrozenCopies, AreWrittenAsTheyAreKept) {
-  const Corpus corpus = corpus_with_validation();
+  const data::Corpus corpus = corpus_with_validation();
   Config config = pipelined_run(corpus);
   use_bfloat16(config, AmpMode::end_to_end);
   config.training.tuning.freeze = {"wte", "h.0", "h.2.mlp"};
@@ -308,7 +308,7 @@ class PipelineState : public testing::TestWithParam<int64_t> {};
 // What one arrangement has written others read, and write again as it was; the arrangement itself goes on as if it had not stopped.
 TEST_P(PipelineState, IsReadByAnyOtherArrangement) {
   if (GetParam() < 3) SKIP_UNLESS_ALL_TESTS();
-  const Corpus corpus = corpus_with_validation();
+  const data::Corpus corpus = corpus_with_validation();
   Config config = pipelined_run(corpus);
   config.distributed.zero = GetParam();
   const Outcome written = outcome_on({4, 1, 2}, config, corpus, 3);
@@ -330,7 +330,7 @@ class MeshState : public testing::TestWithParam<int64_t> {};
 
 TEST_P(MeshState, IsThatOfOneProcess) {
   if (GetParam() < 3) SKIP_UNLESS_ALL_TESTS();
-  const Corpus corpus = corpus_with_validation();
+  const data::Corpus corpus = corpus_with_validation();
   Config config = pipelined_run(corpus);
   config.distributed.zero = GetParam();
   const Shape mesh{8, 2, 2};
@@ -349,7 +349,7 @@ INSTANTIATE_TEST_SUITE_P(All, MeshState, testing::Values(1, 3));
 
 // What one pipeline computes with lanes several do, to the bit; a tied table too.
 TEST(PipelineLanes, GiveAnyNumberOfPipelinesTheSameBits) {
-  const Corpus corpus = corpus_with_validation();
+  const data::Corpus corpus = corpus_with_validation();
   Config config = pipelined_run(corpus);
   config.distributed.lanes = 4;
   const Outcome one = outcome_on({2, 1, 2}, config, corpus, 6);

@@ -53,7 +53,7 @@ class RecordedRun : public testing::TestWithParam<std::tuple<DeviceCase, RunCase
     GPT_SKIP_WITHOUT(std::get<0>(GetParam()));
     const auto& [where, what] = GetParam();
     if (what.dtype == Dtype::float16 && device().is_cpu()) GTEST_SKIP() << "float16 is refused on a CPU";
-    use_recordable_stream(device());
+    device::use_recordable_stream(device());
     at::set_num_threads(1);  // on a busy machine threads meet more slowly than this model computes
     path_ = testing::TempDir() + "recorded_run_" + std::to_string(getpid()) + ".pt";
     corpus_.validation = corpus_.train;
@@ -64,8 +64,8 @@ class RecordedRun : public testing::TestWithParam<std::tuple<DeviceCase, RunCase
     config_.training.precision = {.use_amp = what.dtype != Dtype::float32, .dtype = what.dtype};
     if (what.dtype == Dtype::bfloat16) config_.training.precision.amp_mode = AmpMode::end_to_end;
     if (what.has_stages) config_.data.stages = {{}, {.from = kSecondStage, .block_size = 4, .mix = {}}};
-    precision_ = resolve_precision(config_.training.precision, describe_device(device()));
-    apply_precision(precision_, /*deterministic=*/true);
+    precision_ = device::resolve_precision(config_.training.precision, device::describe_device(device()));
+    device::apply_precision(precision_, /*deterministic=*/true);
   }
   void TearDown() override { std::filesystem::remove(path_); }
   at::Device device() const { return std::get<0>(GetParam()).device; }
@@ -80,10 +80,10 @@ class RecordedRun : public testing::TestWithParam<std::tuple<DeviceCase, RunCase
       if (run.state.step % 3 == 0) results.samples.push_back(sample(run.state.model));
     }
   }
-  std::string sample(GPT& model) const {
-    SamplingConfig sampling;
+  std::string sample(model::GPT& model) const {
+    generate::SamplingConfig sampling;
     sampling.max_new_tokens = 12;  // more than the context holds
-    return generate(model, *corpus_.tokenizer, "1 is", sampling, precision_.compute_type()).text;
+    return generate::generate(model, *corpus_.tokenizer, "1 is", sampling, precision_.compute_type()).text;
   }
 
   // As a signal does, between two micro-batches.
@@ -93,7 +93,7 @@ class RecordedRun : public testing::TestWithParam<std::tuple<DeviceCase, RunCase
     run.state.rewind(before);
   }
 
-  void finish(TinyRun& run, Results results, const Results& expected, const Checkpoint& state) const {
+  void finish(TinyRun& run, Results results, const Results& expected, const checkpoint::Checkpoint& state) const {
     train_to(kLast - 1, run, results);
     const int64_t replays = run.replays;
     train_to(kLast, run, results);
@@ -101,15 +101,15 @@ class RecordedRun : public testing::TestWithParam<std::tuple<DeviceCase, RunCase
     EXPECT_EQ(results.losses, expected.losses);
     EXPECT_EQ(results.validation, expected.validation);
     EXPECT_EQ(results.samples, expected.samples);
-    const Checkpoint found = run.state.capture();
+    const checkpoint::Checkpoint found = run.state.capture();
     expect_same_weights_and_moments(found, state);
     EXPECT_EQ(found.skipped_steps, state.skipped_steps);
     for (const auto& [name, random] : state.rng) EXPECT_TRUE(found.rng.at(name).equal(random)) << name;
   }
 
-  Corpus corpus_ = some_corpus(kLines);
+  data::Corpus corpus_ = some_corpus(kLines);
   Config config_;
-  Precision precision_;
+  device::Precision precision_;
   std::string path_;
   RestoreContext restore_;
 };
@@ -118,16 +118,16 @@ TEST_P(RecordedRun, IsTheRunWithoutARecorder) {
   Results expected, results;
   TinyRun eager(config_, corpus_, device(), precision_);
   train_to(kLast, eager, expected);
-  const Checkpoint state = eager.state.capture();
+  const checkpoint::Checkpoint state = eager.state.capture();
 
   TinyRun stopped(config_, corpus_, device(), precision_, /*start=*/nullptr, /*is_recorded=*/true);
   train_to(kStopped, stopped, results);
   EXPECT_GT(stopped.replays, 0);
   stop_in_an_update(stopped);
-  save_checkpoint(path_, stopped.state.capture());
+  checkpoint::save_checkpoint(path_, stopped.state.capture());
   finish(stopped, results, expected, state);
 
-  const StartingPoint start{.checkpoint = load_checkpoint(path_), .path = path_};
+  const StartingPoint start{.checkpoint = checkpoint::load_checkpoint(path_), .path = path_};
   TinyRun resumed(config_, corpus_, device(), precision_, &start, /*is_recorded=*/true);
   finish(resumed, results, expected, state);
 }

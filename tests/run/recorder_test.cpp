@@ -22,7 +22,7 @@ struct Calls {
   std::string failure;              // the error of the next recording
 };
 
-class NotedGraph : public Graph {
+class NotedGraph : public device::Graph {
  public:
   explicit NotedGraph(Calls& calls) : calls_(calls) {}
   void record(const std::function<void()>& work) override {
@@ -37,10 +37,10 @@ class NotedGraph : public Graph {
   Calls& calls_;
 };
 
-class NotedGraphs : public Graphs {
+class NotedGraphs : public device::Graphs {
  public:
   explicit NotedGraphs(Calls& calls) : calls_(calls) {}
-  std::unique_ptr<Graph> make() override { return std::make_unique<NotedGraph>(calls_); }
+  std::unique_ptr<device::Graph> make() override { return std::make_unique<NotedGraph>(calls_); }
   void run(const std::function<void()>& work) override {
     ++calls_.beside_graphs;
     work();

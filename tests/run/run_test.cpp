@@ -27,9 +27,9 @@ class RunTest : public DeviceTest {
     config_.training.schedule.max_steps = 20;
     config_.training.precision.use_amp = false;
   }
-  run::Setup setup() const { return {config_, corpus_, describe_device(device()), Precision{}}; }
+  run::Setup setup() const { return {config_, corpus_, device::describe_device(device()), device::Precision{}}; }
 
-  Corpus corpus_;
+  data::Corpus corpus_;
   Config config_;
 };
 
@@ -40,13 +40,13 @@ TEST_P(RunTest, AnUpdateFollowsTheScheduleOfThePlan) {
   optimizer.weight_decay = 5, optimizer.decay_schedule = DecaySchedule::linear;
   const int64_t steps = *config_.training.schedule.max_steps;
   const auto rates = [&](int64_t step) {
-    return ScheduledRates(learning_rate_at(config_.training.schedule, step, steps),
-                          1 - static_cast<double>(step) / static_cast<double>(steps));
+    return optim::ScheduledRates(optim::learning_rate_at(config_.training.schedule, step, steps),
+                                 1 - static_cast<double>(step) / static_cast<double>(steps));
   };
   std::vector<int64_t> tokens;
-  Checkpoint expected;
+  checkpoint::Checkpoint expected;
   {
-    TinyRun parts(config_, corpus_, device(), Precision{});
+    TinyRun parts(config_, corpus_, device(), device::Precision{});
     for (int64_t& step = parts.state.step; step < kSteps; ++step) {
       const int64_t micro_batches = config_.training.gradient_accumulation_steps;
       tokens.push_back(*run_update(parts.step, parts.state.loader, micro_batches, rates(step), step, never_stops));
@@ -84,7 +84,7 @@ TEST_P(RunTest, SequencesMayBeShorterThanTheContext) {
     config.model.position = position, config.model.block_size = block_size;
     config.training.sequence_length = length;
     config.training.optimizer.weight_decay = 0;
-    const run::Setup setup{config, corpus_, describe_device(device()), Precision{}};
+    const run::Setup setup{config, corpus_, device::describe_device(device()), device::Precision{}};
     run::Run run(setup);
     const int64_t tokens = run.update(never_stops).value();
     EXPECT_EQ(tokens, config.training.batch_size * config.training.gradient_accumulation_steps * 8);
@@ -92,8 +92,9 @@ TEST_P(RunTest, SequencesMayBeShorterThanTheContext) {
     return run.state().capture();
   };
   expect_same_weights_and_moments(after_two(Position::rope, 32, 8), after_two(Position::rope, 8, std::nullopt));
-  const auto positions = [](const Checkpoint& checkpoint) {
-    return std::ranges::find(checkpoint.model, "transformer.wpe.weight", &NamedTensors::value_type::first)->second;
+  const auto positions = [](const checkpoint::Checkpoint& checkpoint) {
+    return std::ranges::find(checkpoint.model, "transformer.wpe.weight", &parameters::NamedTensors::value_type::first)
+        ->second;
   };
   const at::Tensor learned = positions(after_two(Position::learned, 32, 8));
   config_.model.position = Position::learned, config_.model.block_size = 32;
@@ -127,10 +128,10 @@ TEST_P(RunTest, AnUpdateThatIsStoppedMidwayLeavesEverythingAsItWas) {
   const run::Setup setup = this->setup();
   run::Run run(setup);
   ASSERT_TRUE(run.update(never_stops));
-  const Checkpoint before = run.state().capture();
+  const checkpoint::Checkpoint before = run.state().capture();
   const at::Tensor weights = run.model().parameters().flat_values().clone();
   EXPECT_FALSE(run.update([] { return true; }));
-  const Checkpoint after = run.state().capture();
+  const checkpoint::Checkpoint after = run.state().capture();
   EXPECT_EQ(after.step, 1);
   EXPECT_EQ(after.data_sample, before.data_sample);
   for (const auto& [name, state] : before.rng) EXPECT_TRUE(state.equal(after.rng.at(name))) << name;
@@ -157,7 +158,7 @@ TEST_P(RunTest, ActivationsThatWaitInTheMemoryOfTheHostChangeNothing) {
     EXPECT_EQ(run.model().swapped_bytes() > 0, swapped > 0);
     return run.state().capture();
   };
-  const Checkpoint whole = trained(0);
+  const checkpoint::Checkpoint whole = trained(0);
   expect_same_weights_and_moments(trained(2), whole);
 }
 
@@ -190,7 +191,7 @@ class WrongOperators : public ops::WrappedOperators {
 TEST_P(RunTest, WhereItsOperatorsAreWrongItGoesOnWithLibTorchsAndRecordsNothing) {
   const run::Setup setup = this->setup();
   int64_t replays = 0;
-  run::Run run(setup, {}, [&](GPT& model) { return test::counting_recorder(model, replays); });
+  run::Run run(setup, {}, [&](model::GPT& model) { return test::counting_recorder(model, replays); });
   EXPECT_TRUE(run.step().is_recorded());
   run.model().set_operators(std::make_shared<WrongOperators>());
   test::CapturedLog log;
@@ -213,10 +214,10 @@ TEST_P(RunTest, OnAGpuACheckpointHasHowProductsAreComputed) {
 }
 
 // What cannot be recorded.
-class NoGraphs : public Graphs {
+class NoGraphs : public device::Graphs {
  public:
-  std::unique_ptr<Graph> make() override {
-    class NoGraph : public Graph {
+  std::unique_ptr<device::Graph> make() override {
+    class NoGraph : public device::Graph {
       void record(const std::function<void()>& /*work*/) override { throw std::runtime_error("no"); }
       void replay() override {}
     };
@@ -227,7 +228,7 @@ class NoGraphs : public Graphs {
 
 TEST_P(RunTest, AStepThatCouldNotBeRecordedIsNotRecordedWhereTheRunGoesOn) {
   const run::Setup setup = this->setup();
-  run::Run first(setup, {}, [](GPT&) { return Recorder(std::make_unique<NoGraphs>()); });
+  run::Run first(setup, {}, [](model::GPT&) { return Recorder(std::make_unique<NoGraphs>()); });
   for (int i = 0; i < Recorder::kRunsBefore; ++i) ASSERT_TRUE(first.update(never_stops));
   EXPECT_TRUE(first.step().is_recorded());
   EXPECT_FALSE(first.state().capture().recording_failed);
@@ -237,7 +238,7 @@ TEST_P(RunTest, AStepThatCouldNotBeRecordedIsNotRecordedWhereTheRunGoesOn) {
   EXPECT_TRUE(goes_on.start->checkpoint.recording_failed);
 
   int64_t replays = 0;
-  const auto records = [&](GPT& model) { return test::counting_recorder(model, replays); };
+  const auto records = [&](model::GPT& model) { return test::counting_recorder(model, replays); };
   EXPECT_FALSE(run::Run(setup, goes_on, records).step().is_recorded());
   EXPECT_NE(log.text().find("is not tried again"), std::string::npos) << log.text();
   Beginning elsewhere = goes_on;

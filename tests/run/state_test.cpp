@@ -51,14 +51,14 @@ class ResumeTest : public testing::TestWithParam<std::tuple<DeviceCase, ResumeCa
 
 TEST_P(ResumeTest, IsBitForBitTheRunThatNeverStopped) {
   const auto& [where, what] = GetParam();
-  const DeviceInfo info = describe_device(where.device);
+  const device::DeviceInfo info = device::describe_device(where.device);
   if (what.lora_base != BaseType::automatic && !where.device.is_cpu()) GTEST_SKIP() << "it is refused on a GPU";
   if (what.dtype == Dtype::float16 && where.device.is_cpu()) GTEST_SKIP() << "float16 is refused on a CPU";
   const PrecisionConfig asked{what.dtype != Dtype::float32, what.dtype, what.amp_mode, what.master_weights,
                               what.gradient_dtype};
-  const Precision precision = resolve_precision(asked, info);
-  apply_precision(precision, /*deterministic=*/true);
-  const Corpus corpus = some_corpus();
+  const device::Precision precision = device::resolve_precision(asked, info);
+  device::apply_precision(precision, /*deterministic=*/true);
+  const data::Corpus corpus = some_corpus();
   Config config = tiny_config(corpus);
   config.training.execution.gradient_checkpointing = what.gradient_checkpointing;
   config.training.optimizer = what.optimizer;
@@ -70,15 +70,15 @@ TEST_P(ResumeTest, IsBitForBitTheRunThatNeverStopped) {
 
   TinyRun whole(config, corpus, where.device, precision);
   whole.train_to(kStop);
-  save_checkpoint(path_, whole.state.capture());
+  checkpoint::save_checkpoint(path_, whole.state.capture());
   const std::vector<double> losses = whole.train_to(kUpdates);
-  const Checkpoint expected = whole.state.capture();
+  const checkpoint::Checkpoint expected = whole.state.capture();
 
-  const StartingPoint start{.checkpoint = load_checkpoint(path_), .path = path_};
+  const StartingPoint start{.checkpoint = checkpoint::load_checkpoint(path_), .path = path_};
   TinyRun resumed(config, corpus, where.device, precision, &start);
   EXPECT_EQ(resumed.state.model.device(), whole.state.model.device());
   EXPECT_EQ(resumed.train_to(kUpdates), losses);
-  const Checkpoint found = resumed.state.capture();
+  const checkpoint::Checkpoint found = resumed.state.capture();
   expect_same_weights_and_moments(found, expected);
   EXPECT_EQ(found.scaler_scale.defined(), precision.grad_scaler);
   if (precision.grad_scaler) { EXPECT_TRUE(found.scaler_growth_tracker.equal(expected.scaler_growth_tracker)); }
@@ -165,8 +165,8 @@ class GoingBack : public DeviceTest {
  protected:
   void TearDown() override { std::filesystem::remove(path_); }
   StartingPoint saved(const State& state) const {
-    save_checkpoint(path_, state.capture());
-    return {.checkpoint = load_checkpoint(path_), .path = path_};
+    checkpoint::save_checkpoint(path_, state.capture());
+    return {.checkpoint = checkpoint::load_checkpoint(path_), .path = path_};
   }
 
   const std::string path_ = testing::TempDir() + "going_back_" + std::to_string(getpid()) + ".pt";
@@ -177,9 +177,9 @@ TEST_P(GoingBack, PutsWeightsAndMomentsBackAndNothingElse) {
   const RestoreContext restore;
   at::set_num_threads(1);
   const PrecisionConfig asked{true, Dtype::bfloat16, AmpMode::end_to_end, true, GradientDtype::float32};
-  const Precision precision = resolve_precision(asked, describe_device(device()));
-  apply_precision(precision, /*deterministic=*/true);
-  const Corpus corpus = some_corpus();
+  const device::Precision precision = device::resolve_precision(asked, device::describe_device(device()));
+  device::apply_precision(precision, /*deterministic=*/true);
+  const data::Corpus corpus = some_corpus();
   Config config = tiny_config(corpus);
   config.training.precision = asked;
   config.training.cadence.checkpoint_interval = {kStop, Interval::Unit::steps};
@@ -191,7 +191,7 @@ TEST_P(GoingBack, PutsWeightsAndMomentsBackAndNothingElse) {
     run.train_to(kStop);
     const StartingPoint good = saved(run.state);
     run.train_to(kStop + 2);
-    const Checkpoint before = run.state.capture();
+    const checkpoint::Checkpoint before = run.state.capture();
     const auto places = [&run] {
       return std::vector{run.state.model.parameters().flat_values().const_data_ptr(),
                          run.state.optimizer->state().slots.front().second.front().second.const_data_ptr(),
@@ -223,35 +223,38 @@ TEST_P(GoingBack, PutsWeightsAndMomentsBackAndNothingElse) {
 INSTANTIATE_ON_DEVICES(GoingBack);
 
 TEST(State, AWindowOfAnotherLengthIsBegunAnew) {
-  const Corpus corpus = some_corpus();
+  const data::Corpus corpus = some_corpus();
   Config config = tiny_config(corpus);
   config.training.cadence.divergence.reaction = OnDivergence::skip;
-  TinyRun run(config, corpus, at::kCPU, Precision{});
+  TinyRun run(config, corpus, at::kCPU, device::Precision{});
   run.train_to(kStop);
   const StartingPoint start{.checkpoint = run.state.capture(), .path = "a"};
-  EXPECT_EQ(State(config, corpus, at::kCPU, Precision{}, beginning_at(&start)).watch().accepted.item<int64_t>(), kStop);
+  EXPECT_EQ(State(config, corpus, at::kCPU, device::Precision{}, beginning_at(&start)).watch().accepted.item<int64_t>(),
+            kStop);
   config.training.cadence.divergence.spike_window = 50;
-  EXPECT_EQ(State(config, corpus, at::kCPU, Precision{}, beginning_at(&start)).watch().accepted.item<int64_t>(), 0);
+  EXPECT_EQ(State(config, corpus, at::kCPU, device::Precision{}, beginning_at(&start)).watch().accepted.item<int64_t>(),
+            0);
   config.training.cadence.divergence.reaction = OnDivergence::off;
-  const Checkpoint off = State(config, corpus, at::kCPU, Precision{}, beginning_at(&start)).capture();
+  const checkpoint::Checkpoint off =
+      State(config, corpus, at::kCPU, device::Precision{}, beginning_at(&start)).capture();
   EXPECT_FALSE(off.spike_window.defined());
   EXPECT_FALSE(off.spikes);
 }
 
 // Its masks came from the generator, whose state it had saved.
 TEST(State, SaysThatARunOfAnOlderVersionGoesOnWithOtherMasks) {
-  const Corpus corpus = some_corpus();
+  const data::Corpus corpus = some_corpus();
   Config config = tiny_config(corpus);
-  const auto said = [&](const std::function<void(Checkpoint&)>& change) {
-    StartingPoint start{.checkpoint = State(config, corpus, at::kCPU, Precision{}).capture(), .path = "a"};
+  const auto said = [&](const std::function<void(checkpoint::Checkpoint&)>& change) {
+    StartingPoint start{.checkpoint = State(config, corpus, at::kCPU, device::Precision{}).capture(), .path = "a"};
     change(start.checkpoint);
     test::CapturedLog log;
-    (void)State(config, corpus, at::kCPU, Precision{}, beginning_at(&start));
+    (void)State(config, corpus, at::kCPU, device::Precision{}, beginning_at(&start));
     return log.text();
   };
-  const auto as_before = [](Checkpoint& checkpoint) { checkpoint.environment.erase("dropout masks"); };
+  const auto as_before = [](checkpoint::Checkpoint& checkpoint) { checkpoint.environment.erase("dropout masks"); };
   EXPECT_NE(said(as_before).find("dropout masks follow from its seed"), std::string::npos);
-  EXPECT_EQ(said([](Checkpoint&) {}), "");
+  EXPECT_EQ(said([](checkpoint::Checkpoint&) {}), "");
   config.model.dropout = 0;
   EXPECT_EQ(said(as_before), "");
   config.model.dropout = 0.2, config.training.execution.use_compile = false;

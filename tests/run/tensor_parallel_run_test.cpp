@@ -65,7 +65,7 @@ const TensorCase kTensorCases[] = {
 class TensorParallelRun : public testing::TestWithParam<TensorCase> {};
 
 TEST_P(TensorParallelRun, UpdatesAreThoseOfOneProcess) {
-  const Corpus corpus = corpus_with_validation();
+  const data::Corpus corpus = corpus_with_validation();
   Config config = divided_run(corpus);
   GetParam().set(config);
   const int64_t all =
@@ -120,7 +120,7 @@ class TensorParallelWeights : public testing::TestWithParam<WeightsCase> {};
 TEST_P(TensorParallelWeights, AreThoseOfWholePartsToTheBit) {
   if (GetParam().is_long) SKIP_UNLESS_ALL_TESTS();
   const int64_t all = compared_updates();
-  const Corpus corpus = corpus_with_validation();
+  const data::Corpus corpus = corpus_with_validation();
   Config config = divided_run(corpus);
   config.model.n_layer = 3;  // one more than there is memory for at a time
   GetParam().set(config);
@@ -138,7 +138,7 @@ INSTANTIATE_TEST_SUITE_P(All, TensorParallelWeights, testing::ValuesIn(kWeightsC
 // Processors may draw other weights: what all of a group have is the first one's, though a part of the vocabulary may be longer, so that the
 // processes that divide it further have other parts of the rest.
 TEST(TensorParallelParts, WhatAllHaveIsTheFirstOnes) {
-  const Corpus corpus = corpus_with_validation();
+  const data::Corpus corpus = corpus_with_validation();
   Config config = divided_run(corpus);
   make_gpt2(config);
   config.model.tie_weights = false, config.model.vocab_size = 33;
@@ -146,9 +146,9 @@ TEST(TensorParallelParts, WhatAllHaveIsTheFirstOnes) {
   in_mesh({4, 2}, config, corpus, [](run::Setup& setup) {
     setup.config.seed = 3 + setup.mesh.all->rank();
     const run::Run run(setup);
-    const Parameters& parameters = run.state().model.parameters();
+    const parameters::Parameters& parameters = run.state().model.parameters();
     for (size_t i = 0; i < parameters.rows().size(); ++i) {
-      const ParameterRow& row = parameters.rows()[i];
+      const layout::ParameterRow& row = parameters.rows()[i];
       if (row.cut) continue;
       const at::Tensor value = parallel::undivided_value(parameters, i, *setup.mesh.data);
       const at::Tensor of_first = value.clone();
@@ -160,11 +160,11 @@ TEST(TensorParallelParts, WhatAllHaveIsTheFirstOnes) {
 
 // Codes are rounded anew, in the blocks of a part and again in those of the whole: neighbouring fractions of a block's largest magnitude
 // are at most 1.6 % of it apart (ops/moments.h), half of which may be lost each time, of the largest magnitude itself too.
-void expect_near_moments(const Checkpoint& a, const Checkpoint& b) {
+void expect_near_moments(const checkpoint::Checkpoint& a, const checkpoint::Checkpoint& b) {
   constexpr double kOfLargest = 0.03;
   for (const std::string_view slot : {"exp_avg", "exp_avg_sq"}) {
-    const ops::MomentKind kind = moment_kind(slot);
-    const auto values_of = [&](const Checkpoint& checkpoint, size_t i) {
+    const ops::MomentKind kind = optim::moment_kind(slot);
+    const auto values_of = [&](const checkpoint::Checkpoint& checkpoint, size_t i) {
       const auto& [name, codes] = checkpoint.optimizer.slot(slot)[i];
       if (codes.scalar_type() != at::kByte) return codes;
       for (const auto& [row, maxima] : checkpoint.optimizer.slot(std::string(slot) + "_max"))
@@ -187,7 +187,7 @@ class TensorParallelState : public testing::TestWithParam<std::tuple<int64_t, St
 TEST_P(TensorParallelState, IsReadByAnyOtherMesh) {
   const auto [zero, dtype] = GetParam();
   if (zero % 2 == 0) SKIP_UNLESS_ALL_TESTS();
-  const Corpus corpus = corpus_with_validation();
+  const data::Corpus corpus = corpus_with_validation();
   Config config = divided_run(corpus);
   config.distributed.zero = zero, config.training.optimizer.state_dtype = dtype;
   const Outcome written = outcome_on({4, 2}, config, corpus, 3);
@@ -215,10 +215,10 @@ INSTANTIATE_TEST_SUITE_P(All, TensorParallelState,
 
 // Every process has what it would have alone, and of the rest an n-th.
 TEST(TensorParallelMemory, GradientsAndMomentsAreDivided) {
-  const Corpus corpus = corpus_with_validation();
+  const data::Corpus corpus = corpus_with_validation();
   const Config config = divided_run(corpus);
   const auto values_of = [&](int64_t parts) {
-    return flat_layout(parameter_table(largest_part(config.model, parts))).trained_size;
+    return layout::flat_layout(layout::parameter_table(layout::largest_part(config.model, parts))).trained_size;
   };
   in_mesh({2, 2}, config, corpus, [&](const run::Setup& setup) {
     run::Run run(setup);
@@ -231,7 +231,7 @@ TEST(TensorParallelMemory, GradientsAndMomentsAreDivided) {
 // What one process of two, or of two groups of two, contributes to a checkpoint: as much as each other, but for what is whole in all of them,
 // which the first of a group has.
 TEST(TensorParallelMemory, EachHasAsMuchOfACheckpoint) {
-  const Corpus corpus = corpus_with_validation();
+  const data::Corpus corpus = corpus_with_validation();
   Config config = divided_run(corpus);
   for (const StateDtype dtype : {StateDtype::float32, StateDtype::int8}) {
     config.training.optimizer.state_dtype = dtype;
@@ -239,12 +239,12 @@ TEST(TensorParallelMemory, EachHasAsMuchOfACheckpoint) {
       in_mesh(shape, config, corpus, [&](const run::Setup& setup) {
         run::Run run(setup);
         run.state().prepare_capture();
-        const Checkpoint captured = run.state().capture();
+        const checkpoint::Checkpoint captured = run.state().capture();
         double own = 0, all = 0;
         for (const auto& [record, parts] : captured.parts)
-          for (const TensorPart& part : parts)
+          for (const checkpoint::TensorPart& part : parts)
             own += part.values.defined() ? static_cast<double>(part.values.nbytes()) : 0;
-        const auto count = [&all](const NamedTensors& tensors) {
+        const auto count = [&all](const parameters::NamedTensors& tensors) {
           for (const auto& [name, tensor] : tensors) all += static_cast<double>(tensor.nbytes());
         };
         count(captured.model);
@@ -257,20 +257,20 @@ TEST(TensorParallelMemory, EachHasAsMuchOfACheckpoint) {
 
 // With ZeRO 3 also of the blocks, but for the two for which there is memory.
 TEST(TensorParallelMemory, WeightsAreDividedFurther) {
-  const Corpus corpus = corpus_with_validation();
+  const data::Corpus corpus = corpus_with_validation();
   Config config = divided_run(corpus);
   constexpr Shape kGroupsOfTwo{4, 2};
   set_shape(config, kGroupsOfTwo);
   config.distributed.zero = 3, config.model.n_layer = 3;
   const plan::ActivationForm form =
-      plan::activation_form(config.model, config.training, config.distributed, describe_device(at::kCPU), {});
+      plan::activation_form(config.model, config.training, config.distributed, device::describe_device(at::kCPU), {});
   const double planned = plan::estimate_memory(config.model, config.training, form).weights;
   in_mesh(kGroupsOfTwo, config, corpus, [&](const run::Setup& setup) {
     const run::Run run(setup);
-    const Parameters& parameters = run.state().model.parameters();
+    const parameters::Parameters& parameters = run.state().model.parameters();
     const auto [begin, end] = parameters.divided_values()->blocks()[0];
     const double rooms = 2.0 * static_cast<double>((end - begin) * sizeof(float)),
-                 parts_that_are_longer = 3.0 * kParameterAlignment * sizeof(float);
+                 parts_that_are_longer = 3.0 * layout::kParameterAlignment * sizeof(float);
     EXPECT_NEAR(static_cast<double>(parameters.value_bytes()) + rooms, planned, parts_that_are_longer);
   });
 }
@@ -280,7 +280,7 @@ class TensorParallelBytes : public testing::TestWithParam<int64_t> {};
 
 TEST_P(TensorParallelBytes, AnUpdateSendsWhatThePlanSays) {
   constexpr int64_t kUpdatesCounted = 3;
-  const Corpus corpus = some_corpus(400);  // no micro-batch of an epoch's end is missing
+  const data::Corpus corpus = some_corpus(400);  // no micro-batch of an epoch's end is missing
   Config config = divided_run(corpus);
   config.model.block_size = 64, config.training.batch_size = 4, config.training.gradient_accumulation_steps = 4;
   constexpr Shape kGroupsOfTwo{4, 2};
@@ -294,9 +294,9 @@ TEST_P(TensorParallelBytes, AnUpdateSendsWhatThePlanSays) {
                  planned = plan::sent_bytes(config, /*end_to_end=*/false, 4);
     EXPECT_NEAR(sent, planned, 0.01 * planned);
     const double of_tensor = static_cast<double>(setup.mesh.tensor->bytes_sent() - of_tensor_before) / kUpdatesCounted,
-                 textbook =
-                     2 *
-                     tensor_sums(config.model, {.size = 2}, /*tokens=*/4 * 64, {}, GradientCheckpointing::none).bytes;
+                 textbook = 2 * model::tensor_sums(config.model, {.size = 2}, /*tokens=*/4 * 64, {},
+                                                   GradientCheckpointing::none)
+                                    .bytes;
     EXPECT_NEAR(of_tensor, textbook, 3 * 2 * sizeof(float) + 1)
         << "beside the sums of activations only norms of parts are sent";
   });
@@ -313,18 +313,18 @@ double bytes_of_half(int64_t count) {
 // As DividedRun.WeightsComeTogetherForEachPassThatNeedsThem has it, of a process's parts: to the one that has the same.
 TEST(TensorParallelParts, ComeTogetherFromThoseThatHaveTheSamePart) {
   constexpr int64_t kLayers = 3, kRounds = 2, kUpdatesCounted = 3;
-  const Corpus corpus = some_corpus(400);
+  const data::Corpus corpus = some_corpus(400);
   Config config = divided_run(corpus);
   config.model.n_layer = kLayers, config.training.gradient_accumulation_steps = 4;
   config.distributed.zero = 3;
   in_mesh({4, 2}, config, corpus, [](const run::Setup& setup) {
     run::Run run(setup);
-    const Parameters& parameters = run.state().model.parameters();
-    const std::vector<int64_t> ends = layer_ends(parameters.rows(), parameters.layout());
+    const parameters::Parameters& parameters = run.state().model.parameters();
+    const std::vector<int64_t> ends = layout::layer_ends(parameters.rows(), parameters.layout());
     const int64_t size = parameters.layout().size;
     const double block = bytes_of_half(ends[0] - ends[1]),
                  outside = bytes_of_half(ends.back()) + bytes_of_half(size - ends[0]),
-                 norms = 2 * bytes_of_half(size / kParameterAlignment + 1);
+                 norms = 2 * bytes_of_half(size / layout::kParameterAlignment + 1);
     const int64_t before = setup.mesh.data->bytes_sent();
     for (int64_t i = 0; i < kUpdatesCounted; ++i) EXPECT_TRUE(run.update([] { return false; }));
     EXPECT_EQ(static_cast<double>(setup.mesh.data->bytes_sent() - before) / kUpdatesCounted,

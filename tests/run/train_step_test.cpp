@@ -47,14 +47,14 @@ ModelConfig tiny_model(double dropout) {
   return config;
 }
 
-Tokens some_tokens(int64_t count) {
+data::Tokens some_tokens(int64_t count) {
   std::vector<int32_t> ids(count);
   for (int64_t i = 0; i < count; ++i) ids[i] = static_cast<int32_t>((i * i + 7 * i) % kVocab);
-  return Tokens::from_ids(ids, kVocab);
+  return data::Tokens::from_ids(ids, kVocab);
 }
 
 struct TinyRun {
-  explicit TinyRun(const TrainingConfig& config, at::Device device = at::kCPU, const Precision& precision = {},
+  explicit TinyRun(const TrainingConfig& config, at::Device device = at::kCPU, const device::Precision& precision = {},
                    double dropout = 0, bool is_recorded = false, uint64_t dropout_seed = 0)
       : model(tiny_model(dropout), device, 1, {.compute = precision.weight_type()}),
         optimizer(model.parameters(), {}),
@@ -66,10 +66,10 @@ struct TinyRun {
     model.train(true);
   }
   int64_t replays = 0;  // how often recorded parts of the step were replayed
-  GPT model;
-  AdamW optimizer;
-  GradScaler scaler;
-  DataLoader loader;
+  model::GPT model;
+  optim::AdamW optimizer;
+  optim::GradScaler scaler;
+  batches::DataLoader loader;
   TrainStep step;
 };
 
@@ -77,27 +77,27 @@ class TrainStepTest : public DeviceTest {};
 
 bool never() { return false; }
 
-Precision autocast() {
-  Precision precision;
+device::Precision autocast() {
+  device::Precision precision;
   precision.dtype = Dtype::bfloat16;
   return precision;
 }
 
-Precision end_to_end() {
-  Precision precision;
+device::Precision end_to_end() {
+  device::Precision precision;
   precision.dtype = Dtype::bfloat16;
   precision.end_to_end = true;
   return precision;
 }
 
-Precision with_scaler() {
-  Precision precision;
+device::Precision with_scaler() {
+  device::Precision precision;
   precision.grad_scaler = true;
   return precision;
 }
 
-Precision float16() {
-  Precision precision = with_scaler();
+device::Precision float16() {
+  device::Precision precision = with_scaler();
   precision.dtype = Dtype::float16;
   return precision;
 }
@@ -108,7 +108,7 @@ TrainingConfig with_batch(int64_t batch_size) {
   return config;
 }
 
-std::vector<at::Tensor> values(const GPT& model) {
+std::vector<at::Tensor> values(const model::GPT& model) {
   std::vector<at::Tensor> copies;
   for (const auto& [name, value] : model.parameters().values()) copies.push_back(value.detach().clone());
   return copies;
@@ -130,7 +130,7 @@ TEST_P(TrainStepTest, UnevenMicroBatchesEqualTheFullBatch) {
 
 TEST_P(TrainStepTest, EveryUpdateAndSeedHasMasksOfItsOwn) {
   const auto loss = [this](int64_t update, uint64_t seed) {
-    seed_random_state(device(), 1);
+    device::seed_random_state(device(), 1);
     TinyRun run(with_batch(4), device(), {}, /*dropout=*/0.2, /*is_recorded=*/false, seed);
     EXPECT_TRUE(run_update(run.step, run.loader, 2, /*learning_rate=*/0, update, never));
     return run.step.loss().item<double>();
@@ -180,11 +180,11 @@ TEST_P(TrainStepTest, StopBetweenMicroBatchesLeavesTheParametersAlone) {
 
 TEST_P(TrainStepTest, AnAbandonedUpdateLeavesNoTraceInTheNext) {
   TinyRun undisturbed(with_batch(4), device()), disturbed(with_batch(4), device());
-  const at::Tensor random = random_state(device());
+  const at::Tensor random = device::random_state(device());
   EXPECT_TRUE(run_update(undisturbed.step, undisturbed.loader, 3, 1e-3, 0, never));
-  set_random_state(device(), random);
+  device::set_random_state(device(), random);
   EXPECT_FALSE(run_update(disturbed.step, disturbed.loader, 3, 1e-3, 0, [] { return true; }));
-  set_random_state(device(), random);
+  device::set_random_state(device(), random);
   disturbed.loader.seek({});
   EXPECT_TRUE(run_update(disturbed.step, disturbed.loader, 3, 1e-3, 0, never));
   const auto expected = values(undisturbed.model), got = values(disturbed.model);
@@ -193,9 +193,9 @@ TEST_P(TrainStepTest, AnAbandonedUpdateLeavesNoTraceInTheNext) {
 }
 
 TEST_P(TrainStepTest, SixteenBitsGiveTheSameWithinTheirRounding) {
-  std::vector<Precision> precisions{autocast(), end_to_end()};
+  std::vector<device::Precision> precisions{autocast(), end_to_end()};
   if (device().is_cuda()) precisions.push_back(float16());
-  for (const Precision& precision : precisions) {
+  for (const device::Precision& precision : precisions) {
     const at::ScalarType type = precision.compute_type();
     TinyRun exact(with_batch(4), device()), rounded(with_batch(4), device(), precision);
     for (TinyRun* run : {&exact, &rounded}) run_update(run->step, run->loader, 2, 1e-3, 0, never);
@@ -214,10 +214,10 @@ TEST_P(TrainStepTest, EndToEndLearnsFromUpdatesThatRoundingWouldLose) {
   constexpr int kUpdates = 12;
   TinyRun run(with_batch(4), device(), end_to_end());
   for (int update = 0; update < kUpdates; ++update) run_update(run.step, run.loader, 2, kRate, update, never);
-  const Parameter norm = run.model.parameters().weight(ParameterRole::mlp_norm, 0);
+  const parameters::Parameter norm = run.model.parameters().weight(layout::ParameterRole::mlp_norm, 0);
   EXPECT_GT(at::max(at::abs(norm.value().detach() - 1)).item<double>(), kUpdates * kRate / 2);
   EXPECT_TRUE(norm.compute_value().eq(1).all().item<bool>());
-  const Parameters& all = run.model.parameters();
+  const parameters::Parameters& all = run.model.parameters();
   EXPECT_TRUE(at::equal(all.flat_rounded(), all.flat_values().to(at::kBFloat16)));
 }
 
@@ -254,8 +254,8 @@ struct StepCase {
   bool end_to_end = false, grad_scaler = false;
   double dropout = 0;
 
-  Precision precision() const {
-    Precision precision;
+  device::Precision precision() const {
+    device::Precision precision;
     precision.dtype = dtype, precision.end_to_end = end_to_end, precision.grad_scaler = grad_scaler;
     return precision;
   }
@@ -277,8 +277,8 @@ constexpr StepCase kStepCases[] = {
 // What a run of several updates gave, of three micro-batches each, the third of which is smaller.
 struct Trace {
   std::vector<float> losses;
-  std::vector<NamedTensors> gradients;  // the gradients of every update
-  std::vector<at::Tensor> weights;      // after the last
+  std::vector<parameters::NamedTensors> gradients;  // the gradients of every update
+  std::vector<at::Tensor> weights;                  // after the last
 };
 
 class StepOfEveryPrecision : public testing::TestWithParam<std::tuple<DeviceCase, StepCase>> {
@@ -288,14 +288,14 @@ class StepOfEveryPrecision : public testing::TestWithParam<std::tuple<DeviceCase
   void SetUp() override {
     GPT_SKIP_WITHOUT(std::get<0>(GetParam()));
     if (what().dtype == Dtype::float16 && device().is_cpu()) GTEST_SKIP() << "float16 is refused on a CPU";
-    use_recordable_stream(device());
+    device::use_recordable_stream(device());
   }
   at::Device device() const { return std::get<0>(GetParam()).device; }
   const StepCase& what() const { return std::get<1>(GetParam()); }
 
   // The learning rates are 0, 1, 2, ... times `rate`, and the weight decay is 0, 1, 2, ... times its configured value.
   Trace train(double rate, bool is_recorded) const {
-    seed_random_state(device(), 3);
+    device::seed_random_state(device(), 3);
     TinyRun run(with_batch(4), device(), what().precision(), what().dropout, is_recorded);
     Trace trace;
     for (int update = 0; update < kUpdates; ++update) {
@@ -317,7 +317,7 @@ class StepOfEveryPrecision : public testing::TestWithParam<std::tuple<DeviceCase
 
 // What is replayed reads the batch and the learning rate of the time and draws new random numbers.
 TEST_P(StepOfEveryPrecision, RecordedIsTheEagerOneToTheBitWhereItIsDeterministic) {
-  apply_precision(what().precision(), /*deterministic=*/true);
+  device::apply_precision(what().precision(), /*deterministic=*/true);
   const Trace eager = train(1e-3, false), recorded = train(1e-3, true);
   EXPECT_EQ(recorded.losses, eager.losses);
   for (int update = 0; update < kUpdates; ++update) {
@@ -332,7 +332,7 @@ TEST_P(StepOfEveryPrecision, RecordedIsTheEagerOneToTheBitWhereItIsDeterministic
 // Elsewhere the order of the sums of some backward passes is not fixed. With the same weights all the way the loss, which has none of
 // them, is the same.
 TEST_P(StepOfEveryPrecision, RecordedHasTheEagerLossAndItsGradientsWithinTheirRounding) {
-  apply_precision(what().precision(), /*deterministic=*/false);
+  device::apply_precision(what().precision(), /*deterministic=*/false);
   const Trace eager = train(/*rate=*/0, false), recorded = train(0, true);
   EXPECT_EQ(recorded.losses, eager.losses);
   // A layer hands a gradient back through eight operators, whose results 16 bits round; float32 is rounded in every sum. Both runs

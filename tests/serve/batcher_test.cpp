@@ -70,7 +70,8 @@ class BatcherTest : public DeviceTest {
   }
   void TearDown() override { stop(); }
 
-  std::shared_ptr<Task> task(std::vector<std::string> prompts, const SamplingConfig& sampling, int64_t n = 1) const {
+  std::shared_ptr<Task> task(std::vector<std::string> prompts, const generate::SamplingConfig& sampling,
+                             int64_t n = 1) const {
     auto task = std::make_shared<Task>();
     for (const std::string& prompt : prompts) task->prompts.push_back({session_.loaded.tokenizer->encode(prompt)});
     task->sampling = sampling;
@@ -78,15 +79,15 @@ class BatcherTest : public DeviceTest {
     return task;
   }
   // What generate() makes of a choice of the task.
-  GenerationResult expected(const Task& task, int64_t choice) {
-    SamplingConfig sampling = task.sampling;
+  generate::GenerationResult expected(const Task& task, int64_t choice) {
+    generate::SamplingConfig sampling = task.sampling;
     sampling.seed += choice;
     const std::string prompt = session_.loaded.tokenizer->decode(task.prompt_of(choice).tokens);
     const auto model = tiny_model(device(), session_.loaded.tokenizer->vocab_size());
-    return generate(*model, *session_.loaded.tokenizer, prompt, sampling, at::kFloat);
+    return generate::generate(*model, *session_.loaded.tokenizer, prompt, sampling, at::kFloat);
   }
 
-  Session session_;
+  generate::Session session_;
   std::unique_ptr<Batcher> batcher_;
   std::thread worker_;
   std::atomic<bool> stops_{false};
@@ -98,9 +99,9 @@ TEST_P(BatcherTest, EachTextIsTheOneOfItsSeed) {
   start(/*slots=*/3, /*queue=*/100);
   std::vector<std::shared_ptr<Task>> tasks;
   for (uint64_t i = 0; i < 8; ++i) {
-    SamplingConfig sampling{.temperature = 0.5 + i / 4.0,
-                            .max_new_tokens = static_cast<int64_t>(1 + 9 * i),
-                            .seed = 40 + i};
+    generate::SamplingConfig sampling{.temperature = 0.5 + i / 4.0,
+                                      .max_new_tokens = static_cast<int64_t>(1 + 9 * i),
+                                      .seed = 40 + i};
     if (i % 3 == 1) sampling.top_k = 5;
     if (i % 3 == 2) sampling.stop = {"a"};
     tasks.push_back(task({kCharacters.substr(i, 1 + i), "xy"}, sampling, i % 4 == 3 ? 2 : 1));
@@ -109,7 +110,7 @@ TEST_P(BatcherTest, EachTextIsTheOneOfItsSeed) {
   for (const auto& task : tasks) {
     const Outcome outcome = wait_for(*task);
     for (int64_t choice = 0; choice < task->choices(); ++choice) {
-      const GenerationResult alone = expected(*task, choice);
+      const generate::GenerationResult alone = expected(*task, choice);
       EXPECT_EQ(outcome.texts.at(choice), alone.text);
       EXPECT_EQ(outcome.tokens.at(choice), alone.new_tokens);
       EXPECT_EQ(outcome.reasons.at(choice), alone.stop_reason == "length" ? "length" : "stop");
@@ -120,7 +121,7 @@ TEST_P(BatcherTest, EachTextIsTheOneOfItsSeed) {
 // The same prompts with the model and two adapters at once, and one after the other with fewer slots: each text is that of the model which its
 // adapter is merged into, and so are the scores of its prompt.
 TEST_P(BatcherTest, EachTextIsTheOneOfItsAdapter) {
-  using enum ParameterRole;
+  using enum layout::ParameterRole;
   const int64_t vocabulary = characters()->vocab_size();
   const auto plain = tiny_model(device(), vocabulary);
   const ModelConfig& config = plain->config();
@@ -147,14 +148,14 @@ TEST_P(BatcherTest, EachTextIsTheOneOfItsAdapter) {
     std::set<std::string> texts;
     for (const auto& task : tasks) {
       const Outcome outcome = wait_for(*task);
-      const NamedTensors weights = plain->parameters().values();
-      GPT merged(config, device(),
-                 task->adapter < 0 ? weights : with_adapter(config, weights, adapters[task->adapter]));
+      const parameters::NamedTensors weights = plain->parameters().values();
+      model::GPT merged(config, device(),
+                        task->adapter < 0 ? weights : with_adapter(config, weights, adapters[task->adapter]));
       for (int64_t choice = 0; choice < 2; ++choice) {
         const std::vector<int32_t>& prompt = task->prompt_of(choice).tokens;
         const std::string words = session_.loaded.tokenizer->decode(prompt);
         EXPECT_EQ(outcome.texts.at(choice),
-                  generate(merged, *session_.loaded.tokenizer, words, task->sampling, at::kFloat).text);
+                  generate::generate(merged, *session_.loaded.tokenizer, words, task->sampling, at::kFloat).text);
         texts.insert(outcome.texts.at(choice));
         if (!task->scores_prompt) continue;
         const c10::InferenceMode inference;
@@ -170,7 +171,7 @@ TEST_P(BatcherTest, EachTextIsTheOneOfItsAdapter) {
   }
 }
 
-class CharactersTokenizer : public Tokenizer {
+class CharactersTokenizer : public tokenizer::Tokenizer {
  public:
   std::string name() const override { return inner_->name(); }
   int64_t vocab_size() const override { return inner_->vocab_size(); }
@@ -181,7 +182,7 @@ class CharactersTokenizer : public Tokenizer {
   std::string to_json() const override { return inner_->to_json(); }
 
  private:
-  std::unique_ptr<Tokenizer> inner_ = characters();
+  std::unique_ptr<tokenizer::Tokenizer> inner_ = characters();
 };
 
 // Puts an underscore before every token but one that begins a text, as others do with a space.
@@ -195,10 +196,10 @@ class UnderscoreTokenizer : public CharactersTokenizer {
 class EndingTokenizer : public CharactersTokenizer {
  public:
   explicit EndingTokenizer(int32_t end) : special_{{"<|endoftext|>", end}} {}
-  std::span<const SpecialToken> special_tokens() const override { return special_; }
+  std::span<const tokenizer::SpecialToken> special_tokens() const override { return special_; }
 
  private:
-  std::vector<SpecialToken> special_;
+  std::vector<tokenizer::SpecialToken> special_;
 };
 
 TEST_P(BatcherTest, ATextMayGoOnWhereTheModelEndsIt) {

@@ -12,8 +12,8 @@ namespace {
 
 using nlohmann::json;
 
-const std::unique_ptr<Tokenizer>& bytes() {
-  static const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer("byte", "");
+const std::unique_ptr<tokenizer::Tokenizer>& bytes() {
+  static const std::unique_ptr<tokenizer::Tokenizer> tokenizer = tokenizer::make_tokenizer("byte", "");
   return tokenizer;
 }
 

@@ -15,9 +15,9 @@ struct MarkedIds {
   std::vector<int32_t> ids;
   std::vector<uint8_t> marks;  // TokenMark
 
-  Tokens tokens(int64_t vocab_size) const {
+  data::Tokens tokens(int64_t vocab_size) const {
     const auto kept = std::make_shared<const std::vector<uint8_t>>(marks);
-    return Tokens::from_ids(ids, vocab_size).with_marks(kept, kept->data());
+    return data::Tokens::from_ids(ids, vocab_size).with_marks(kept, kept->data());
   }
 };
 
@@ -28,9 +28,9 @@ inline void add_conversation(MarkedIds& to, int64_t length, int64_t question, in
   std::uniform_int_distribution<int32_t> any(0, static_cast<int32_t>(vocab_size) - 1);
   for (int64_t i = 0; i < length; ++i) {
     const int64_t in_turn = i % (question + answer);
-    uint8_t mark = i == 0 ? TokenMark::kBegins : 0;
-    if (in_turn >= question) mark |= TokenMark::kLearned;
-    if (in_turn == question - 1 || in_turn == question + answer - 1) mark |= TokenMark::kEnds;
+    uint8_t mark = i == 0 ? data::TokenMark::kBegins : 0;
+    if (in_turn >= question) mark |= data::TokenMark::kLearned;
+    if (in_turn == question - 1 || in_turn == question + answer - 1) mark |= data::TokenMark::kEnds;
     to.ids.push_back(any(generator));
     to.marks.push_back(mark);
   }

@@ -25,17 +25,17 @@ inline void expect_nothing_left(at::Device device, const std::function<void()>& 
     work();
     left = allocations.left();
   } else {
-    const int64_t before = tensor_bytes(device);
+    const int64_t before = device::tensor_bytes(device);
     work();
-    left = tensor_bytes(device) - before;
+    left = device::tensor_bytes(device) - before;
   }
   EXPECT_EQ(left, 0) << "bytes of tensors that the next replay overwrites";
 }
 
 // Undoes what a replay on a GPU does not do, which is to note on the host that there are gradients.
-class RepeatedCall : public Graph {
+class RepeatedCall : public device::Graph {
  public:
-  explicit RepeatedCall(Parameters parameters) : parameters_(std::move(parameters)) {}
+  explicit RepeatedCall(parameters::Parameters parameters) : parameters_(std::move(parameters)) {}
   void record(const std::function<void()>& work) override { work_ = work; }
   void replay() override {
     const bool had_gradient = parameters_[0].has_gradient();
@@ -44,29 +44,29 @@ class RepeatedCall : public Graph {
   }
 
  private:
-  Parameters parameters_;
+  parameters::Parameters parameters_;
   std::function<void()> work_;
 };
 
-class CountedGraph : public Graph {
+class CountedGraph : public device::Graph {
  public:
-  CountedGraph(std::unique_ptr<Graph> graph, int64_t& replays) : graph_(std::move(graph)), replays_(replays) {}
+  CountedGraph(std::unique_ptr<device::Graph> graph, int64_t& replays) : graph_(std::move(graph)), replays_(replays) {}
   void record(const std::function<void()>& work) override { graph_->record(work); }
   void replay() override { ++replays_, graph_->replay(); }
 
  private:
-  std::unique_ptr<Graph> graph_;
+  std::unique_ptr<device::Graph> graph_;
   int64_t& replays_;
 };
 
-class CountedGraphs : public Graphs {
+class CountedGraphs : public device::Graphs {
  public:
-  CountedGraphs(const GPT& model, int64_t& replays)
-      : graphs_(graphs_of(model.device())),
+  CountedGraphs(const model::GPT& model, int64_t& replays)
+      : graphs_(device::graphs_of(model.device())),
         parameters_(model.parameters()),
         replays_(replays),
         replays_before_(replays) {}
-  std::unique_ptr<Graph> make() override {
+  std::unique_ptr<device::Graph> make() override {
     return std::make_unique<CountedGraph>(graphs_ ? graphs_->make() : std::make_unique<RepeatedCall>(parameters_),
                                           replays_);
   }
@@ -76,14 +76,14 @@ class CountedGraphs : public Graphs {
   }
 
  private:
-  std::unique_ptr<Graphs> graphs_;  // the graphs of a GPU
-  Parameters parameters_;
+  std::unique_ptr<device::Graphs> graphs_;  // the graphs of a GPU
+  parameters::Parameters parameters_;
   int64_t& replays_;
   const int64_t replays_before_;  // of other runs
 };
 
 // Before the model is made: use_recordable_stream().
-inline run::Recorder counting_recorder(const GPT& model, int64_t& replays) {
+inline run::Recorder counting_recorder(const model::GPT& model, int64_t& replays) {
   return run::Recorder(std::make_unique<CountedGraphs>(model, replays));
 }
 

@@ -8,9 +8,9 @@
 namespace gpt::test {
 
 inline bool cpu_memory_is_counted() {
-  use_cpu_allocator();
+  device::use_cpu_allocator();
   (void)at::empty({1 << 20}, at::kByte);
-  return cpu_memory().extent > 0;
+  return device::cpu_memory().extent > 0;
 }
 
 }  // namespace gpt::test

@@ -24,8 +24,8 @@ struct Fixture {
   int64_t integer(const std::string& key) const { return std::stoll(metadata.at(key)); }
 
   // Tensors whose names start with `prefix`, without it.
-  NamedTensors group(const std::string& prefix) const {
-    NamedTensors result;
+  parameters::NamedTensors group(const std::string& prefix) const {
+    parameters::NamedTensors result;
     for (const auto& [name, tensor] : tensors) {
       if (name.starts_with(prefix)) result.emplace_back(name.substr(prefix.size()), tensor);
     }

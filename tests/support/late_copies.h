@@ -15,7 +15,7 @@
 namespace gpt::test {
 
 // Says in which order copies begin and end.
-class LateCopies : public HostCopies {
+class LateCopies : public device::HostCopies {
  public:
   at::Tensor buffer(int64_t bytes) override { return at::full({bytes}, 0xFF, at::kByte); }
 

@@ -7,12 +7,12 @@
 
 namespace gpt::test {
 
-inline Parameter parameter_of(const at::Tensor& value, const ParameterTypes& types) {
-  auto gradients = c10::make_intrusive<FlatGradients>(value.numel(), value.options().dtype(types.gradient));
-  if (types.compute == at::kFloat) return Parameter(value, {}, std::move(gradients), 0);
+inline parameters::Parameter parameter_of(const at::Tensor& value, const parameters::ParameterTypes& types) {
+  auto gradients = c10::make_intrusive<parameters::FlatGradients>(value.numel(), value.options().dtype(types.gradient));
+  if (types.compute == at::kFloat) return parameters::Parameter(value, {}, std::move(gradients), 0);
   const at::Tensor rounded = value.to(types.compute);
-  return types.has_master ? Parameter(value, rounded, std::move(gradients), 0)
-                          : Parameter(rounded, {}, std::move(gradients), 0);
+  return types.has_master ? parameters::Parameter(value, rounded, std::move(gradients), 0)
+                          : parameters::Parameter(rounded, {}, std::move(gradients), 0);
 }
 
 }  // namespace gpt::test

@@ -19,7 +19,7 @@
 #include "support/expect_error.h"
 #include "support/source_folder.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 namespace {
 
 using nlohmann::json;
@@ -427,4 +427,4 @@ TEST(Tiktoken, TheNumberOfRanksTellsTheVocabulary) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::tokenizer

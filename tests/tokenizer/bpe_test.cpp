@@ -15,7 +15,7 @@
 #include "support/expect_error.h"
 #include "support/source_folder.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 namespace {
 
 using Ids = std::vector<int32_t>;
@@ -386,4 +386,4 @@ TEST(Bpe, RefusesIdsOutsideTheVocabulary) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::tokenizer

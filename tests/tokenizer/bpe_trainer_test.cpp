@@ -18,7 +18,7 @@
 #include "support/expect_error.h"
 #include "support/source_folder.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 namespace {
 
 using Merges = std::vector<std::pair<int32_t, int32_t>>;
@@ -340,4 +340,4 @@ TEST(BpeTrainer, IsHuggingFaceTokenizers) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::tokenizer

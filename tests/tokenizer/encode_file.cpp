@@ -51,7 +51,7 @@ void write_text(const std::string& text, std::ofstream& output) {
 
 void encode_file(const std::string& tokenizer_spec, const std::string& documents_path, const std::string& ids_path,
                  const char* texts_path, bool specials) {
-  const auto tokenizer = gpt::make_tokenizer(tokenizer_spec, "");
+  const auto tokenizer = gpt::tokenizer::make_tokenizer(tokenizer_spec, "");
   const std::string file = gpt::read_file(documents_path, gpt::ExitCode::data);
   std::ofstream output(ids_path, std::ios::binary), texts;
   if (texts_path) texts.open(texts_path, std::ios::binary);
@@ -85,7 +85,7 @@ std::vector<int32_t> room_for(size_t ids) {
 
 void time_passes(const std::string& tokenizer_spec, const std::string& documents_path, int passes, int threads) {
   using Clock = std::chrono::steady_clock;
-  const auto tokenizer = gpt::make_tokenizer(tokenizer_spec, "");
+  const auto tokenizer = gpt::tokenizer::make_tokenizer(tokenizer_spec, "");
   const std::string file = gpt::read_file(documents_path, gpt::ExitCode::data);
   const std::vector<std::string_view> documents = documents_in(file);
   std::atomic<size_t> next = 0;

@@ -13,7 +13,7 @@
 #include "src/tokenizer/oniguruma.h"
 #include "support/source_folder.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 namespace {
 
 using nlohmann::json;
@@ -110,4 +110,4 @@ TEST(Matcher, LongMatchesNeedNoStack) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::tokenizer

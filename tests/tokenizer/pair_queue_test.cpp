@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace gpt {
+namespace gpt::tokenizer {
 namespace {
 
 using CountedPieces = std::vector<std::pair<std::string, uint64_t>>;  // with their counts
@@ -131,4 +131,4 @@ TEST(PairQueue, CountsExactlyHoweverOftenAPieceOccurs) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::tokenizer

@@ -18,7 +18,7 @@
 #include "support/expect_error.h"
 #include "support/source_folder.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 namespace {
 
 using nlohmann::json;
@@ -200,4 +200,4 @@ TEST(PipelineTokenizer, NormalizesLongRunsInTheTimeOfShortOnes) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::tokenizer

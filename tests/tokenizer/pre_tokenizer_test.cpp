@@ -14,7 +14,7 @@
 #include "src/tokenizer/piece_windows.h"
 #include "src/tokenizer/unicode_class.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 namespace {
 
 using unicode::CharacterClass, unicode::CharacterKind;
@@ -251,4 +251,4 @@ TEST(PreTokenizer, LongRunsAreScannedInLinearTime) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::tokenizer

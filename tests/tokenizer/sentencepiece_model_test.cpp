@@ -15,7 +15,7 @@
 #include "support/expect_error.h"
 #include "support/source_folder.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 namespace {
 
 using nlohmann::json;
@@ -92,4 +92,4 @@ TEST(SentencepieceModel, WhatItsFilesDoOtherwiseIsRefusedByName) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::tokenizer

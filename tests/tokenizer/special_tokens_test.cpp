@@ -13,7 +13,7 @@
 #include "support/expect_error.h"
 #include "support/source_folder.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 namespace {
 
 using Ids = std::vector<int32_t>;
@@ -95,4 +95,4 @@ TEST(SpecialTokens, ThatARunHasAddedMakeNoOtherTokenizerOfIt) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::tokenizer

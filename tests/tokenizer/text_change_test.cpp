@@ -11,7 +11,7 @@
 #include "src/tokenizer/pipeline_json.h"
 #include "support/source_folder.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 namespace {
 
 using nlohmann::json;
@@ -33,4 +33,4 @@ TEST(TextChange, ChangesTextsAsHuggingFaceDoes) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::tokenizer

@@ -16,7 +16,7 @@
 #include "gpt/tokenizer/utf8.h"
 #include "support/expect_error.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 namespace {
 
 using Ids = std::vector<int32_t>;
@@ -255,4 +255,4 @@ TEST(LastCharacter, IsNeverCut) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::tokenizer

@@ -38,7 +38,7 @@ int64_t peak_megabytes() {
 }
 
 // Gives the trainer the file in parts; returns its size.
-size_t add_file(gpt::BpeTrainer& trainer, gpt::SplitPattern split, const char* path) {
+size_t add_file(gpt::tokenizer::BpeTrainer& trainer, gpt::tokenizer::SplitPattern split, const char* path) {
   constexpr size_t kPart = size_t{64} << 20;
   std::ifstream file(path, std::ios::binary);
   if (!file) throw gpt::Error(gpt::ExitCode::data, fmt::format("{}: cannot be read", path));
@@ -50,7 +50,7 @@ size_t add_file(gpt::BpeTrainer& trainer, gpt::SplitPattern split, const char* p
     file.read(part.data() + kept, kPart);
     part.resize(kept + static_cast<size_t>(file.gcount()));
     total += static_cast<size_t>(file.gcount());
-    const size_t end = file ? gpt::last_piece_boundary(split, part) : part.size();
+    const size_t end = file ? gpt::tokenizer::last_piece_boundary(split, part) : part.size();
     trainer.add(std::string_view(part).substr(0, end));
     part.erase(0, end);
     if (!file) return total;
@@ -64,20 +64,20 @@ int main(int argc, char** argv) try {
     std::fputs("usage: train_bpe_file TEXT VOCABULARY_SIZE MIN_FREQUENCY THREADS RESULT\n", stderr);
     return 2;
   }
-  gpt::BpeTrainingOptions options;
+  gpt::tokenizer::BpeTrainingOptions options;
   options.vocab_size = std::atoll(argv[2]);
   options.min_frequency = std::atoll(argv[3]);
   options.threads = std::atoi(argv[4]);
 
   const Clock start = Clock::now();
-  gpt::BpeTrainer trainer(options);
+  gpt::tokenizer::BpeTrainer trainer(options);
   const size_t bytes = add_file(trainer, options.split, argv[1]);
   const Clock counted = Clock::now();
-  const gpt::BpeModel model = trainer.train();
+  const gpt::tokenizer::BpeModel model = trainer.train();
   const Clock end = Clock::now();
 
   std::ofstream result(argv[5]);
-  result << gpt::tokenizer_json(model);
+  result << gpt::tokenizer::tokenizer_json(model);
   if (!result.flush()) throw gpt::Error(gpt::ExitCode::disk, fmt::format("{}: cannot be written", argv[5]));
   fmt::print(R"({{"seconds": {:.3f}, "cpu_seconds": {:.3f}, "counting_seconds": {:.3f}, "peak_mb": {}, "text_mb": {}}})"
              "\n",

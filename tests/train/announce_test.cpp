@@ -9,7 +9,7 @@
 #include "gpt/device/cards.h"
 #include "support/captured_log.h"
 
-namespace gpt {
+namespace gpt::train {
 namespace {
 
 std::string said(const auto& announce) {
@@ -20,7 +20,7 @@ std::string said(const auto& announce) {
 
 // The lines of settings that were written out as `origins` says, on a CPU with resident tokens.
 std::string idle(const Config& config, const config::Origins& origins) {
-  const run::Setup setup{config, Corpus(), describe_device(at::kCPU), Precision{}};
+  const run::Setup setup{config, data::Corpus(), device::describe_device(at::kCPU), device::Precision{}};
   return said([&] { announce_idle_settings(setup, /*resident=*/true, origins); });
 }
 
@@ -86,15 +86,15 @@ TEST(AnnounceIdleSettings, WhatARunWroteOutItselfIsNobodysMistake) {
 
 TEST(AnnounceDevice, SaysThatThereIsNoGpuWhereOneWasWishedFor) {
   const auto lines = [](bool is_wished) {
-    const DeviceChoice choice{at::kCPU, "no CUDA device found", is_wished};
-    return said([&] { announce_device(describe_device(at::kCPU), choice, /*has_gpu=*/false); });
+    const device::DeviceChoice choice{at::kCPU, "no CUDA device found", is_wished};
+    return said([&] { announce_device(device::describe_device(at::kCPU), choice, /*has_gpu=*/false); });
   };
   EXPECT_NE(lines(true).find("training on the CPU, although use_gpu is true: no CUDA device found"), std::string::npos);
   EXPECT_EQ(lines(false).find("although"), std::string::npos);
 }
 
-std::string methods(const Config& config, const Precision& precision, const DeviceInfo& device) {
-  return said([&] { announce_methods({config, Corpus(), device, precision}); });
+std::string methods(const Config& config, const device::Precision& precision, const device::DeviceInfo& device) {
+  return said([&] { announce_methods({config, data::Corpus(), device, precision}); });
 }
 
 bool has_line(const std::string& text, const std::string& line) {
@@ -102,16 +102,16 @@ bool has_line(const std::string& text, const std::string& line) {
 }
 
 TEST(AnnounceDevice, NamesAGpuWithItsMemory) {
-  const DeviceInfo gpu = describe_gpu(at::Device(at::kCUDA, 0), "NVIDIA H200", 150'754'820'096, 9, 0);
+  const device::DeviceInfo gpu = device::describe_gpu(at::Device(at::kCUDA, 0), "NVIDIA H200", 150'754'820'096, 9, 0);
   EXPECT_EQ(said([&] { announce_device(gpu, {gpu.device, ""}, true); }),
             "✓ Using GPU: NVIDIA H200, 150.8 GB (compute capability 9.0)\n");
 }
 
 TEST(AnnounceDevice, SaysWhyItIsACpuWhereThereIsAGpu) {
-  DeviceInfo cpu = describe_device(at::kCPU);
+  device::DeviceInfo cpu = device::describe_device(at::kCPU);
   cpu.name = "a CPU", cpu.memory_bytes = 2'000'000'000;
-  const DeviceChoice choice{at::kCPU, "the driver is too old"};
-  const auto announced = [&](const DeviceChoice& chosen, bool has_gpu) {
+  const device::DeviceChoice choice{at::kCPU, "the driver is too old"};
+  const auto announced = [&](const device::DeviceChoice& chosen, bool has_gpu) {
     return said([&] { announce_device(cpu, chosen, has_gpu); });
   };
   EXPECT_TRUE(
@@ -122,7 +122,7 @@ TEST(AnnounceDevice, SaysWhyItIsACpuWhereThereIsAGpu) {
 }
 
 TEST(AnnounceMethods, HaveALineForEach) {
-  const DeviceInfo cpu = describe_device(at::kCPU);
+  const device::DeviceInfo cpu = device::describe_device(at::kCPU);
   Config config;
   config.model.vocab_size = 65;
   const std::string plain = methods(config, {.reason = "float32 it is"}, cpu);
@@ -149,7 +149,7 @@ TEST(AnnounceMethods, SayHowMuchOfTheStateIsOffloaded) {
   config.model.n_layer = 1, config.model.n_head = 1, config.model.n_embd = 64, config.model.vocab_size = 64;
   const auto line = [&](double share) {
     config.training.optimizer.offload = share;
-    const std::string text = methods(config, {}, describe_device(at::kCPU));
+    const std::string text = methods(config, {}, device::describe_device(at::kCPU));
     const size_t begin = text.find("✓ Optimizer offload: ");
     return begin == std::string::npos ? "" : text.substr(begin, text.find('\n', begin) - begin);
   };
@@ -162,4 +162,4 @@ TEST(AnnounceMethods, SayHowMuchOfTheStateIsOffloaded) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::train

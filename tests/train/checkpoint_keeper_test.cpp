@@ -18,7 +18,7 @@
 #include "support/expect_error.h"
 #include "train/tiny_run.h"
 
-namespace gpt {
+namespace gpt::train {
 namespace {
 
 namespace fs = std::filesystem;
@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 // With files that are written at once, and in the background from a copy.
 class CheckpointKeeperTest : public testing::TestWithParam<AsyncCheckpoint> {
  protected:
-  static Config config_for(const Corpus& corpus) {
+  static Config config_for(const data::Corpus& corpus) {
     Config config = tiny_config(corpus);
     config.training.cadence.checkpoint_interval = {2, Interval::Unit::steps};
     config.training.cadence.keep_last = 1;
@@ -48,11 +48,11 @@ class CheckpointKeeperTest : public testing::TestWithParam<AsyncCheckpoint> {
   ScratchFolder place_;
   const fs::path root_ = place_ / "run", moved_ = place_ / "moved", other_ = place_ / "other";
   run::Folder folder_{root_};
-  Corpus corpus_ = some_corpus();
+  data::Corpus corpus_ = some_corpus();
   Config config_ = config_for(corpus_);
-  run::State state_{config_, corpus_, at::kCPU, Precision{}};
+  run::State state_{config_, corpus_, at::kCPU, device::Precision{}};
   run::Plan plan_ = run::plan_run(config_.training, state_.loader.batches_per_epoch());
-  Listeners listeners_;
+  report::Listeners listeners_;
   run::Forecast forecast_{plan_, 0};
   CheckpointKeeper keeper_{state_,     folder_,   {plan_, config_.training.cadence},
                            listeners_, forecast_, /*is_saved=*/false};
@@ -74,19 +74,19 @@ TEST_P(CheckpointKeeperTest, ACheckpointWaitsWhileUpdatesAreSkipped) {
   EXPECT_TRUE(keeper_.is_due());
   EXPECT_FALSE(keeper_.is_saved());
   keeper_.save_due(), write();
-  EXPECT_FALSE(has(numbered_checkpoint(3)));
-  EXPECT_TRUE(has(numbered_checkpoint(4)));
+  EXPECT_FALSE(has(checkpoint::numbered_checkpoint(3)));
+  EXPECT_TRUE(has(checkpoint::numbered_checkpoint(4)));
 }
 
 TEST_P(CheckpointKeeperTest, TheOneBeforeADecayReplacesThatOfAnEarlierDecay) {
   update();
   keeper_.save_stable(), write();
   update();
-  EXPECT_EQ(load_checkpoint(folder_.stable_path(1)).step, 1);
+  EXPECT_EQ(checkpoint::load_checkpoint(folder_.stable_path(1)).step, 1);
   keeper_.save_stable(), keeper_.save_due(), write();
-  EXPECT_EQ(load_checkpoint(folder_.stable_path(2)).step, 2);
-  EXPECT_FALSE(has(stable_checkpoint(1)));
-  EXPECT_TRUE(has(numbered_checkpoint(2)));
+  EXPECT_EQ(checkpoint::load_checkpoint(folder_.stable_path(2)).step, 2);
+  EXPECT_FALSE(has(checkpoint::stable_checkpoint(1)));
+  EXPECT_TRUE(has(checkpoint::numbered_checkpoint(2)));
 }
 
 TEST_P(CheckpointKeeperTest, TheOneBeforeAnEarlierDecayStaysWhereTheDiskRefusesTheNext) {
@@ -97,7 +97,7 @@ TEST_P(CheckpointKeeperTest, TheOneBeforeAnEarlierDecayStaysWhereTheDiskRefusesT
   test::CapturedLog log;
   keeper_.save_stable(), write();
   EXPECT_NE(log.text().find("training continues"), std::string::npos);
-  EXPECT_TRUE(has(stable_checkpoint(1)));
+  EXPECT_TRUE(has(checkpoint::stable_checkpoint(1)));
 }
 
 TEST_P(CheckpointKeeperTest, ABestOneThatTheDiskRefusedIsTriedAgainAtTheEnd) {
@@ -111,8 +111,9 @@ TEST_P(CheckpointKeeperTest, ABestOneThatTheDiskRefusedIsTriedAgainAtTheEnd) {
   EXPECT_FALSE(keeper_.is_saving());
   fs::remove(folder_.best_path());
   keeper_.save_the_rest();
-  EXPECT_EQ(load_checkpoint(folder_.best_path()).best_val_loss, 2.5);
-  EXPECT_EQ(load_checkpoint(folder_.checkpoint_path()).best_val_loss, 2.5) << "it was saved before the best one";
+  EXPECT_EQ(checkpoint::load_checkpoint(folder_.best_path()).best_val_loss, 2.5);
+  EXPECT_EQ(checkpoint::load_checkpoint(folder_.checkpoint_path()).best_val_loss, 2.5)
+      << "it was saved before the best one";
 }
 
 TEST_P(CheckpointKeeperTest, TheFilesOfAStepAreOne) {
@@ -125,8 +126,8 @@ TEST_P(CheckpointKeeperTest, TheFilesOfAStepAreOne) {
   keeper_.save_best(2), write();
   keeper_.save_the_rest();  // the same state
   EXPECT_TRUE(fs::equivalent(folder_.checkpoint_path(), folder_.best_path()));
-  EXPECT_EQ(load_checkpoint(folder_.checkpoint_path()).best_val_loss, 2);
-  EXPECT_EQ(load_checkpoint(folder_.numbered_path(1)).step, 1);
+  EXPECT_EQ(checkpoint::load_checkpoint(folder_.checkpoint_path()).best_val_loss, 2);
+  EXPECT_EQ(checkpoint::load_checkpoint(folder_.numbered_path(1)).step, 1);
   EXPECT_TRUE(keeper_.is_saved());
 }
 
@@ -182,8 +183,8 @@ TEST_P(CheckpointKeeperTest, AFolderThatIsNoLongerTheRunsIsNotWrittenTo) {
     c.change();
     EXPECT_ERROR(keeper.save_last(/*must=*/false), ExitCode::disk, c.saved_in + "; the same command with --output_dir");
     another.reset();
-    EXPECT_TRUE(fs::exists(fs::path(c.saved_in) / kLastCheckpoint));
-    EXPECT_EQ(fs::exists(root_ / kLastCheckpoint), c.saved_in == root_);
+    EXPECT_TRUE(fs::exists(fs::path(c.saved_in) / checkpoint::kLastCheckpoint));
+    EXPECT_EQ(fs::exists(root_ / checkpoint::kLastCheckpoint), c.saved_in == root_);
   }
 }
 
@@ -191,7 +192,7 @@ TEST_P(CheckpointKeeperTest, AFolderThatWasMovedAndLinkedIsStillTheRuns) {
   fs::rename(root_, moved_), fs::create_symlink(moved_, root_);
   update();
   keeper_.save_last(/*must=*/true);
-  EXPECT_TRUE(fs::exists(moved_ / kLastCheckpoint));
+  EXPECT_TRUE(fs::exists(moved_ / checkpoint::kLastCheckpoint));
 }
 
 TEST_P(CheckpointKeeperTest, WhatIsWantedWhenARunStopsIsWritten) {
@@ -200,8 +201,8 @@ TEST_P(CheckpointKeeperTest, WhatIsWantedWhenARunStopsIsWritten) {
   keeper_.save_best(2.5), keeper_.save_due();
   keeper_.save_the_rest();
   for (const std::string& path : {folder_.best_path(), folder_.checkpoint_path()})
-    EXPECT_EQ(load_checkpoint(path).best_val_loss, 2.5) << path;
-  EXPECT_TRUE(has(numbered_checkpoint(1)));
+    EXPECT_EQ(checkpoint::load_checkpoint(path).best_val_loss, 2.5) << path;
+  EXPECT_TRUE(has(checkpoint::numbered_checkpoint(1)));
   EXPECT_TRUE(keeper_.is_saved());
 }
 
@@ -214,7 +215,7 @@ TEST_P(CheckpointKeeperTest, WhatChangesAfterwardsIsNotInTheFile) {
   keeper_.settle();
   EXPECT_EQ(keeper_.saved_step(), 1);
   EXPECT_FALSE(keeper_.is_saved());
-  const Checkpoint saved = load_checkpoint(folder_.checkpoint_path());
+  const checkpoint::Checkpoint saved = checkpoint::load_checkpoint(folder_.checkpoint_path());
   EXPECT_EQ(saved.step, 1);
   EXPECT_TRUE(saved.model.front().second.equal(before)) << saved.model.front().first;
 }
@@ -224,8 +225,9 @@ TEST_P(CheckpointKeeperTest, ABestOneThatTheDiskRefusesKeepsNoOtherFromBeingWrit
   update();
   state_.evaluated_step = 1;
   keeper_.save_best(2.5), keeper_.save_due(), write();
-  EXPECT_TRUE(std::isinf(load_checkpoint(folder_.checkpoint_path()).best_val_loss)) << "no file holds the best";
-  EXPECT_TRUE(has(numbered_checkpoint(1)));
+  EXPECT_TRUE(std::isinf(checkpoint::load_checkpoint(folder_.checkpoint_path()).best_val_loss))
+      << "no file holds the best";
+  EXPECT_TRUE(has(checkpoint::numbered_checkpoint(1)));
   update();
   state_.evaluated_step = 2;
   fs::remove(folder_.best_path());
@@ -237,7 +239,7 @@ TEST_P(CheckpointKeeperTest, AnErrorBeforeABestOneIsWrittenDoesNotMakeItTheBest)
   update();
   keeper_.save_best(2.5);
   keeper_.save_last(/*must=*/true);
-  EXPECT_TRUE(std::isinf(load_checkpoint(folder_.checkpoint_path()).best_val_loss));
+  EXPECT_TRUE(std::isinf(checkpoint::load_checkpoint(folder_.checkpoint_path()).best_val_loss));
 }
 
 TEST_P(CheckpointKeeperTest, OneThatTheDiskRefusesLeavesTheOneBefore) {
@@ -277,7 +279,7 @@ class RollbackFilesTest : public CheckpointKeeperTest {
   std::vector<int64_t> steps() const {
     std::vector<int64_t> found;
     for (const std::string& name : names_in(root_))
-      if (is_for_rollback(name)) found.push_back(step_in_name(name).value());
+      if (checkpoint::is_for_rollback(name)) found.push_back(checkpoint::step_in_name(name).value());
     return found;
   }
   // The step that a spike in the next update leads back to.
@@ -302,7 +304,8 @@ TEST_P(RollbackFilesTest, OneWaitsUntilEnoughUpdatesHaveFollowedIt) {
   }
   EXPECT_EQ(state_.proven_step, 6);
   EXPECT_EQ(state_.waiting_step, 10);
-  EXPECT_EQ(load_checkpoint(folder_.checkpoint_path()).waiting_step, 10) << "a run that resumes knows of it";
+  EXPECT_EQ(checkpoint::load_checkpoint(folder_.checkpoint_path()).waiting_step, 10)
+      << "a run that resumes knows of it";
 }
 
 TEST_P(RollbackFilesTest, TheLastProvenOneIsGoneBackToOrElseTheOther) {
@@ -355,4 +358,4 @@ INSTANTIATE_TEST_SUITE_P(Ways, CheckpointKeeperTest, testing::Values(AsyncCheckp
                          [](const auto& way) { return way.param == AsyncCheckpoint::on ? "background" : "at_once"; });
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::train

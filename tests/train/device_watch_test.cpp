@@ -5,14 +5,14 @@
 #include <memory>
 #include <string>
 
-namespace gpt {
+namespace gpt::train {
 namespace {
 
-class NotedSensor : public DeviceSensor {
+class NotedSensor : public device::DeviceSensor {
  public:
   explicit NotedSensor(std::string& asked) : asked_(asked) {}
   void begin() override { asked_ += "b"; }
-  DeviceUse read() override { return asked_ += "r", DeviceUse{.utilization = 0.5}; }
+  report::DeviceUse read() override { return asked_ += "r", report::DeviceUse{.utilization = 0.5}; }
 
  private:
   std::string& asked_;
@@ -83,4 +83,4 @@ TEST(DeviceWatch, WithoutASensorThereIsNothing) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::train

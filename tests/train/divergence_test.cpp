@@ -19,7 +19,7 @@
 #include "support/expect_error.h"
 #include "train/tiny_run.h"
 
-namespace gpt {
+namespace gpt::train {
 namespace {
 
 namespace fs = std::filesystem;
@@ -33,14 +33,14 @@ struct Told {
 
 using AfterStep = std::function<void(int64_t step)>;
 
-class Follows : public Listener {
+class Follows : public report::Listener {
  public:
   Follows(Told& told, AfterStep after_step) : told_(told), after_step_(std::move(after_step)) {}
-  void step(const StepRecord& record) override {
+  void step(const report::StepRecord& record) override {
     told_.learning_rates.push_back(record.learning_rate);
     after_step_(record.step);
   }
-  void event(const EventRecord& record) override {
+  void event(const report::EventRecord& record) override {
     if (!record.what.starts_with("saved ")) told_.events.push_back(fmt::format("{}: {}", record.step, record.what));
   }
 
@@ -69,24 +69,26 @@ class DivergenceTest : public testing::Test {
     const run::Folder folder(root_ / name);
     run::Beginning begins{folder.find_start("auto", /*restart=*/false).start, {}};
     begins.decisions = run::decisions_to_come(folder, begins, replay_);
-    const run::Setup setup{config_, corpus_, describe_device(at::kCPU), Precision{}};
+    const run::Setup setup{config_, corpus_, device::describe_device(at::kCPU), device::Precision{}};
     run::Run run(setup, begins);
     run::begin_decisions(folder, run.state().decisions, begins.decisions);
     const auto follow = [&](int64_t step) {
       if (after_step) after_step(step);
       if (spoiled_.contains(step)) run.model().parameters().flat_values().detach().mul_(3);
     };
-    Listeners listeners;
+    report::Listeners listeners;
     listeners.add(std::make_unique<Follows>(told_, follow), "test");
     return Trainer(run, folder, listeners, /*is_saved=*/begins.start && begins.start->is_last, begins.decisions).run();
   }
-  Checkpoint last(const std::string& name) const { return load_checkpoint(root_ / (name + "/ckpt.pt")); }
+  checkpoint::Checkpoint last(const std::string& name) const {
+    return checkpoint::load_checkpoint(root_ / (name + "/ckpt.pt"));
+  }
   std::string bytes(const std::string& name) const {
     return read_file(root_ / (name + "/ckpt.pt"), ExitCode::checkpoint);
   }
 
   ScratchFolder root_;
-  Corpus corpus_ = some_corpus(3);
+  data::Corpus corpus_ = some_corpus(3);
   Config config_ = tiny_config(corpus_);
   DivergenceConfig& divergence_ = config_.training.cadence.divergence;
   std::set<int64_t> spoiled_{
@@ -95,15 +97,15 @@ class DivergenceTest : public testing::Test {
   Told told_;
 };
 
-const std::vector<Decision> kDecided = {{9, run::kLearningRateFactor, 0.5},
-                                        {13, run::kLearningRateFactor, 0.25},
-                                        {17, run::kLearningRateFactor, 0.125}};
+const std::vector<checkpoint::Decision> kDecided = {{9, run::kLearningRateFactor, 0.5},
+                                                    {13, run::kLearningRateFactor, 0.25},
+                                                    {17, run::kLearningRateFactor, 0.125}};
 
 TEST_F(DivergenceTest, ARunGoesBackAndGoesOn) {
   divergence_.reaction = OnDivergence::rollback;
   divergence_.rollback_lr_factor = 0.5;
   EXPECT_EQ(run("run"), ExitCode::ok);
-  const Checkpoint end = last("run");
+  const checkpoint::Checkpoint end = last("run");
   EXPECT_EQ(end.step, kWhole);
   EXPECT_EQ(end.rollbacks, 3);
   EXPECT_EQ(end.spikes, 3);
@@ -119,7 +121,8 @@ TEST_F(DivergenceTest, ARunGoesBackAndGoesOn) {
   ASSERT_EQ(std::ssize(told_.learning_rates), kWhole);
   for (int64_t step = 0; step < kWhole; ++step) {
     const double factor = step < 9 ? 1 : step < 13 ? 0.5 : step < 17 ? 0.25 : 0.125;
-    EXPECT_EQ(told_.learning_rates[step], factor * learning_rate_at(config_.training.schedule, step, kWhole)) << step;
+    EXPECT_EQ(told_.learning_rates[step], factor * optim::learning_rate_at(config_.training.schedule, step, kWhole))
+        << step;
   }
 }
 
@@ -127,7 +130,7 @@ TEST_F(DivergenceTest, ARunThatReplaysTheDecisionsIsTheSame) {
   divergence_.reaction = OnDivergence::rollback;
   divergence_.rollback_lr_factor = 0.5;
   EXPECT_EQ(run("run"), ExitCode::ok);
-  const Checkpoint decided = last("run");
+  const checkpoint::Checkpoint decided = last("run");
   divergence_.rollback_lr_factor = 1;  // the run alone would leave the rate as it is
   EXPECT_EQ(run("alone"), ExitCode::ok);
   EXPECT_FALSE(last("alone").model[0].second.equal(decided.model[0].second));
@@ -152,7 +155,7 @@ TEST_F(DivergenceTest, WhatCannotBeDecidedIsTriedAgain) {
   EXPECT_EQ(run("run", hinder), ExitCode::ok);
   EXPECT_EQ(told_.events[0], "9: 1 update skipped as a spike");
   EXPECT_TRUE(told_.events[1].starts_with("10: went back to the weights of step 5: ")) << told_.events[1];
-  EXPECT_EQ(last("run").decisions[0], (Decision{10, run::kLearningRateFactor, 0.5}));
+  EXPECT_EQ(last("run").decisions[0], (checkpoint::Decision{10, run::kLearningRateFactor, 0.5}));
 }
 
 // A copy of the folder is what a run leaves that is killed.
@@ -188,7 +191,7 @@ TEST_F(DivergenceTest, OneRollbackTooManyEndsTheRun) {
   divergence_.reaction = OnDivergence::rollback;
   divergence_.max_rollbacks = 1;
   EXPECT_ERROR(run("run"), ExitCode::numerics, "after 1 rollback (training.max_rollbacks)");
-  const Checkpoint end = last("run");
+  const checkpoint::Checkpoint end = last("run");
   EXPECT_EQ(end.step, 13);
   EXPECT_EQ(end.rollbacks, 1);
 }
@@ -203,7 +206,7 @@ TEST_F(DivergenceTest, WithoutACheckpointToGoBackToTheRunStops) {
 TEST_F(DivergenceTest, ARunThatStopsKeepsTheUpdatesBefore) {
   divergence_.reaction = OnDivergence::stop;
   EXPECT_ERROR(run("run"), ExitCode::numerics, "step 9: the gradient norm is ");
-  const Checkpoint end = last("run");
+  const checkpoint::Checkpoint end = last("run");
   EXPECT_EQ(end.step, 9);
   EXPECT_EQ(end.skipped_steps, 1);
   EXPECT_EQ(end.optimizer.step_count.item<float>(), 8);
@@ -219,4 +222,4 @@ TEST_F(DivergenceTest, ARunThatSkipsGoesOnWithoutTheUpdate) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::train

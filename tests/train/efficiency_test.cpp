@@ -5,16 +5,16 @@
 #include "gpt/plan/limits.h"
 #include "train/tiny_run.h"
 
-namespace gpt {
+namespace gpt::train {
 namespace {
 
 run::Setup tiny_setup() {
-  const Corpus corpus = some_corpus();
+  const data::Corpus corpus = some_corpus();
   return {.config = tiny_config(corpus), .corpus = corpus, .device = {}, .precision = {}};
 }
 
 // 60 tokens a step: the epochs end with short batches.
-constexpr TimingRecord kSteps{.steps = 100, .tokens = 6000, .seconds = 50};
+constexpr report::TimingRecord kSteps{.steps = 100, .tokens = 6000, .seconds = 50};
 
 TEST(Efficiency, IsMeasuredOnlyWhereHalfASecondIsNotFelt) {
   const run::Setup setup = tiny_setup();
@@ -39,4 +39,4 @@ TEST(Efficiency, IsThatOfTheStepsAsTheyWere) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::train

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace gpt {
+namespace gpt::train {
 namespace {
 
 constexpr int64_t kMB = 1'000'000;
@@ -47,4 +47,4 @@ TEST(MemoryWatch, AShortageMayPassWhileTheRunWaits) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::train

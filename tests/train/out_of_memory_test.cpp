@@ -17,17 +17,17 @@
 #include "gpt/train/trainer.h"
 #include "support/cpu_memory.h"
 
-namespace gpt {
+namespace gpt::train {
 namespace {
 
 // From the given step on, no more memory is to be had.
-class ExhaustMemory : public Listener {
+class ExhaustMemory : public report::Listener {
  public:
   explicit ExhaustMemory(int64_t step) : step_(step) {}
-  void step(const StepRecord& record) override {
+  void step(const report::StepRecord& record) override {
     if (record.step != step_) return;
-    release_cpu_memory();
-    limit_cpu_memory([] { return 0; });
+    device::release_cpu_memory();
+    device::limit_cpu_memory([] { return 0; });
   }
 
  private:
@@ -40,14 +40,14 @@ struct Held {
   int64_t freed_by_step = 0;  // what tensors have freed from their peak on
 };
 
-class WatchMemory : public Listener {
+class WatchMemory : public report::Listener {
  public:
   explicit WatchMemory(Held& held) : held_(held) {}
-  void step(const StepRecord&) override {
+  void step(const report::StepRecord&) override {
     held_.after_step = process_memory::bytes();
-    held_.freed_by_step = cpu_memory().peak - cpu_memory().in_use;
+    held_.freed_by_step = device::cpu_memory().peak - device::cpu_memory().in_use;
   }
-  void evaluation(const EvaluationRecord&) override { held_.after_validation = process_memory::bytes(); }
+  void evaluation(const report::EvaluationRecord&) override { held_.after_validation = process_memory::bytes(); }
 
  private:
   Held& held_;
@@ -71,10 +71,10 @@ struct Others {
 };
 
 // Others take the memory after the given step, and the run has seen that before the next one.
-class FillMemory : public Listener {
+class FillMemory : public report::Listener {
  public:
   FillMemory(Others& others, int64_t step) : others_(others), step_(step) {}
-  void step(const StepRecord& record) override {
+  void step(const report::StepRecord& record) override {
     if (record.step != step_ || others_.waited > 0) return;
     others_.take = true;
     for (const int before = others_.looks; others_.looks < before + 3;) std::this_thread::yield();
@@ -91,9 +91,9 @@ class OutOfMemoryRun : public testing::Test {
     if (!test::cpu_memory_is_counted()) GTEST_SKIP() << "no address range";
     std::vector<int32_t> ids(20'000);
     for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i * i % 61);
-    corpus_.train = Tokens::from_ids(ids, 64);
+    corpus_.train = data::Tokens::from_ids(ids, 64);
     corpus_.sources = {corpus_.train};
-    corpus_.validation = Tokens::from_ids({ids.begin(), ids.begin() + 3000}, 64);
+    corpus_.validation = data::Tokens::from_ids({ids.begin(), ids.begin() + 3000}, 64);
     corpus_.vocab_size = 64;
     config_.data.bin = "ids.bin";  // without a tokenizer
     config_.model.n_layer = 2, config_.model.n_head = 2, config_.model.n_embd = 64, config_.model.block_size = 64;
@@ -105,23 +105,23 @@ class OutOfMemoryRun : public testing::Test {
     config_.training.cadence.checkpoint_interval = {0, Interval::Unit::steps};
     config_.training.precision.use_amp = false;
   }
-  void TearDown() override { limit_cpu_memory(growable_by_tensors); }
+  void TearDown() override { device::limit_cpu_memory(device::growable_by_tensors); }
 
   // The parameters at the end of the run.
-  at::Tensor run(const std::string& folder_path, std::unique_ptr<Listener> listener = nullptr,
+  at::Tensor run(const std::string& folder_path, std::unique_ptr<report::Listener> listener = nullptr,
                  MemoryWatch::Senses senses = MemoryWatch::of_this_machine()) {
     const run::Folder folder(folder_path);
     const run::Beginning begins{folder.find_start("auto", /*restart=*/false).start, {}};
-    const run::Setup setup{config_, corpus_, describe_device(at::kCPU), Precision{}};
+    const run::Setup setup{config_, corpus_, device::describe_device(at::kCPU), device::Precision{}};
     run::Run run(setup, begins);
-    Listeners listeners;
+    report::Listeners listeners;
     if (listener) listeners.add(std::move(listener), "memory");
     Trainer(run, folder, listeners, /*is_saved=*/begins.start.has_value(), /*decisions=*/{}, std::move(senses)).run();
     return run.model().parameters().flat_values().clone();
   }
 
   ScratchFolder root_;
-  Corpus corpus_;
+  data::Corpus corpus_;
   Config config_;
 };
 
@@ -142,7 +142,7 @@ TEST_F(OutOfMemoryRun, SavesTheLastUpdateAndResumesFromItBitForBit) {
   EXPECT_GT(shortage->requested, 0);
   ASSERT_TRUE(shortage->held);
   EXPECT_GT(shortage->held->activations, 0);
-  limit_cpu_memory(growable_by_tensors);
+  device::limit_cpu_memory(device::growable_by_tensors);
   EXPECT_TRUE(run(root_ / "short").equal(run(root_ / "whole")));
 }
 
@@ -178,4 +178,4 @@ TEST_F(OutOfMemoryRun, ReleaseMemoryGivesBackWhatAStepHeldAndChangesNothing) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::train

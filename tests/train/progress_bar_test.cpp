@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace gpt {
+namespace gpt::train {
 namespace {
 
 TEST(ProgressLine, SaysThatTheFirstStepIsAlive) {
@@ -50,4 +50,4 @@ TEST(ProgressLine, FitsIntoANarrowTerminal) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::train

@@ -6,7 +6,7 @@
 
 #include "support/captured_log.h"
 
-namespace gpt {
+namespace gpt::train {
 namespace {
 
 using enum AsyncCheckpoint;
@@ -62,4 +62,4 @@ TEST(SaveMode, ProcessesThatWriteTogetherDecideTogether) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::train

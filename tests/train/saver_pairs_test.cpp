@@ -15,7 +15,7 @@
 #include "support/restore_context.h"
 #include "train/tiny_run.h"
 
-namespace gpt {
+namespace gpt::train {
 namespace {
 
 // How far the loss may be from that of the run without a saver. On a CPU recomputing changes no bit; where sums are taken in
@@ -101,20 +101,21 @@ class SaverPairs : public DeviceTest {
   // The last loss of a run that is stopped, saved and resumed; the run that never stopped has the same bits.
   double train(const Config& config) const {
     config::validate(config, "savers", {});
-    const Precision precision = resolve_precision(config.training.precision, describe_device(device()));
-    apply_precision(precision, /*deterministic=*/true);
+    const device::Precision precision =
+        device::resolve_precision(config.training.precision, device::describe_device(device()));
+    device::apply_precision(precision, /*deterministic=*/true);
     TinyRun whole(config, corpus_, device(), precision);
     whole.train_to(kStop);
-    save_checkpoint(path_, whole.state.capture());
+    checkpoint::save_checkpoint(path_, whole.state.capture());
     const std::vector<double> losses = whole.train_to(kUpdates);
-    const run::StartingPoint start{.checkpoint = load_checkpoint(path_), .path = path_};
+    const run::StartingPoint start{.checkpoint = checkpoint::load_checkpoint(path_), .path = path_};
     TinyRun resumed(config, corpus_, device(), precision, &start);
     EXPECT_EQ(resumed.train_to(kUpdates), losses);
     expect_same_weights_and_moments(resumed.state.capture(), whole.state.capture());
     return losses.back();
   }
 
-  const Corpus corpus_ = some_corpus();
+  const data::Corpus corpus_ = some_corpus();
   std::string path_;
   RestoreContext restore_;
 };
@@ -149,4 +150,4 @@ TEST_P(SaverPairs, TrainResumeAndReachTheLossOfTheRunWithoutThem) {
 INSTANTIATE_ON_DEVICES(SaverPairs);
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::train

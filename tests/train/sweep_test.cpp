@@ -4,7 +4,7 @@
 
 #include "support/expect_error.h"
 
-namespace gpt {
+namespace gpt::train {
 namespace {
 
 TEST(Sweep, HasEachCombinationAndChangesTheLastKeyFastest) {
@@ -25,4 +25,4 @@ TEST(Sweep, HasAThousandRunsAtMost) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::train

@@ -16,19 +16,19 @@ namespace gpt {
 
 inline constexpr int64_t kUpdates = 6, kStop = 3;
 
-inline Corpus some_corpus(int lines = 60) {
+inline data::Corpus some_corpus(int lines = 60) {
   std::string text;
   for (int i = 0; i < lines; ++i) text += std::to_string(i * i) + " is the square of " + std::to_string(i) + ".\n";
-  Corpus corpus;
-  corpus.tokenizer = make_tokenizer("char", text);
+  data::Corpus corpus;
+  corpus.tokenizer = tokenizer::make_tokenizer("char", text);
   corpus.vocab_size = corpus.tokenizer->vocab_size();
-  corpus.train = Tokens::from_ids(corpus.tokenizer->encode(text), corpus.vocab_size);
+  corpus.train = data::Tokens::from_ids(corpus.tokenizer->encode(text), corpus.vocab_size);
   corpus.sources = {corpus.train};
   return corpus;
 }
 
 // Dropout and accumulation on, so that every random stream is in use.
-inline Config tiny_config(const Corpus& corpus) {
+inline Config tiny_config(const data::Corpus& corpus) {
   Config config;
   config.seed = 3;
   config.model.n_layer = 2;
@@ -47,7 +47,7 @@ inline run::Beginning beginning_at(const run::StartingPoint* start) {
 }
 
 struct TinyRun {
-  TinyRun(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision,
+  TinyRun(const Config& config, const data::Corpus& corpus, at::Device device, const device::Precision& precision,
           const run::StartingPoint* start = nullptr, bool is_recorded = false)
       : state(config, corpus, device, precision, beginning_at(start)),
         step({state.model, *state.optimizer, state.scaler, state.counts(), state.watch()},
@@ -71,14 +71,15 @@ struct TinyRun {
   int64_t micro_batches;
 };
 
-inline void expect_equal(const NamedTensors& a, const NamedTensors& b) {
+inline void expect_equal(const parameters::NamedTensors& a, const parameters::NamedTensors& b) {
   ASSERT_EQ(a.size(), b.size());
   for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(a[i].second.equal(b[i].second)) << a[i].first;
 }
 
-inline void expect_same_weights_and_moments(const Checkpoint& a, const Checkpoint& b) {
+inline void expect_same_weights_and_moments(const checkpoint::Checkpoint& a, const checkpoint::Checkpoint& b) {
   expect_equal(a.model, b.model);
-  for (const std::string_view slot : kOptimizerSlots) expect_equal(a.optimizer.slot(slot), b.optimizer.slot(slot));
+  for (const std::string_view slot : optim::kOptimizerSlots)
+    expect_equal(a.optimizer.slot(slot), b.optimizer.slot(slot));
   EXPECT_TRUE(a.optimizer.step_count.equal(b.optimizer.step_count));
 }
 

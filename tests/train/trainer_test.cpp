@@ -21,7 +21,7 @@
 #include "support/expect_error.h"
 #include "train/tiny_run.h"
 
-namespace gpt {
+namespace gpt::train {
 namespace {
 
 namespace fs = std::filesystem;
@@ -29,22 +29,23 @@ namespace fs = std::filesystem;
 constexpr int64_t kLast = 20, kStopped = 8;
 
 // What a run said that must not depend on how it came about.
-class Notes : public Listener {
+class Notes : public report::Listener {
  public:
   Notes(std::vector<std::string>& lines, int64_t stop_after) : lines_(lines), stop_after_(stop_after) {}
 
-  void step(const StepRecord& record) override {
+  void step(const report::StepRecord& record) override {
     note(record.step, fmt::format("loss {} norm {}", record.loss, record.grad_norm));
     if (record.step != stop_after_) return;
     kill(getpid(), SIGTERM);
     while (process::stop_signal() == 0) usleep(100);
   }
-  void evaluation(const EvaluationRecord& record) override {
+  void evaluation(const report::EvaluationRecord& record) override {
     note(record.step, fmt::format("validation {} {}", record.loss, record.is_best));
   }
-  void sample(const SampleRecord& record) override { note(record.step, record.text); }
-  void event(const EventRecord& record) override {
-    if (const std::string name = fs::path(record.what).filename(); name != kLastCheckpoint) note(record.step, name);
+  void sample(const report::SampleRecord& record) override { note(record.step, record.text); }
+  void event(const report::EventRecord& record) override {
+    if (const std::string name = fs::path(record.what).filename(); name != checkpoint::kLastCheckpoint)
+      note(record.step, name);
   }
 
  private:
@@ -55,10 +56,10 @@ class Notes : public Listener {
 };
 
 // Another process changes a file, after a step that no batch of it follows.
-class Overwrites : public Listener {
+class Overwrites : public report::Listener {
  public:
   Overwrites(std::string path, int64_t after) : path_(std::move(path)), after_(after) {}
-  void step(const StepRecord& record) override {
+  void step(const report::StepRecord& record) override {
     if (record.step != after_) return;
     std::fstream(path_, std::ios::in | std::ios::out | std::ios::binary) << std::string(fs::file_size(path_), '\xff');
     fs::last_write_time(path_, fs::file_time_type::clock::now() + std::chrono::hours(1));  // clocks may be coarse
@@ -70,10 +71,10 @@ class Overwrites : public Listener {
 };
 
 // Somebody moves the folder of the run, after a step.
-class Moves : public Listener {
+class Moves : public report::Listener {
  public:
   Moves(std::string from, std::string to, int64_t after) : from_(std::move(from)), to_(std::move(to)), after_(after) {}
-  void step(const StepRecord& record) override {
+  void step(const report::StepRecord& record) override {
     if (record.step == after_) fs::rename(from_, to_);
   }
 
@@ -105,19 +106,21 @@ class TrainerTest : public testing::Test {
   ExitCode run(const std::string& folder_path, bool is_recorded, int64_t stop_after = 0) {
     return run(folder_path, is_recorded, std::make_unique<Notes>(lines_, stop_after));
   }
-  ExitCode run(const std::string& folder_path, bool is_recorded, std::unique_ptr<Listener> listener) {
+  ExitCode run(const std::string& folder_path, bool is_recorded, std::unique_ptr<report::Listener> listener) {
     const run::Folder folder(folder_path);
     const run::Beginning begins{folder.find_start("auto", /*restart=*/false).start, {}};
-    const run::Setup setup{config_, corpus_, device_, Precision{}};
-    Listeners listeners;
+    const run::Setup setup{config_, corpus_, device_, device::Precision{}};
+    report::Listeners listeners;
     listeners.add(std::move(listener), "notes");
-    run::Run run(setup, begins,
-                 [&](GPT& model) { return is_recorded ? test::counting_recorder(model, replays_) : run::Recorder(); });
+    run::Run run(setup, begins, [&](model::GPT& model) {
+      return is_recorded ? test::counting_recorder(model, replays_) : run::Recorder();
+    });
     return Trainer(run, folder, listeners, /*is_saved=*/begins.start.has_value()).run();
   }
 
   void expect_same(const std::string& path, const std::string& expected_path) const {
-    const Checkpoint found = load_checkpoint(path), expected = load_checkpoint(expected_path);
+    const checkpoint::Checkpoint found = checkpoint::load_checkpoint(path),
+                                 expected = checkpoint::load_checkpoint(expected_path);
     expect_same_weights_and_moments(found, expected);
     EXPECT_EQ(found.step, expected.step);
     EXPECT_EQ(found.evaluated_step, expected.evaluated_step);
@@ -128,9 +131,9 @@ class TrainerTest : public testing::Test {
   }
 
   ScratchFolder root_;
-  Corpus corpus_ = some_corpus(3);
+  data::Corpus corpus_ = some_corpus(3);
   Config config_;
-  DeviceInfo device_ = describe_device(at::kCPU);
+  device::DeviceInfo device_ = device::describe_device(at::kCPU);
   std::vector<std::string> lines_;
   int64_t replays_ = 0;
 };
@@ -148,8 +151,8 @@ TEST_F(TrainerTest, ARecordedRunThatStopsAndResumesIsTheOneThatDoesNeither) {
     EXPECT_EQ(run(root_ / "parts", /*is_recorded=*/true), ExitCode::ok);
     EXPECT_EQ(lines_, expected);
     EXPECT_GT(std::ssize(expected), kLast + kLast / 4 + kLast / 3 + kLast / 5);
-    for (const std::string& name : {std::string(kLastCheckpoint), std::string(kBestCheckpoint), numbered_checkpoint(15),
-                                    numbered_checkpoint(kLast)})
+    for (const std::string& name : {std::string(checkpoint::kLastCheckpoint), std::string(checkpoint::kBestCheckpoint),
+                                    checkpoint::numbered_checkpoint(15), checkpoint::numbered_checkpoint(kLast)})
       expect_same(root_ / ("parts/" + name), root_ / ("whole/" + name));
     return static_cast<int>(HasFailure());
   });
@@ -160,12 +163,12 @@ TEST_F(TrainerTest, ValidationTokensThatBecomeNoneStopTheRunAsChangedData) {
   std::string bytes;
   for (int64_t i = 0; i < corpus_.train.size(); ++i) bytes += {static_cast<char>(corpus_.train[i]), '\0'};
   const std::string path = root_.file("validation.bin", bytes);
-  corpus_.validation = open_token_file(path, 2).tokens;
+  corpus_.validation = data::open_token_file(path, 2).tokens;
   config_.training.cadence.eval_interval = {
       3, Interval::Unit::steps};  // within an epoch, at whose end files are looked at
   EXPECT_ERROR(run(root_ / "run", /*is_recorded=*/false, std::make_unique<Overwrites>(path, 3)), ExitCode::data,
                path + " was changed while it was in use");
-  EXPECT_EQ(load_checkpoint(root_ / "run/ckpt.pt").step, 3);
+  EXPECT_EQ(checkpoint::load_checkpoint(root_ / "run/ckpt.pt").step, 3);
 }
 
 struct Heard {
@@ -173,14 +176,14 @@ struct Heard {
   std::vector<int64_t> tokens;                      // up to each update
 };
 
-class Hears : public Listener {
+class Hears : public report::Listener {
  public:
   explicit Hears(Heard& heard) : heard_(heard) {}
-  void step(const StepRecord& record) override { hear(record); }
-  void losses(const std::vector<LossRecord>& records) override {
-    for (const LossRecord& record : records) hear(record);
+  void step(const report::StepRecord& record) override { hear(record); }
+  void losses(const std::vector<report::LossRecord>& records) override {
+    for (const report::LossRecord& record : records) hear(record);
   }
-  void epoch(const EpochRecord& record) override { heard_.means.push_back(record.mean_loss); }
+  void epoch(const report::EpochRecord& record) override { heard_.means.push_back(record.mean_loss); }
 
  private:
   template <class Record>
@@ -223,20 +226,20 @@ TEST_F(TrainerTest, EveryLossRateAndNormIsToldOnceWhateverTheLogInterval) {
   EXPECT_EQ(std::ssize(some.losses), kLast);
 }
 
-class HearsSteps : public Listener {
+class HearsSteps : public report::Listener {
  public:
-  explicit HearsSteps(std::vector<StepRecord>& steps) : steps_(steps) {}
-  void step(const StepRecord& record) override { steps_.push_back(record); }
+  explicit HearsSteps(std::vector<report::StepRecord>& steps) : steps_(steps) {}
+  void step(const report::StepRecord& record) override { steps_.push_back(record); }
 
  private:
-  std::vector<StepRecord>& steps_;
+  std::vector<report::StepRecord>& steps_;
 };
 
 // Each weight of a product costs a token 6 FLOPs, and attention 12 for each layer, column and position.
 TEST_F(TrainerTest, UtilizationIsTheShareOfTheStatedPeak) {
-  std::vector<StepRecord> steps;
+  std::vector<report::StepRecord> steps;
   EXPECT_EQ(run(root_ / "cpu", /*is_recorded=*/false, std::make_unique<HearsSteps>(steps)), ExitCode::ok);
-  for (const StepRecord& step : steps) EXPECT_FALSE(step.mfu) << "no data sheet says what this CPU can do";
+  for (const report::StepRecord& step : steps) EXPECT_FALSE(step.mfu) << "no data sheet says what this CPU can do";
   steps.clear();
   device_.name = "NVIDIA H100 80GB HBM3";
   EXPECT_EQ(run(root_ / "gpu", /*is_recorded=*/false, std::make_unique<HearsSteps>(steps)), ExitCode::ok);
@@ -244,7 +247,7 @@ TEST_F(TrainerTest, UtilizationIsTheShareOfTheStatedPeak) {
   const double per_token = 6.0 * static_cast<double>(V * C + L * (4 * C * C + 3 * C * F) + (2 * L + 1) * C) +
                            12.0 * static_cast<double>(L * C * T);
   ASSERT_EQ(std::ssize(steps), kLast);
-  for (const StepRecord& step : steps) {
+  for (const report::StepRecord& step : steps) {
     ASSERT_TRUE(step.mfu);
     EXPECT_NEAR(*step.mfu, step.tokens_per_second * per_token / 66.9e12, 1e-9 * *step.mfu);
   }
@@ -257,20 +260,20 @@ TEST_F(TrainerTest, PatienceEndsARunAndCountsOnWhereItResumes) {
   cadence.eval_interval = {2, Interval::Unit::steps};
   cadence.patience = 3;
   EXPECT_EQ(run(root_ / "run", /*is_recorded=*/false), ExitCode::ok);
-  EXPECT_EQ(load_checkpoint(root_ / "run/ckpt.pt").step, 8);
-  EXPECT_EQ(load_checkpoint(root_ / "run/ckpt_best.pt").step, 2);
+  EXPECT_EQ(checkpoint::load_checkpoint(root_ / "run/ckpt.pt").step, 8);
+  EXPECT_EQ(checkpoint::load_checkpoint(root_ / "run/ckpt_best.pt").step, 2);
   cadence.patience = 5;
   EXPECT_EQ(run(root_ / "run", /*is_recorded=*/false), ExitCode::ok);
-  EXPECT_EQ(load_checkpoint(root_ / "run/ckpt.pt").step, 12);
+  EXPECT_EQ(checkpoint::load_checkpoint(root_ / "run/ckpt.pt").step, 12);
   cadence.patience = 0;
   EXPECT_EQ(run(root_ / "run", /*is_recorded=*/false), ExitCode::ok);
-  EXPECT_EQ(load_checkpoint(root_ / "run/ckpt.pt").step, kLast);
+  EXPECT_EQ(checkpoint::load_checkpoint(root_ / "run/ckpt.pt").step, kLast);
 }
 
 TEST_F(TrainerTest, ARunWhoseFolderIsMovedSavesThereAndEnds) {
   EXPECT_ERROR(run(root_ / "run", /*is_recorded=*/false, std::make_unique<Moves>(root_ / "run", root_ / "moved", 7)),
                ExitCode::disk, "it is now " + fs::canonical(root_.path()).string() + "/moved): step 8 is saved in ");
-  EXPECT_EQ(load_checkpoint(root_ / "moved/ckpt.pt").step, 8);
+  EXPECT_EQ(checkpoint::load_checkpoint(root_ / "moved/ckpt.pt").step, 8);
   EXPECT_FALSE(fs::exists(root_ / "run"));
 }
 
@@ -283,11 +286,11 @@ TEST_F(TrainerTest, ARunThatGoesWrongSaysWhichCheckpointIsLeft) {
   training.cadence.sample_interval = {};
   for (const int64_t interval : {0, 1}) {
     training.cadence.checkpoint_interval = {interval, Interval::Unit::steps};
-    EXPECT_ERROR(run(root_ / std::to_string(interval), /*is_recorded=*/false, std::make_unique<Listener>()),
+    EXPECT_ERROR(run(root_ / std::to_string(interval), /*is_recorded=*/false, std::make_unique<report::Listener>()),
                  ExitCode::numerics,
                  interval == 0 ? "(nothing was saved before)" : "(the checkpoint of step 1 is kept)");
   }
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::train

@@ -14,7 +14,7 @@
 #include "gpt/data/sample_schedule.h"
 #include "gpt/data/token_file.h"
 
-namespace gpt {
+namespace gpt::batches {
 
 struct BatchShape {
   int64_t sequences = 0, length = 0;
@@ -34,25 +34,26 @@ struct Batch {
 Batch empty_batch(const BatchShape& shape, at::Device device);
 
 // Whether tokens stay on a GPU with so much free memory: `setting`, or (auto) where they take at most an eighth of it.
-bool stays_resident(Resident setting, const std::vector<Tokens>& sources, double free_bytes);
+bool stays_resident(Resident setting, const std::vector<data::Tokens>& sources, double free_bytes);
 
 class DataLoader {
  public:
   // Tokens stay resident on the device when config.resident says so or (auto) when they fit; batches are then gathered
   // there. Otherwise config.num_workers threads build them ahead into pinned memory.
-  DataLoader(std::vector<Tokens> sources, const DataConfig& config, const ScheduleOptions& schedule, at::Device device);
+  DataLoader(std::vector<data::Tokens> sources, const DataConfig& config, const data::ScheduleOptions& schedule,
+             at::Device device);
   // Epoch after epoch of one source.
-  DataLoader(Tokens tokens, const DataConfig& config, int64_t batch_size, int64_t block_size, uint64_t seed,
+  DataLoader(data::Tokens tokens, const DataConfig& config, int64_t batch_size, int64_t block_size, uint64_t seed,
              at::Device device);
   ~DataLoader();
 
   BatchShape next_shape() const;
-  bool next_is_own() const;            // this process computes the next batch (Dealing)
-  void next_into(const Batch& batch);  // its tensors have that shape and lie on the device
-  void skip();                         // the next batch is another process's
-  Batch next();                        // in memory of its own
-  DataPosition position() const;       // the position of the batch that comes next
-  void seek(const DataPosition& position);
+  bool next_is_own() const;             // this process computes the next batch (Dealing)
+  void next_into(const Batch& batch);   // its tensors have that shape and lie on the device
+  void skip();                          // the next batch is another process's
+  Batch next();                         // in memory of its own
+  data::DataPosition position() const;  // the position of the batch that comes next
+  void seek(const data::DataPosition& position);
   int64_t tokens_ahead(int64_t batches) const;  // positions in the next `batches` batches
   // Targets among them that count: of text all, of conversations one or more a row.
   int64_t learned_ahead(int64_t batches) const;
@@ -60,7 +61,7 @@ class DataLoader {
 
   int64_t samples_per_epoch() const;  // samples; those of the whole run where it is in stages
   int64_t batches_per_epoch() const;
-  const PackedRows* packed_rows() const;  // of conversations of the main text; null for other data
+  const data::PackedRows* packed_rows() const;  // of conversations of the main text; null for other data
   bool resident() const;
   int64_t device_bytes() const;   // bytes that the tokens take in a GPU's memory
   double seconds_waited() const;  // so far, for batches that were built or read in the meantime
@@ -75,26 +76,26 @@ class DataLoader {
 class SplitWindows {
  public:
   // `packs`: conversations share rows. Throws gpt::Error(data) for some of which nothing is learned.
-  SplitWindows(Tokens tokens, int64_t block_size, at::Device device, bool packs = true);
+  SplitWindows(data::Tokens tokens, int64_t block_size, at::Device device, bool packs = true);
   int64_t size() const { return rows_ ? rows_->size() : targets() / block_size_; }  // how many whole windows
   int64_t rest() const { return rows_ ? 0 : targets() % block_size_; }  // how many tokens the shorter one predicts
   // Targets that count: of all windows and the shorter one, or of one window.
   int64_t targets() const { return rows_ ? rows_->learned() : std::max<int64_t>(0, tokens_.size() - 1); }
-  int64_t targets_in(int64_t window) const { return rows_ ? learned_in(rows_->row(window)) : block_size_; }
+  int64_t targets_in(int64_t window) const { return rows_ ? data::learned_in(rows_->row(window)) : block_size_; }
 
   Batch batch(const std::vector<int64_t>& windows) const;  // (B, T), in this order
   Batch rest_batch() const;                                // (1, rest())
-  Tokens targets_of(int64_t window) const;                 // those that count; of size(): the shorter one's
+  data::Tokens targets_of(int64_t window) const;           // those that count; of size(): the shorter one's
 
  private:
   Batch batch(const std::vector<int64_t>& starts, int64_t length) const;
   Batch batch_of_rows(const std::vector<int64_t>& rows) const;
 
-  Tokens tokens_;
-  std::shared_ptr<const PackedRows> rows_;  // of conversations
+  data::Tokens tokens_;
+  std::shared_ptr<const data::PackedRows> rows_;  // of conversations
   bool packs_;
   int64_t block_size_;
   at::Device device_;
 };
 
-}  // namespace gpt
+}  // namespace gpt::batches

@@ -24,8 +24,8 @@ struct Modes {
   bool complete = false;
 };
 
-Modes measure_modes(const Wanted& wanted, const DeviceInfo& device, const ModesEffort& effort, const Measure& measure,
-                    const Progress& progress);
+Modes measure_modes(const Wanted& wanted, const device::DeviceInfo& device, const ModesEffort& effort,
+                    const Measure& measure, const Progress& progress);
 
 Findings findings(const Modes& modes);
 

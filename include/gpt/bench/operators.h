@@ -32,7 +32,7 @@ struct OperatorSpeeds {
 
 // Measures the operators with the shapes of a micro-batch of `config`, whose vocab_size is set, for about `seconds`. `progress` is
 // called before each with the share that is done; where it returns false, what has been measured so far is returned.
-OperatorSpeeds measure_operators(const UpdateConfig& config, const DeviceInfo& device, at::ScalarType type,
+OperatorSpeeds measure_operators(const UpdateConfig& config, const device::DeviceInfo& device, at::ScalarType type,
                                  double seconds,
                                  const std::function<bool(double share, const std::string& name)>& progress);
 

@@ -24,7 +24,7 @@ struct BenchResults {
   std::string title;    // "ladder", "ops" or another command
   std::string command;  // as it was typed
   std::string date;     // "2026-11-22T20:45:00Z"
-  DeviceInfo device;
+  device::DeviceInfo device;
   Machine machine;
   Wanted wanted;
   Findings findings;

@@ -32,10 +32,10 @@ struct Rung {
 };
 
 // The rungs from float32 without any optimization upwards. They restore the vocab_multiple of `wanted`.
-std::vector<Rung> rungs(const Config& wanted, const DeviceInfo& device);
+std::vector<Rung> rungs(const Config& wanted, const device::DeviceInfo& device);
 
 // The same, and what saves memory: all that `gpt-bench combo` takes.
-std::vector<Rung> all_rungs(const Config& wanted, const DeviceInfo& device);
+std::vector<Rung> all_rungs(const Config& wanted, const device::DeviceInfo& device);
 
 // Several rungs as one, with the first obstacle that there is. `names` are joined with '+', and all are known.
 Rung combined(const std::string& names, const std::vector<Rung>& all);
@@ -54,7 +54,7 @@ std::vector<std::string> missing_needs(const Rung& rung, const std::vector<const
 std::string in_words(const std::vector<std::string>& names);
 
 // What the full set of rungs is measured with besides: batches of 32 to 256 sequences and, where it runs on a GPU, the CPU.
-std::vector<Rung> variants(const DeviceInfo& device);
+std::vector<Rung> variants(const device::DeviceInfo& device);
 
 // `wanted` as some updates of it are measured: from the start, at the learning rate that a short warm-up leads to, with nothing
 // beside the updates.

@@ -21,7 +21,7 @@ struct Savings {
 };
 
 // Savers that are measured; `gpt-bench combo` takes their names.
-std::vector<Rung> savers(const Wanted& wanted, const DeviceInfo& device);
+std::vector<Rung> savers(const Wanted& wanted, const device::DeviceInfo& device);
 
 Savings measure_savers(const Wanted& wanted, const std::vector<Rung>& savers, double seconds, const Measure& measure,
                        const Progress& progress);

@@ -27,7 +27,7 @@ struct PartTime {
 
 struct StepProfile {
   UpdateConfig config;  // as it was run, except for training.compile_mode, which is the one asked for
-  DeviceInfo device;
+  device::DeviceInfo device;
   at::ScalarType type = at::kFloat;  // the type of products
   int64_t threads = 0;
   std::vector<PartTime> parts;    // in the order of a step; the last is what lies between them
@@ -38,7 +38,7 @@ struct StepProfile {
   plan::MachineSpeed speed = {};  // measured before and after the steps
   int64_t updates = 0;            // updates that were timed
   bool is_resident = false;       // the tokens are on the device
-  std::optional<MemoryUse> memory = {};
+  std::optional<report::MemoryUse> memory = {};
   bool complete = true;  // not stopped by a signal
 };
 

@@ -22,7 +22,7 @@ namespace gpt::board {
 // What a stream has told of a run, and of the table of runs.
 struct ToldRun {
   FollowedRun::Versions versions{0, 0, 0};
-  SentCurves curves;
+  report::SentCurves curves;
   std::map<std::string, std::string> head;  // by key, as JSON
 };
 struct ToldTable {

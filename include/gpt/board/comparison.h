@@ -15,7 +15,7 @@ namespace gpt::board {
 
 struct ComparedRun {
   std::string name, folder;
-  std::optional<EvaluationRecord> best = {};
+  std::optional<report::EvaluationRecord> best = {};
 };
 
 // Any thread may ask.

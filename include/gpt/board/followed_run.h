@@ -26,7 +26,7 @@ struct RunRow {
   std::optional<double> loss = {}, learning_rate = {}, grad_norm = {}, step_ms = {}, tokens_per_second = {},
                         peak_memory_mb = {}, validation_loss = {}, best = {};  // best: of the validation losses
   std::optional<int64_t> tokens = {};
-  std::vector<DeviceUse> devices = {};
+  std::vector<report::DeviceUse> devices = {};
   double remaining_seconds = 0, silent_seconds = 0, written = 0;  // written: when anything was heard last
   bool may_be_told = false;                                       // what to do (control/tell.h)
   bool operator==(const RunRow&) const = default;
@@ -48,9 +48,9 @@ class FollowedRun {
   void want(Clock::time_point now);
 
   const RunRow& row() const { return row_; }
-  const RunHistory& history() const { return history_; }  // all of it where somebody wants it
-  RunPage page() const;
-  std::optional<EvaluationRecord> best() const;  // with the lowest validation loss
+  const report::RunHistory& history() const { return history_; }  // all of it where somebody wants it
+  report::RunPage page() const;
+  std::optional<report::EvaluationRecord> best() const;  // with the lowest validation loss
 
   // Each grows with what it counts: `news` with anything, `beginnings` where curves that were told are no more so, `texts` with samples and
   // events.
@@ -76,9 +76,9 @@ class FollowedRun {
   std::optional<Clock::time_point> wanted_until_;
   Clock::time_point heard_ = Clock::now();
   double lock_taken_ = 0;  // seconds since 1970
-  RunHistory history_;
-  std::optional<RunStatus> status_;
-  std::optional<LeftReport> report_;
+  report::RunHistory history_;
+  std::optional<report::RunStatus> status_;
+  std::optional<report::LeftReport> report_;
   std::deque<std::string> warnings_;
   RunRow row_;
   Versions versions_;

@@ -19,7 +19,7 @@ TextAndTokens text_and_tokens(const Config& config);
 
 struct RunSummary {
   std::string folder;
-  RunHistory history;
+  report::RunHistory history;
   std::optional<Config> config;  // the effective one, where the folder has one that can be read
   // "trains", "done", "stopped", or "cut off" where a run neither ended nor stopped and no process writes in its folder; "-": not known.
   std::string state = "-";

@@ -17,15 +17,17 @@ inline constexpr std::string_view kOwnTemplate = "auto";  // the model's, or Cha
 std::string template_source(const std::string& name);
 
 struct ChatLayout {
-  TextFormat format;  // with the template, and what ends its turns among its ends
-  std::shared_ptr<const Tokenizer> tokenizer;
+  tokenizer::TextFormat format;  // with the template, and what ends its turns among its ends
+  std::shared_ptr<const tokenizer::Tokenizer> tokenizer;
   std::vector<std::string> added;  // tokens that it was given, for the turns of the template or for the end of a text
 };
 
 // `source` is a template in Jinja. For the one that the format has already nothing is added. Throws as with_special_tokens() and ChatTemplate do.
-ChatLayout lay_out(std::string source, TextFormat format, std::shared_ptr<const Tokenizer> tokenizer);
+ChatLayout lay_out(std::string source, tokenizer::TextFormat format,
+                   std::shared_ptr<const tokenizer::Tokenizer> tokenizer);
 
 // The same for `name`, which template_source() knows, or kOwnTemplate.
-ChatLayout lay_out_as(const std::string& name, const TextFormat& format, std::shared_ptr<const Tokenizer> tokenizer);
+ChatLayout lay_out_as(const std::string& name, const tokenizer::TextFormat& format,
+                      std::shared_ptr<const tokenizer::Tokenizer> tokenizer);
 
 }  // namespace gpt::chat

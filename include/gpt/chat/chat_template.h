@@ -21,13 +21,14 @@ namespace gpt::chat {
 
 class MarkedWords;
 
-bool has_chat_ml_tokens(const Tokenizer& tokenizer);
+bool has_chat_ml_tokens(const tokenizer::Tokenizer& tokenizer);
 
 // Immutable, and safe to use from several threads at once.
 class ChatTemplate {
  public:
   // `tokenizer` must outlive it. The names of the format's tokens are variables of the template. Throws TemplateError.
-  ChatTemplate(std::string source, const TextFormat& format, const Tokenizer& tokenizer, Markup markup = Markup::text);
+  ChatTemplate(std::string source, const tokenizer::TextFormat& format, const tokenizer::Tokenizer& tokenizer,
+               Markup markup = Markup::text);
 
   // The text of the dialogue; with `asks`, up to where the answer begins. Throws TemplateError, and Refusal where the template wants no such
   // dialogue.
@@ -53,7 +54,7 @@ class ChatTemplate {
   std::string source_;
   Markup markup_;
   jinja::Template template_;
-  const Tokenizer* tokenizer_;
+  const tokenizer::Tokenizer* tokenizer_;
   jinja::Variables variables_;
   std::vector<int32_t> ends_;
 };
@@ -63,8 +64,9 @@ struct ChosenTemplate {
   ChatTemplate chat;
   bool is_fallback = false;  // ChatML, because the model came without
 };
-ChosenTemplate choose_template(const TextFormat& format, const Tokenizer& tokenizer, Markup markup = Markup::text);
+ChosenTemplate choose_template(const tokenizer::TextFormat& format, const tokenizer::Tokenizer& tokenizer,
+                               Markup markup = Markup::text);
 // Whether there is one.
-bool can_chat(const TextFormat& format, const Tokenizer& tokenizer);
+bool can_chat(const tokenizer::TextFormat& format, const tokenizer::Tokenizer& tokenizer);
 
 }  // namespace gpt::chat

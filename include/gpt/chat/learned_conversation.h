@@ -24,7 +24,7 @@ struct LearnedConversation {
 // Immutable, and safe to use from several threads at once.
 class ConversationEncoder {
  public:
-  ConversationEncoder(ChatTemplate chat, const Tokenizer& tokenizer, Learn learn);
+  ConversationEncoder(ChatTemplate chat, const tokenizer::Tokenizer& tokenizer, Learn learn);
 
   // Without ids where there is no answer to be learned. What follows the last answer is left out, unless all is learned. An answer is what
   // the template says is generated; where it does not say so, what follows the question that it answers, up to the token that ends it.
@@ -50,7 +50,7 @@ class ConversationEncoder {
   bool is_end(int32_t id) const;
 
   ChatTemplate chat_;
-  const Tokenizer& tokenizer_;
+  const tokenizer::Tokenizer& tokenizer_;
   const Learn learn_;
 };
 

@@ -11,7 +11,7 @@
 #include "gpt/layout/parameter_table.h"
 #include "gpt/parameters/named_tensors.h"
 
-namespace gpt {
+namespace gpt::checkpoint {
 
 // Adds adapters, where the run trains any, to the weights that they go with, and leaves them out: the model that other programs know. The sum
 // is computed in float32.
@@ -19,10 +19,10 @@ void merge_adapters(Checkpoint& checkpoint);
 
 // One of the products that A and B of a weight stand for.
 struct ProductAdapter {
-  RowCut::Piece outputs;  // which of the weight's
-  at::Tensor a, b;        // (rank, inputs), (outputs, rank)
+  layout::RowCut::Piece outputs;  // which of the weight's
+  at::Tensor a, b;                // (rank, inputs), (outputs, rank)
 };
-std::vector<ProductAdapter> product_adapters(const AdapterPart& part, const at::Tensor& a, const at::Tensor& b);
+std::vector<ProductAdapter> product_adapters(const layout::AdapterPart& part, const at::Tensor& a, const at::Tensor& b);
 
 // What an adapter adds to a weight: scale * B A, to the rows `outputs`.
 struct WeightAdapter {
@@ -38,6 +38,7 @@ std::vector<WeightAdapter> weight_adapters(const Checkpoint& checkpoint);
 Checkpoint load_adapters_alone(const std::string& path);
 
 // The weights of a model with new adapters beside them, for those of these rows that are any.
-NamedTensors with_new_adapters(NamedTensors weights, const std::vector<ParameterRow>& rows, uint64_t seed);
+parameters::NamedTensors with_new_adapters(parameters::NamedTensors weights,
+                                           const std::vector<layout::ParameterRow>& rows, uint64_t seed);
 
-}  // namespace gpt
+}  // namespace gpt::checkpoint

@@ -11,7 +11,7 @@
 #include "gpt/parameters/frozen_matrix.h"
 #include "gpt/parameters/named_tensors.h"
 
-namespace gpt {
+namespace gpt::checkpoint {
 
 struct BaseModel {
   std::string path;   // absolute: of a checkpoint, or of a model of Hugging Face's
@@ -32,6 +32,7 @@ BaseModel find_base(const BaseModel& base, const std::string& checkpoint);
 bool is_foreign_base(const std::string& path);
 std::vector<std::string> files_of_foreign_base(const std::string& path);
 // `padded`: the vocabulary is padded as this model's.
-NamedTensors read_foreign_base(const std::string& path, const ModelConfig& padded, RowPacker& packer);
+parameters::NamedTensors read_foreign_base(const std::string& path, const ModelConfig& padded,
+                                           parameters::RowPacker& packer);
 
-}  // namespace gpt
+}  // namespace gpt::checkpoint

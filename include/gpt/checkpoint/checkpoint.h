@@ -15,7 +15,7 @@
 #include "gpt/config/model_config.h"
 #include "gpt/config/training_config.h"
 
-namespace gpt {
+namespace gpt::checkpoint {
 
 // Tensors may be on any device. Throws gpt::Error(disk), leaving the old file untouched; refuses non-finite weights with
 // gpt::Error(numerics).
@@ -33,7 +33,7 @@ enum class Parts { all, model, model_and_adapters };
 Checkpoint load_checkpoint(const std::string& path, Parts parts = Parts::all);
 
 // The same with Parts::model, where rows are packed as soon as each has been read, if the packer packs them.
-Checkpoint load_checkpoint(const std::string& path, RowPacker& packer);
+Checkpoint load_checkpoint(const std::string& path, parameters::RowPacker& packer);
 
 // For one of several processes that have the optimizer's state between them, and perhaps the weights: the values whose state it needs, and
 // those that it needs themselves, of a run that has this configuration. `verifies_all`: also what it does not need.
@@ -56,4 +56,4 @@ uint64_t checkpoint_bytes(const ModelConfig& model, const TrainingConfig& traini
 enum class PythonView { ours, plain, foreign };
 PythonView python_view_of(const std::string& path, const Checkpoint& checkpoint);
 
-}  // namespace gpt
+}  // namespace gpt::checkpoint

@@ -8,7 +8,7 @@
 #include "gpt/checkpoint/state.h"
 #include "gpt/distributed/communicator.h"
 
-namespace gpt {
+namespace gpt::checkpoint {
 
 // Who writes: all, where all see the same folder; otherwise the first process, to which the others send their parts piece by piece.
 enum class Writers { all, first };
@@ -28,4 +28,4 @@ void save_checkpoint(const std::string& path, const Checkpoint& share, distribut
 
 double memory_of_divided_save(double state_bytes);
 
-}  // namespace gpt
+}  // namespace gpt::checkpoint

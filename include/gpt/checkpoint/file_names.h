@@ -8,7 +8,7 @@
 
 #include "gpt/config/run_files.h"
 
-namespace gpt {
+namespace gpt::checkpoint {
 
 constexpr const char *kLastCheckpoint = "ckpt.pt", *kBestCheckpoint = "ckpt_best.pt";
 std::string numbered_checkpoint(int64_t step);  // ckpt_step_00001000.pt
@@ -36,4 +36,4 @@ std::string absolute_checkpoint(const std::string& path);
 // Whether training.resume_from is a path, rather than a rule.
 bool names_checkpoint(const std::string& resume_from);
 
-}  // namespace gpt
+}  // namespace gpt::checkpoint

@@ -13,17 +13,17 @@
 #include "gpt/model/quantized_model.h"
 #include "gpt/tokenizer/text_format.h"
 
-namespace gpt {
+namespace gpt::checkpoint {
 
 inline constexpr const char* kQuantizedRecord = "quantized.json";
 
 struct QuantizedFile {
   Config config;
-  QuantizedTensors tensors;
+  model::QuantizedTensors tensors;
   std::string tokenizer;  // JSON; empty where the run read token ids
   int64_t step = 0;       // of the checkpoint
   std::optional<int64_t> sample_start = {};
-  std::optional<TextFormat> text_format = {};
+  std::optional<tokenizer::TextFormat> text_format = {};
 };
 
 // Whether the file begins as one: what it is worth shows when it is read.
@@ -35,4 +35,4 @@ void write_quantized(const std::string& path, const QuantizedFile& model);
 // A whole file whose parts fit together. Throws gpt::Error(checkpoint) with the reason.
 QuantizedFile read_quantized(const std::string& path);
 
-}  // namespace gpt
+}  // namespace gpt::checkpoint

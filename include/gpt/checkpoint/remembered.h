@@ -14,7 +14,7 @@
 #include "gpt/optim/course.h"
 #include "gpt/optim/plateau.h"
 
-namespace gpt {
+namespace gpt::checkpoint {
 
 // What was decided on the way of a run, and holds for the updates after `step`: what each value of `what` does is in run/decisions.h.
 struct Decision {
@@ -45,9 +45,9 @@ struct Remembered {
   std::optional<int64_t> proven_step = {}, waiting_step = {};
   // With lr_schedule: wsd the warm-up that the run began with, so that another max_steps does not change what has been done.
   std::optional<int64_t> warmup_steps = {};
-  Course course = {};                       // of training.max_time
+  optim::Course course = {};                // of training.max_time
   double seconds_spent = 0;                 // of training.max_time
-  Plateau plateau = {};                     // of lr_schedule: plateau
+  optim::Plateau plateau = {};              // of lr_schedule: plateau
   bool recording_failed = false;            // CUDA graphs of its step, on this machine and with this program
   std::optional<std::string> teacher = {};  // the hash of its weights, where training.distill_from names one
   std::string started_by =
@@ -56,4 +56,4 @@ struct Remembered {
   bool operator==(const Remembered&) const = default;
 };
 
-}  // namespace gpt
+}  // namespace gpt::checkpoint

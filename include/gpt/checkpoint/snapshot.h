@@ -7,7 +7,7 @@
 
 #include "gpt/checkpoint/state.h"
 
-namespace gpt {
+namespace gpt::checkpoint {
 
 // Whether checkpoints of so many bytes are to be written from a copy, where there is memory for it. A small one is written sooner than
 // a thread would be worth.
@@ -32,4 +32,4 @@ class Snapshot {
   uint64_t bytes_ = 0;
 };
 
-}  // namespace gpt
+}  // namespace gpt::checkpoint

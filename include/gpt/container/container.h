@@ -16,7 +16,7 @@
 
 #include "gpt/container/records.h"
 
-namespace gpt {
+namespace gpt::container {
 
 // The pieces of a container with these records, in the order of the file. Throws std::invalid_argument for names that a container cannot
 // have.
@@ -67,4 +67,4 @@ class ContainerReader {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace gpt
+}  // namespace gpt::container

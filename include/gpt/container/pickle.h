@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace gpt {
+namespace gpt::container {
 
 // Inside a dict every value is preceded by its key:
 //   pickle.begin_dict(); pickle.text("step"); pickle.integer(5); pickle.end_dict();
@@ -39,4 +39,4 @@ class PickleWriter {
 // the writer's opcodes, and calls no other function of Python's than those.
 bool is_plain_pickle(std::string_view pickle);
 
-}  // namespace gpt
+}  // namespace gpt::container

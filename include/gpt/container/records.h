@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-namespace gpt {
+namespace gpt::container {
 
 // Printable ASCII without quotes and backslashes, each once: "data.pkl", "data/0", ...
 struct RecordPlan {
@@ -27,4 +27,4 @@ struct PieceSums {
   uint32_t crc;               // CRC-32
 };
 
-}  // namespace gpt
+}  // namespace gpt::container

@@ -11,14 +11,14 @@
 #include "gpt/data/token_file.h"
 #include "gpt/tokenizer/tokenizer.h"
 
-namespace gpt {
+namespace gpt::data {
 
 struct Bin {
   std::string path;
-  std::string validation_path;                      // empty: the bin holds both parts
-  std::string metadata_path;                        // empty: there is none
-  Metadata metadata = {};                           // vocab_size 0: there is none
-  std::shared_ptr<const Tokenizer> tokenizer = {};  // null: not known
+  std::string validation_path;                                 // empty: the bin holds both parts
+  std::string metadata_path;                                   // empty: there is none
+  Metadata metadata = {};                                      // vocab_size 0: there is none
+  std::shared_ptr<const tokenizer::Tokenizer> tokenizer = {};  // null: not known
   int64_t vocab_size = 0;
   Tokens train = {}, validation = {};
   std::shared_ptr<const void> in_use = {};  // keeps other processes from removing it, where it lies in the text cache
@@ -33,7 +33,7 @@ struct BinOptions {
   bool is_prepared = false;          // all that prepare() writes has to be there, and the tokenizer's file unchanged
   // The vocabulary is that of the metadata, else of the tokenizer, else vocab_size. The tokenizer is the saved one, else what
   // `tokenizer` says (as make_tokenizer() takes it), else the one that the metadata name.
-  std::shared_ptr<const Tokenizer> saved_tokenizer = {};
+  std::shared_ptr<const tokenizer::Tokenizer> saved_tokenizer = {};
   std::string tokenizer = {};
   std::optional<int64_t> vocab_size = {};
   const Bin* main = nullptr;  // a bin to be mixed with this one, which has to share its tokenizer and vocabulary
@@ -49,4 +49,4 @@ Bin open_bin(const BinOptions& options);
 // The file of the marks, where the bin is of conversations: kMarksFile beside kBinFile.
 std::string marks_beside(const std::string& bin);
 
-}  // namespace gpt
+}  // namespace gpt::data

@@ -11,20 +11,20 @@
 #include "gpt/tokenizer/text_format.h"
 #include "gpt/tokenizer/tokenizer.h"
 
-namespace gpt {
+namespace gpt::data {
 
 struct Corpus {
-  std::shared_ptr<const Tokenizer> tokenizer;  // null for a bin without a tokenizer
-  int64_t vocab_size = 0;                      // every id is below it: the tokenizer's, or the bin's
-  Tokens train, validation;                    // validation may be empty
-  std::vector<Tokens> sources;                 // what the stages mix, as stage_sources() names it
-  bool has_own_split = false;                  // a bin that says which of its tokens are for validation
-  bool has_conversations = false;              // the tokens have marks
-  bool has_json_lines = false;                 // so that data.text_field counts
+  std::shared_ptr<const tokenizer::Tokenizer> tokenizer;  // null for a bin without a tokenizer
+  int64_t vocab_size = 0;                                 // every id is below it: the tokenizer's, or the bin's
+  Tokens train, validation;                               // validation may be empty
+  std::vector<Tokens> sources;                            // what the stages mix, as stage_sources() names it
+  bool has_own_split = false;                             // a bin that says which of its tokens are for validation
+  bool has_conversations = false;                         // the tokens have marks
+  bool has_json_lines = false;                            // so that data.text_field counts
   int64_t validation_bytes = 0;  // bytes of the validation text that is learned, as in the metadata; 0 = not known
   std::optional<int32_t> sample_start;  // what a sample begins behind where it has no prompt
   // The text format of the model that the run began with, in the tokenizer's ids. With conversations it has their chat template.
-  std::optional<TextFormat> text_format = {};
+  std::optional<tokenizer::TextFormat> text_format = {};
   std::string source;       // the path, for messages
   std::string fingerprint;  // hash of ids, split and tokenizer: what a resumed run must find again
   std::vector<std::shared_ptr<const void>> in_use;  // keep other processes from removing what lies in the text cache
@@ -39,4 +39,4 @@ int64_t vocabulary_for(const Corpus& corpus, std::optional<int64_t> configured);
 std::optional<double> text_bytes(const Corpus& corpus, const std::vector<Tokens>& parts);
 std::optional<double> text_bytes(const Corpus& corpus, const Tokens& ids);
 
-}  // namespace gpt
+}  // namespace gpt::data

@@ -8,7 +8,7 @@
 #include "gpt/config/data_config.h"
 #include "gpt/data/corpus.h"
 
-namespace gpt {
+namespace gpt::data {
 
 // The token that begins each document for attention: the end-of-text token of the data's tokenizer, which gpt-prepare puts behind each
 // document and which therefore stands before the next; of a tokenizer without one, its begin-of-text token. It belongs to the document
@@ -25,4 +25,4 @@ struct MaskedDocuments {
 // Only the beginning of a large source is looked at.
 MaskedDocuments find_documents(const Corpus& corpus, int32_t separator);
 
-}  // namespace gpt
+}  // namespace gpt::data

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace gpt {
+namespace gpt::data {
 
 // The files of a folder that gpt-prepare wrote.
 constexpr const char* kBinFile = "tokens_bpe.bin";  // training, then validation
@@ -77,4 +77,4 @@ Metadata read_metadata(const std::string& path);
 Metadata parse_metadata(std::string_view json, const std::string& origin);
 std::string to_json(const Metadata& metadata);
 
-}  // namespace gpt
+}  // namespace gpt::data

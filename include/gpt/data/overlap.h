@@ -6,7 +6,7 @@
 
 #include "gpt/data/token_file.h"
 
-namespace gpt {
+namespace gpt::data {
 
 struct Overlap {
   int64_t windows = 0;                                    // windows of validation tokens that were looked for
@@ -20,4 +20,4 @@ struct Overlap {
 // now and then with the number of training tokens that are done, and may throw, which ends the search.
 Overlap find_overlap(const Tokens& train, const Tokens& validation, const std::function<void(int64_t)>& reached = {});
 
-}  // namespace gpt
+}  // namespace gpt::data

@@ -14,7 +14,7 @@
 
 #include "gpt/data/token_file.h"
 
-namespace gpt {
+namespace gpt::data {
 
 // Tokens [start, start + length] of a source, in `length` positions of a row.
 struct Segment {
@@ -67,4 +67,4 @@ struct RowsInMemory {
 // Targets that do not count are -1. Padding has inputs of 0, which are an id of every vocabulary, and such targets.
 void write_rows(const Tokens& tokens, const std::vector<SegmentRow>& rows, int64_t length, const RowsInMemory& to);
 
-}  // namespace gpt
+}  // namespace gpt::data

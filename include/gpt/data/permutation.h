@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace gpt {
+namespace gpt::data {
 
 class Permutation {
  public:
@@ -17,4 +17,4 @@ class Permutation {
   int half_bits_;
 };
 
-}  // namespace gpt
+}  // namespace gpt::data

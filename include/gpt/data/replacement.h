@@ -7,7 +7,7 @@
 
 #include <string>
 
-namespace gpt {
+namespace gpt::data {
 
 class Replacement {
  public:
@@ -31,4 +31,4 @@ void finish_replacement(const std::string& folder);
 // Removes new files whose process was killed.
 void remove_replacement(const std::string& folder);
 
-}  // namespace gpt
+}  // namespace gpt::data

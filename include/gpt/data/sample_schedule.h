@@ -24,7 +24,7 @@
 #include "gpt/data/stages.h"
 #include "gpt/data/token_file.h"
 
-namespace gpt {
+namespace gpt::data {
 
 struct DataPosition {
   int64_t round = 0;   // the stages in turn; in a stage that is taken again and again, the epoch
@@ -82,4 +82,4 @@ class SampleSchedule {
   std::unique_ptr<const Impl> impl_;
 };
 
-}  // namespace gpt
+}  // namespace gpt::data

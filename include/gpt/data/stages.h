@@ -11,7 +11,7 @@
 #include "gpt/config/data_config.h"
 #include "gpt/config/training_config.h"
 
-namespace gpt {
+namespace gpt::data {
 
 // What a stage mixes: main alone where it does not say. And what a run reads: all that its stages mix, each once, in the
 // order of appearance.
@@ -32,4 +32,4 @@ struct StageBatches {
 // many more of them in a batch that the tokens of a step stay (nearly, where the lengths do not divide).
 std::vector<StageBatches> stage_batches(const DataConfig& data, const TrainingConfig& training, int64_t block_size);
 
-}  // namespace gpt
+}  // namespace gpt::data

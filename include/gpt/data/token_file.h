@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace gpt {
+namespace gpt::data {
 
 // Bytes per id: 2 where 16 bits hold vocab_size - 1, else 4.
 int width_for(int64_t vocab_size);
@@ -83,4 +83,4 @@ bool has_name_of_bin(const std::string& path);
 // The position of the first id that is not below `vocab_size`, or -1.
 int64_t first_id_outside(const Tokens& tokens, int64_t vocab_size);
 
-}  // namespace gpt
+}  // namespace gpt::data

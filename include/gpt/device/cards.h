@@ -9,7 +9,7 @@
 #include "gpt/config/training_config.h"
 #include "gpt/device/device.h"
 
-namespace gpt {
+namespace gpt::device {
 
 struct Card {
   std::string_view name;  // as the driver has it, without "NVIDIA" and "GeForce"
@@ -44,4 +44,4 @@ const Card* find_card(std::string_view name);
 // Throws gpt::Error(config) with the nearest names and all of them. `flag` names the option in the message.
 const Card& require_card(const std::string& flag, const std::string& name);
 
-}  // namespace gpt
+}  // namespace gpt::device

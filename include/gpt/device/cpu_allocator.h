@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <functional>
 
-namespace gpt {
+namespace gpt::device {
 
 // Makes LibTorch use it, for the rest of the process. Under a limit on virtual memory (ulimit -v) LibTorch keeps its own
 // allocator.
@@ -34,4 +34,4 @@ struct CpuMemory {
 CpuMemory cpu_memory();
 void reset_cpu_memory_peak();
 
-}  // namespace gpt
+}  // namespace gpt::device

@@ -3,7 +3,7 @@
 // machines often hide.
 #pragma once
 
-namespace gpt {
+namespace gpt::device {
 
 enum class CpuBfloat16 {
   absent,  // emulated, fourteen to twenty times slower than float32
@@ -27,4 +27,4 @@ inline bool is_worthwhile(double gain) { return gain > kWorthwhileGain; }
 // and its dot_product_gain().
 CpuBfloat16 judge_bfloat16(bool has_instructions, bool has_matrices, double dot_product_gain);
 
-}  // namespace gpt
+}  // namespace gpt::device

@@ -10,7 +10,7 @@
 
 #include "gpt/device/device_sensor.h"
 
-namespace gpt {
+namespace gpt::device {
 
 // In seconds of all processors together.
 struct ProcessorTimes {
@@ -41,7 +41,7 @@ class CpuSensor : public DeviceSensor {
   };
   CpuSensor(Machine machine, Senses senses);
   void begin() override;
-  DeviceUse read() override;
+  report::DeviceUse read() override;
 
  private:
   struct Mark {
@@ -55,4 +55,4 @@ class CpuSensor : public DeviceSensor {
   Mark before_;
 };
 
-}  // namespace gpt
+}  // namespace gpt::device

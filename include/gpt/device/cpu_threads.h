@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-namespace gpt {
+namespace gpt::device {
 
 // `count` threads; 0 = one per core that this process may use, or what OMP_NUM_THREADS or MKL_NUM_THREADS says. Where several `processes` of
 // a run share the machine, its cores are divided among them, whatever the launcher has set, and process `local_rank` keeps to its part of the
@@ -18,4 +18,4 @@ void use_cpu_threads(int64_t count, int64_t processes = 1, std::optional<int64_t
 // In this thread alone, which works while others compute with all.
 void use_one_cpu_thread();
 
-}  // namespace gpt
+}  // namespace gpt::device

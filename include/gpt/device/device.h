@@ -9,7 +9,7 @@
 
 #include "gpt/config/training_config.h"
 
-namespace gpt {
+namespace gpt::device {
 
 struct DeviceInfo {
   at::Device device = at::kCPU;
@@ -49,4 +49,4 @@ void reset_memory_peak(at::Device device);        // what was tried out before a
 int64_t free_bytes(at::Device device);
 void synchronize(at::Device device);  // sync: for timing and shutdown only
 
-}  // namespace gpt
+}  // namespace gpt::device

@@ -6,14 +6,14 @@
 
 #include "gpt/report/device_use.h"
 
-namespace gpt {
+namespace gpt::device {
 
 class DeviceSensor {
  public:
   virtual ~DeviceSensor() = default;
   virtual void begin() = 0;  // an interval begins now
   // What the device did since then, or since the last reading; another interval begins.
-  virtual DeviceUse read() = 0;
+  virtual report::DeviceUse read() = 0;
 };
 
 struct FoundSensor {
@@ -21,4 +21,4 @@ struct FoundSensor {
   std::string reason = {};  // why there is none
 };
 
-}  // namespace gpt
+}  // namespace gpt::device

@@ -5,9 +5,9 @@
 
 #include "gpt/device/device_sensor.h"
 
-namespace gpt {
+namespace gpt::device {
 
 // Nothing, with the reason, on a GPU without NVML.
 FoundSensor find_sensor(at::Device device);
 
-}  // namespace gpt
+}  // namespace gpt::device

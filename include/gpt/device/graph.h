@@ -7,7 +7,7 @@
 #include <functional>
 #include <memory>
 
-namespace gpt {
+namespace gpt::device {
 
 class Graph {
  public:
@@ -39,4 +39,4 @@ bool is_recording();
 // keeps to the stream on which it met a parameter first. Does nothing on a CPU or when called again.
 void use_recordable_stream(c10::Device device);
 
-}  // namespace gpt
+}  // namespace gpt::device

@@ -8,7 +8,7 @@
 #include <memory>
 #include <utility>
 
-namespace gpt {
+namespace gpt::device {
 
 class HostCopies {
  public:
@@ -29,4 +29,4 @@ class HostCopies {
 // On a CPU they are copies in its own memory, which have ended when they have begun.
 std::shared_ptr<HostCopies> host_copies(at::Device device);
 
-}  // namespace gpt
+}  // namespace gpt::device

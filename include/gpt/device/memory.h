@@ -6,7 +6,7 @@
 
 #include "gpt/config/training_config.h"
 
-namespace gpt {
+namespace gpt::device {
 
 // Applies training.memory_fraction, expandable_segments and memory_check. Nothing of the run may have been allocated yet.
 void configure_memory(const TrainingConfig& training, at::Device device);
@@ -27,4 +27,4 @@ void use_expandable_segments(bool are_expandable);
 bool give_up_expandable_segments();
 bool has_allocator_variable();  // PYTORCH_ALLOC_CONF, or PYTORCH_CUDA_ALLOC_CONF, its name in older versions
 
-}  // namespace gpt
+}  // namespace gpt::device

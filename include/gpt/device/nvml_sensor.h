@@ -7,7 +7,7 @@
 
 #include "gpt/device/device_sensor.h"
 
-namespace gpt {
+namespace gpt::device {
 
 // A GPU as NVML knows it. CUDA's numbers are others: CUDA_VISIBLE_DEVICES changes them.
 struct GpuAddress {
@@ -19,4 +19,4 @@ inline constexpr const char* kNvmlLibrary = "libnvidia-ml.so.1";
 
 FoundSensor find_nvml_sensor(const GpuAddress& gpu, const std::string& library = kNvmlLibrary);
 
-}  // namespace gpt
+}  // namespace gpt::device

@@ -11,7 +11,7 @@
 #include "gpt/config/training_config.h"
 #include "gpt/device/device.h"
 
-namespace gpt {
+namespace gpt::device {
 
 struct Precision {
   Dtype dtype = Dtype::float32;  // never automatic
@@ -75,4 +75,4 @@ class Autocast {
   at::ScalarType previous_type_ = at::kFloat;
 };
 
-}  // namespace gpt
+}  // namespace gpt::device

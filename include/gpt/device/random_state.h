@@ -3,10 +3,10 @@
 
 #include <ATen/core/Tensor.h>
 
-namespace gpt {
+namespace gpt::device {
 
 at::Tensor random_state(at::Device device);
 void set_random_state(at::Device device, const at::Tensor& state);
 void seed_random_state(at::Device device, uint64_t seed);
 
-}  // namespace gpt
+}  // namespace gpt::device

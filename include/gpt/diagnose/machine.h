@@ -7,7 +7,7 @@
 #include "gpt/device/cpu_bfloat16.h"
 #include "gpt/plan/check.h"
 
-namespace gpt {
+namespace gpt::diagnose {
 
 // Measures, then judges by the functions below. Takes a second or two: every feature is tried.
 plan::Checks check_machine();
@@ -22,7 +22,7 @@ struct CudaState {
 };
 plan::Check check_cuda(const CudaState& state);
 
-plan::Check check_instructions(bool avx2, bool avx512, CpuBfloat16 bfloat16, bool amx);
+plan::Check check_instructions(bool avx2, bool avx512, device::CpuBfloat16 bfloat16, bool amx);
 plan::Check check_free_memory(const std::string& name, int64_t free_bytes, int64_t total_bytes);
 
-}  // namespace gpt
+}  // namespace gpt::diagnose

@@ -9,10 +9,10 @@
 #include "gpt/plan/check.h"
 #include "gpt/plan/model_checks.h"
 
-namespace gpt {
+namespace gpt::diagnose {
 
 struct Place {
-  DeviceInfo device;
+  device::DeviceInfo device;
   plan::MemoryBudget memory;  // what each process may use, here or where it is asked about
   double free_here = 0;       // bytes for a trial
 };
@@ -22,4 +22,4 @@ struct Place {
 std::optional<Place> examine_place(const config::CommandLine& command, const PlanOptions& options,
                                    PrecisionConfig& precision, plan::Checks& checks);
 
-}  // namespace gpt
+}  // namespace gpt::diagnose

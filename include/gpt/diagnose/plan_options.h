@@ -9,7 +9,7 @@
 #include "gpt/config/load.h"
 #include "gpt/config/option.h"
 
-namespace gpt {
+namespace gpt::diagnose {
 
 struct PlanOptions {
   bool no_probe = false;
@@ -33,4 +33,4 @@ std::vector<config::Option> options(PlanOptions& plan);
 // something instead of checking a run, or empty.
 void require_consistent(const PlanOptions& plan, const config::CommandLine& command, const std::string& only_shows);
 
-}  // namespace gpt
+}  // namespace gpt::diagnose

@@ -6,7 +6,7 @@
 
 #include "gpt/board/run_groups.h"
 
-namespace gpt {
+namespace gpt::diagnose {
 
 // Runs of these folders; of one that holds no run but several of them, those by their names. Throws gpt::Error(config) where there is none.
 std::vector<board::RunSummary> read_runs(const std::vector<std::string>& folders);
@@ -19,4 +19,4 @@ std::string draw_runs(const std::vector<board::RunSummary>& runs, int columns, b
 // number, are compared.
 std::string runs_json(const std::vector<board::RunSummary>& runs);
 
-}  // namespace gpt
+}  // namespace gpt::diagnose

@@ -10,7 +10,7 @@
 #include "gpt/device/precision.h"
 #include "gpt/plan/check.h"
 
-namespace gpt {
+namespace gpt::diagnose {
 
 struct SpeedFacts {
   double step_seconds = 0;       // what a measured update took
@@ -24,7 +24,7 @@ struct SpeedFacts {
 };
 
 // `config.training.batch_size` is the one that batches really have. Slow is a warning where something can be done about it.
-plan::Check check_speed(const UpdateConfig& config, const DeviceInfo& device, const Precision& precision,
-                        const SpeedFacts& facts);
+plan::Check check_speed(const UpdateConfig& config, const device::DeviceInfo& device,
+                        const device::Precision& precision, const SpeedFacts& facts);
 
-}  // namespace gpt
+}  // namespace gpt::diagnose

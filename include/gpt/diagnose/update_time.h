@@ -17,20 +17,20 @@
 #include "gpt/plan/processes.h"
 #include "gpt/plan/time_checks.h"
 
-namespace gpt {
+namespace gpt::diagnose {
 
 // What an update is, and where it is computed.
 struct UpdateFacts {
   const Config& config;             // with the batch that batches really have, divided among the processes
   const TrainingConfig& undivided;  // as one process would compute it
-  const DeviceInfo& device;
-  const Precision& precision;
+  const device::DeviceInfo& device;
+  const device::Precision& precision;
   const plan::ActivationForm& form;
   std::string attention;             // as attention_path() names it
   const plan::MemoryBudget& memory;  // of a process
 
   // For trials alone.
-  const Corpus* corpus = nullptr;
+  const data::Corpus* corpus = nullptr;
   double free_memory = 0;    // bytes for a trial's tensors
   double product_speed = 0;  // FLOP/s of a large matrix product, with the threads of one of the processes
   int64_t cores = 1;         // that all processes share
@@ -49,6 +49,6 @@ std::optional<UpdateTime> time_update(const UpdateFacts& facts);
 void compare_with_one(const UpdateFacts& facts, plan::ProcessesPlan& several, plan::StepTime& step);
 
 // An estimate by arithmetic, for a card that is not here. Completes `several` where there are several processes.
-UpdateTime estimate_update(const UpdateFacts& facts, const Card& card, plan::ProcessesPlan& several);
+UpdateTime estimate_update(const UpdateFacts& facts, const device::Card& card, plan::ProcessesPlan& several);
 
-}  // namespace gpt
+}  // namespace gpt::diagnose

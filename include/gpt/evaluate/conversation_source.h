@@ -23,7 +23,8 @@ bool hold_conversations(const std::vector<std::string>& inputs, const std::strin
 
 // Conversations of which nothing counts are left out, which the log says. Throws gpt::Error: data for what cannot be read, config for a
 // model that has no chat template.
-std::unique_ptr<ExampleSource> open_conversations(const std::vector<std::string>& inputs, const LoadedModel& loaded,
+std::unique_ptr<ExampleSource> open_conversations(const std::vector<std::string>& inputs,
+                                                  const generate::LoadedModel& loaded,
                                                   const ConversationOptions& options);
 
 }  // namespace gpt::evaluate

@@ -13,7 +13,7 @@
 namespace gpt::evaluate {
 
 struct EvalOptions {
-  ModelOptions model;
+  generate::ModelOptions model;
   std::vector<std::string> data;  // texts, as PrepareOptions::inputs
   std::string text_field = "text";
   Learn learn = Learn::answers;  // of conversations

@@ -21,7 +21,7 @@ struct Request {
 };
 
 struct Encoding {
-  const Tokenizer& tokenizer;
+  const tokenizer::Tokenizer& tokenizer;
   int64_t window;  // tokens that the model sees at once
   std::optional<int32_t> prefix =
       {};  // what the first token of a text follows: the token that begins texts, else the one that ends
@@ -29,7 +29,7 @@ struct Encoding {
 
   std::vector<int32_t> before_texts = {};  // TextFormat::prefix
 
-  Encoding(const Tokenizer& tokenizer, int64_t window, std::vector<int32_t> before_texts = {});
+  Encoding(const tokenizer::Tokenizer& tokenizer, int64_t window, std::vector<int32_t> before_texts = {});
 
   // The ids of a text from its beginning on.
   std::vector<int32_t> text(std::string_view text) const;

@@ -23,7 +23,7 @@ struct ResultsOrigin {
   bool operator==(const ResultsOrigin&) const = default;
 };
 
-std::string hash_of(const GPT& model);  // of its form and its weights
+std::string hash_of(const model::GPT& model);  // of its form and its weights
 
 class ResultsFile {
  public:

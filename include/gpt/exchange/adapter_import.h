@@ -32,7 +32,7 @@ struct WholeRows {
 };
 
 struct FolderAdapter {
-  std::vector<WeightAdapter> added;
+  std::vector<checkpoint::WeightAdapter> added;
   std::vector<WholeRows> whole;
 };
 
@@ -40,6 +40,6 @@ struct FolderAdapter {
 // this program cannot, or a tensor that is missing, misshapen, or of a module that the model does not have.
 FolderAdapter adapter_of(const std::string& folder, const std::map<std::string, at::Tensor>& tensors,
                          const ModelConfig& model, const Family& family);
-void apply_adapter(const FolderAdapter& adapter, NamedTensors& weights);
+void apply_adapter(const FolderAdapter& adapter, parameters::NamedTensors& weights);
 
 }  // namespace gpt::exchange

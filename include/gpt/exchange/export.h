@@ -38,13 +38,14 @@ std::optional<ExportOptions> parse_export_options(int argc, const char* const* a
 // config.json takes its own last: before that the folder is no model. Throws gpt::Error: config where the folder holds anything but an
 // export, checkpoint where the model has no form that transformers knows, numerics as written_weights() does, disk.
 void export_hugging_face(const ExportOptions& options);
-void write_hugging_face(const ExportOptions& options, const Checkpoint& checkpoint);  // the same once it is read
+void write_hugging_face(const ExportOptions& options,
+                        const checkpoint::Checkpoint& checkpoint);  // the same once it is read
 
 // Writes the file for llama.cpp, tokenizer included. It takes its name when it is complete. Throws gpt::Error: config where the path holds
 // anything but an export, checkpoint where llama.cpp has no such model or tokenizer, numerics for a value that is not finite in the type,
 // disk.
 void export_gguf(const ExportOptions& options);
-void write_gguf(const ExportOptions& options, const Checkpoint& checkpoint);  // the same once it is read
+void write_gguf(const ExportOptions& options, const checkpoint::Checkpoint& checkpoint);  // the same once it is read
 
 // Writes the model with weights of 8 or 4 bits, tokenizer included, for our own programs (gpt/checkpoint/quantized_file.h). Throws
 // gpt::Error: config where the path holds anything but such a model, numerics, disk.
@@ -55,10 +56,10 @@ void export_quantized(const ExportOptions& options);
 // tokens to those of the model that it began with.
 void export_peft(const ExportOptions& options);
 void export_gguf_adapter(const ExportOptions& options);
-Checkpoint load_adapters(const ExportOptions& options);  // with the model
+checkpoint::Checkpoint load_adapters(const ExportOptions& options);  // with the model
 
 // What is exported: the weights, or their averages.
-Checkpoint load_weights(const ExportOptions& options, Parts parts = Parts::model);
+checkpoint::Checkpoint load_weights(const ExportOptions& options, checkpoint::Parts parts = checkpoint::Parts::model);
 
 // What all folders have.
 inline constexpr const char* kModelCard = "README.md";

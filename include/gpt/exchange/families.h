@@ -95,13 +95,13 @@ struct TensorNames {
   const char *transformers, *llama_cpp;
 };
 struct RoleNames {
-  ParameterRole role;
+  layout::ParameterRole role;
   TensorNames names;
 };
 // Throws std::logic_error where the family has no such tensor.
-const TensorNames& names_of(const ParameterRow& row, std::span<const RoleNames> family);
-Counterpart counterpart(const ParameterRow& row, const TensorNames& names, int64_t begin, int64_t size);
+const TensorNames& names_of(const layout::ParameterRow& row, std::span<const RoleNames> family);
+Counterpart counterpart(const layout::ParameterRow& row, const TensorNames& names, int64_t begin, int64_t size);
 // The counterpart of all rows but those that only pad the vocabulary, which exist on our side alone.
-Counterpart counterpart(const ParameterRow& row, const TensorNames& names, const ModelConfig& model);
+Counterpart counterpart(const layout::ParameterRow& row, const TensorNames& names, const ModelConfig& model);
 
 }  // namespace gpt::exchange

@@ -22,18 +22,18 @@ struct GgufTokenizer {
   std::vector<std::string> merges = {};  // of BPE
   std::vector<float> scores = {};        // of pieces; empty: none is better than another
   bool adds_space = false;               // to pieces, before a text
-  TextFormat format = {};                // begin and ends are there
+  tokenizer::TextFormat format = {};     // begin and ends are there
   // llama.cpp always has such a token: id 2 or 11 unless another one is named. So a vocabulary without one gets it as its last token.
   bool adds_end = false;
 };
 
 // `vocab_size` is the model's: ids that the tokenizer does not have are unused tokens. Throws gpt::Error(checkpoint), beginning with
 // `origin`, for a tokenizer that would have other ids there.
-GgufTokenizer gguf_tokenizer(const Tokenizer& tokenizer, const TextFormat& format, int64_t vocab_size,
-                             const std::string& origin);
+GgufTokenizer gguf_tokenizer(const tokenizer::Tokenizer& tokenizer, const tokenizer::TextFormat& format,
+                             int64_t vocab_size, const std::string& origin);
 
 // Whether it is a byte-level BPE with this split of llama.cpp's.
-bool splits_as(const Tokenizer& tokenizer, std::string_view split);
+bool splits_as(const tokenizer::Tokenizer& tokenizer, std::string_view split);
 
 void add_tokenizer(GgufMetadata& metadata, const GgufTokenizer& tokenizer);
 

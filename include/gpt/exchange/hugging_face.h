@@ -47,7 +47,7 @@ std::vector<Counterpart> counterparts(const ModelConfig& model, const Family& fa
 
 // config.json. `dtype`: float32, bfloat16 or float16.
 nlohmann::ordered_json config_json(const ModelConfig& model, const Family& family, std::string_view dtype,
-                                   const TextFormat& format);
+                                   const tokenizer::TextFormat& format);
 
 // What a config.json describes. `origin` begins messages. Throws gpt::Error(checkpoint) naming the setting that this program does not have.
 struct ForeignForm {

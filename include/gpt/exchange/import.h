@@ -17,7 +17,7 @@ struct ForeignModel {
   const Family* family;
   ModelConfig model;      // vocab_multiple and dropout are the defaults
   std::string tokenizer;  // our JSON; empty where there is no tokenizer.json
-  std::optional<TextFormat> text_format = {};
+  std::optional<tokenizer::TextFormat> text_format = {};
   std::vector<std::string> notes = {};  // what is not as in transformers, for whoever uses it there, too
 };
 

@@ -30,7 +30,7 @@ std::vector<LlamaCppTensor> llama_cpp_tensors(const ModelConfig& model, const Ll
 // The values as float32, of the shape that is stored; a view of ours where that is possible. An added row is the mean of the others: as a
 // row of the head it gives the mean of the others' logits, which is never the largest one. `weights` are those of the model's parameter
 // table.
-at::Tensor llama_cpp_values(const LlamaCppTensor& tensor, const NamedTensors& weights);
+at::Tensor llama_cpp_values(const LlamaCppTensor& tensor, const parameters::NamedTensors& weights);
 
 // Rows of ours, of a matrix or of the factor of one, in the order that they have there.
 at::Tensor in_llama_cpp_order(const at::Tensor& rows, const Counterpart& part);

@@ -15,14 +15,14 @@ std::string last_name(const std::string& path);  // what a published file says o
 // `path` is the checkpoint's: the losses beside it are those of metrics.jsonl. Paths are cut to their last names, since the card may be
 // published. `dtype` is that of the weights.
 // `tokenizer` is the checkpoint's, or null where it has none.
-std::string model_card(const Checkpoint& checkpoint, const std::string& path, const Tokenizer* tokenizer,
-                       const Family& family, std::string_view dtype);
+std::string model_card(const checkpoint::Checkpoint& checkpoint, const std::string& path,
+                       const tokenizer::Tokenizer* tokenizer, const Family& family, std::string_view dtype);
 
 // The same of adapters.
-std::string adapter_card(const Checkpoint& checkpoint, const std::string& path, const Family& family);
+std::string adapter_card(const checkpoint::Checkpoint& checkpoint, const std::string& path, const Family& family);
 
 // Whether transformers' AutoTokenizer takes the tokenizer of such a model for what its file says.
-bool is_known_to_auto_tokenizer(const Tokenizer& tokenizer, const Family& family);
+bool is_known_to_auto_tokenizer(const tokenizer::Tokenizer& tokenizer, const Family& family);
 
 // Whether a README.md is a card of ours, so that its folder may be written over.
 bool is_model_card(std::string_view text);

@@ -10,7 +10,7 @@ namespace gpt::exchange {
 
 struct TextsOfModel {
   std::string tokenizer;  // JSON
-  TextFormat format;
+  tokenizer::TextFormat format;
 };
 
 // Tokenizer and format of the model in a folder of Hugging Face's form, a checkpoint or the folder of a run. Nothing for a path that is

@@ -19,7 +19,7 @@ bool is_finite(const at::Tensor& tensor);  // all values
 // Hugging Face's tensors by name, as views of ours where that is possible: [in, out] matrices are not contiguous. Padding rows of the
 // vocabulary are left out. `weights` are those of the model's parameter table.
 std::map<std::string, at::Tensor> to_hugging_face(const ModelConfig& model, const Family& family,
-                                                  const NamedTensors& weights);
+                                                  const parameters::NamedTensors& weights);
 
 // A complete file, which takes its name with commit(). `type`: kFloat, kBFloat16 or kHalf. Throws gpt::Error: disk, or numerics where a
 // value is not finite in that type.
@@ -49,8 +49,8 @@ std::map<std::string, at::Tensor> read_tensors(const std::string& path);
 // of the parameter table; padding rows of the vocabulary are zero. Throws gpt::Error(checkpoint) naming the first tensor that is missing,
 // misshapen, not finite, of another type than F32, F16 or BF16, or that the model does not have. Of a folder of peft the model's, with its
 // adapters added. `packer`, if it is not null, packs rows as soon as each is read.
-NamedTensors read_weights(const std::string& path, const ModelConfig& model, const Family& family,
-                          RowPacker* packer = nullptr);
+parameters::NamedTensors read_weights(const std::string& path, const ModelConfig& model, const Family& family,
+                                      parameters::RowPacker* packer = nullptr);
 // The files that it reads weights from.
 std::vector<std::string> weight_files(const std::string& path);
 

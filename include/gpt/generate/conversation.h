@@ -17,7 +17,7 @@
 #include "gpt/generate/sampling_config.h"
 #include "gpt/generate/session.h"
 
-namespace gpt {
+namespace gpt::generate {
 
 class Conversation {
  public:
@@ -50,4 +50,4 @@ class Conversation {
   int64_t dropped_turns_ = 0;
 };
 
-}  // namespace gpt
+}  // namespace gpt::generate

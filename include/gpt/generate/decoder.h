@@ -13,7 +13,7 @@
 #include "gpt/model/gpt.h"
 #include "gpt/ops/row_adapters.h"
 
-namespace gpt {
+namespace gpt::generate {
 
 class Decoder {
  public:
@@ -23,7 +23,7 @@ class Decoder {
   // `model` must outlive it. `slots`: how many texts there may be at once. `type`: that of the cache, the compute type. `longest`: the
   // tokens that a text can come to, where that is known; the cache then has room for no more. `adapters`: operators of the model that texts
   // may have adapters of; null: there are none.
-  Decoder(const GPT& model, int64_t slots, at::ScalarType type, std::optional<int64_t> longest = std::nullopt,
+  Decoder(const model::GPT& model, int64_t slots, at::ScalarType type, std::optional<int64_t> longest = std::nullopt,
           std::shared_ptr<const ops::RowAdapters> adapters = nullptr);
 
   // A text that begins with these tokens, at least one, and is computed with this adapter. Returns its slot; nothing where none is free.
@@ -64,15 +64,15 @@ class Decoder {
   int64_t missing(int64_t slot) const { return std::ssize(texts_[slot]->tokens) - cache_.lengths[slot]; }
   void share();
   std::optional<int64_t> free_slot() const;
-  std::vector<NextTokens> choose() const;
-  void order_by_adapter(std::vector<NextTokens>& texts) const;
-  std::vector<ops::RowAdapters::Rows> rows_of(const std::vector<NextTokens>& texts) const;
+  std::vector<model::NextTokens> choose() const;
+  void order_by_adapter(std::vector<model::NextTokens>& texts) const;
+  std::vector<ops::RowAdapters::Rows> rows_of(const std::vector<model::NextTokens>& texts) const;
 
-  const GPT& model_;
+  const model::GPT& model_;
   std::shared_ptr<const ops::RowAdapters> adapters_;
-  KvCache cache_;
+  model::KvCache cache_;
   std::vector<std::optional<Text>> texts_;  // by slot
   int64_t came_ = 0;
 };
 
-}  // namespace gpt
+}  // namespace gpt::generate

@@ -13,7 +13,7 @@
 #include "gpt/generate/text_stream.h"
 #include "gpt/tokenizer/tokenizer.h"
 
-namespace gpt {
+namespace gpt::generate {
 
 struct GenerationResult {
   std::string text;            // without the prompt; always valid UTF-8
@@ -41,14 +41,14 @@ struct DrawnText {
   void end(const char* reason) { result.stop_reason = reason; }
 
   // All return what of the text is now certain.
-  std::string take(int32_t token, const Tokenizer& tokenizer);
+  std::string take(int32_t token, const tokenizer::Tokenizer& tokenizer);
   std::string end_by_length();
   std::string finish();
 };
 
 // Which ids may not be drawn because they stand for nothing: those beyond the tokenizer's vocabulary and gaps in its numbering.
 // (V) bool on the device; undefined where there are none.
-at::Tensor ids_without_text(const Tokenizer& tokenizer, int64_t vocab_size, at::Device device);
+at::Tensor ids_without_text(const tokenizer::Tokenizer& tokenizer, int64_t vocab_size, at::Device device);
 
 // The next id of a text with this context; logits (1, V). Throws gpt::Error(numerics) where they are not finite.
 int32_t draw(at::Tensor logits, const std::vector<int32_t>& context, const SamplingConfig& config,
@@ -57,4 +57,4 @@ int32_t draw(at::Tensor logits, const std::vector<int32_t>& context, const Sampl
 // Calls work(0) to work(count - 1), such as a draw for each of `count` texts, divided among LibTorch's threads. In inference mode.
 void for_each_text(int64_t count, const std::function<void(int64_t)>& work);
 
-}  // namespace gpt
+}  // namespace gpt::generate

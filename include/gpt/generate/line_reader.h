@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-namespace gpt {
+namespace gpt::generate {
 
 class LineReader {
  public:
@@ -27,4 +27,4 @@ class LineReader {
   std::unique_ptr<Editor> editor_;  // where the terminal allows it
 };
 
-}  // namespace gpt
+}  // namespace gpt::generate

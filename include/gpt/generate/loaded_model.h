@@ -19,12 +19,12 @@
 #include "gpt/tokenizer/text_format.h"
 #include "gpt/tokenizer/tokenizer.h"
 
-namespace gpt {
+namespace gpt::generate {
 
 // What --dtype asks for: a type, or the bits of a quantized model.
 struct WeightType {
   Dtype dtype = Dtype::automatic;
-  std::optional<QuantizedType> quantized = {};
+  std::optional<parameters::QuantizedType> quantized = {};
   bool operator==(const WeightType&) const = default;
 };
 
@@ -56,13 +56,13 @@ std::vector<config::Option> rows_with_adapter(ModelOptions& options, const std::
 std::string find_model(const std::string& named);
 
 struct LoadedModel {
-  std::unique_ptr<Tokenizer> tokenizer;
-  std::unique_ptr<GPT> model;
-  std::string device_name;                      // "NVIDIA H200", or the CPU's model name
-  at::ScalarType weight_type = at::kFloat;      // of the weights on a CPU; what a GPU computes in
-  std::optional<QuantizedType> quantized = {};  // instead of weight_type
-  at::ScalarType compute_type = at::kFloat;     // for Autocast and caches
-  TextFormat text_format = {};                  // of the model, else by the names of its tokens
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer;
+  std::unique_ptr<model::GPT> model;
+  std::string device_name;                                  // "NVIDIA H200", or the CPU's model name
+  at::ScalarType weight_type = at::kFloat;                  // of the weights on a CPU; what a GPU computes in
+  std::optional<parameters::QuantizedType> quantized = {};  // instead of weight_type
+  at::ScalarType compute_type = at::kFloat;                 // for Autocast and caches
+  tokenizer::TextFormat text_format = {};                   // of the model, else by the names of its tokens
   std::optional<int32_t> start = {};  // the token that a sample without a prompt begins behind, where that is known
 };
 
@@ -76,4 +76,4 @@ LoadedModel load_model(const ModelOptions& options);
 // Says on the log where it computes; `threads`: those of the CPU, in words.
 void announce_device(const LoadedModel& loaded, const std::string& threads);
 
-}  // namespace gpt
+}  // namespace gpt::generate

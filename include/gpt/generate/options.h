@@ -8,7 +8,7 @@
 #include "gpt/generate/loaded_model.h"
 #include "gpt/generate/sampling_config.h"
 
-namespace gpt {
+namespace gpt::generate {
 
 struct GenerateOptions {
   ModelOptions model;
@@ -36,4 +36,4 @@ std::optional<GenerateOptions> parse_generate_options(int argc, const char* cons
 // newline: editors and `echo` put it there. Throws gpt::Error(data) when it cannot be read.
 std::string read_prompt(const GenerateOptions& options);
 
-}  // namespace gpt
+}  // namespace gpt::generate

@@ -7,7 +7,7 @@
 
 #include "gpt/generate/generator.h"
 
-namespace gpt {
+namespace gpt::generate {
 
 // The speed after the first token, which has the prompt's time; nothing where too little was written to tell.
 std::optional<double> tokens_per_second(const GenerationResult& result);
@@ -32,4 +32,4 @@ class GenerationReport {
 std::string json_line(const std::optional<std::string>& prompt, const GenerationResult& result, uint64_t seed,
                       bool ascii);
 
-}  // namespace gpt
+}  // namespace gpt::generate

@@ -7,7 +7,7 @@
 
 #include "gpt/generate/sampling_config.h"
 
-namespace gpt {
+namespace gpt::generate {
 
 // CTRL's rule (Keskar et al., 2019): of every token that occurs in `context` (B, T) int64, a positive logit is divided by
 // `penalty` and a negative one multiplied by it, once however often the token occurs. (B, V) float32 of logits (B, V).
@@ -22,4 +22,4 @@ at::Tensor filtered_probabilities(const at::Tensor& logits, const SamplingConfig
 // Nothing waits for the device.
 at::Tensor sample(const at::Tensor& logits, const SamplingConfig& config, at::Generator& generator);
 
-}  // namespace gpt
+}  // namespace gpt::generate

@@ -9,7 +9,7 @@
 #include "gpt/config/option.h"
 #include "gpt/generate/prompt.h"
 
-namespace gpt {
+namespace gpt::generate {
 
 struct SamplingConfig {
   double temperature = 1.0;         // 0 = greedy
@@ -29,4 +29,4 @@ std::vector<config::Option> options(SamplingConfig& config);
 // Throws gpt::Error(config) naming the first value out of its range.
 void validate(const SamplingConfig& config);
 
-}  // namespace gpt
+}  // namespace gpt::generate

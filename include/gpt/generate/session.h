@@ -9,7 +9,7 @@
 #include "gpt/generate/text_output.h"
 #include "gpt/generate/thread_choice.h"
 
-namespace gpt {
+namespace gpt::generate {
 
 struct Session {
   LoadedModel loaded;
@@ -23,4 +23,4 @@ Session open_session(const ModelOptions& options);
 int write_samples(Session& session, const GenerateOptions& options, const std::string& prompt, TextOutput& output);
 int converse(Session& session, const GenerateOptions& options, TextOutput& output);  // a prompt a line, until they end
 
-}  // namespace gpt
+}  // namespace gpt::generate

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace gpt {
+namespace gpt::generate {
 
 class TextOutput {
  public:
@@ -27,4 +27,4 @@ class TextOutput {
   bool at_line_start_ = true;
 };
 
-}  // namespace gpt
+}  // namespace gpt::generate

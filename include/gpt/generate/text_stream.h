@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace gpt {
+namespace gpt::generate {
 
 class TextStream {
  public:
@@ -26,4 +26,4 @@ class TextStream {
   bool stopped_ = false;
 };
 
-}  // namespace gpt
+}  // namespace gpt::generate

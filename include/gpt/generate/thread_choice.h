@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-namespace gpt {
+namespace gpt::generate {
 
 class ThreadChoice {
  public:
@@ -42,4 +42,4 @@ class ThreadChoice {
 // rows of a prompt well.
 void work_timed(ThreadChoice& choice, bool is_alone, const std::function<void()>& work);
 
-}  // namespace gpt
+}  // namespace gpt::generate

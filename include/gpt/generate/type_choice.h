@@ -9,7 +9,7 @@
 #include <map>
 #include <string>
 
-namespace gpt {
+namespace gpt::generate {
 
 // Seconds for a token, by type.
 using TypeTimes = std::map<at::ScalarType, double>;
@@ -25,4 +25,4 @@ TypeTimes known_types(int64_t weights, const std::string& path,
 // The file that the times are kept in; empty where there is no home folder.
 std::string type_times_file();
 
-}  // namespace gpt
+}  // namespace gpt::generate

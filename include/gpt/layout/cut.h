@@ -11,7 +11,7 @@
 #include "gpt/config/model_config.h"
 #include "gpt/layout/parameter_table.h"
 
-namespace gpt {
+namespace gpt::layout {
 
 // Which of so many parts of every layer of a model, and which of its stages.
 struct ModelPart {
@@ -41,4 +41,4 @@ std::vector<ParameterRow> cut(std::vector<ParameterRow> rows, const ModelConfig&
 // A model of its own whose tensors have the shapes of the largest part: for what a process keeps and computes.
 ModelConfig largest_part(ModelConfig model, int64_t parts);
 
-}  // namespace gpt
+}  // namespace gpt::layout

@@ -14,7 +14,7 @@
 #include "gpt/config/tuning_config.h"
 #include "gpt/layout/alignment.h"
 
-namespace gpt {
+namespace gpt::layout {
 
 // In the order in which a forward pass meets them within a layer.
 enum class ParameterRole {
@@ -144,4 +144,4 @@ std::vector<std::pair<std::string, int64_t>> parameter_groups(const ModelConfig&
 double flops_per_token(const ModelConfig& config, const std::vector<ParameterRow>& rows);
 double flops_per_token(const ModelConfig& config);
 
-}  // namespace gpt
+}  // namespace gpt::layout

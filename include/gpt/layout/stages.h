@@ -7,7 +7,7 @@
 
 #include "gpt/config/model_config.h"
 
-namespace gpt {
+namespace gpt::layout {
 
 // Blocks [begin, end) of a model.
 struct LayerSpan {
@@ -29,4 +29,4 @@ std::vector<LayerSpan> stages_of(const ModelConfig& model, int64_t stages);
 // with the rows that are looked up.
 std::vector<double> stage_costs(const ModelConfig& model, const std::vector<LayerSpan>& stages);
 
-}  // namespace gpt
+}  // namespace gpt::layout

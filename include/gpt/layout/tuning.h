@@ -7,7 +7,7 @@
 #include "gpt/config/tuning_config.h"
 #include "gpt/layout/parameter_table.h"
 
-namespace gpt {
+namespace gpt::layout {
 
 // The table of a run that trains all parameters but those that a pattern of `tuning.freeze` names. A pattern is a parameter's name, or the
 // beginning of one up to a dot, where "transformer." may be left out; "*" stands for any part and "2-5" for these numbers: "wte", "h.0-5",
@@ -29,4 +29,4 @@ bool is_trained_whole(const ParameterRow& row);  // and not through an adapter
 // The adapters among these rows.
 std::vector<ParameterRow> adapter_rows(const std::vector<ParameterRow>& rows);
 
-}  // namespace gpt
+}  // namespace gpt::layout

@@ -13,7 +13,7 @@
 #include "gpt/device/host_copies.h"
 #include "gpt/ops/rotary.h"
 
-namespace gpt {
+namespace gpt::model {
 
 // How many blocks of a forward pass and a backward pass are on the device at a time, of those that are swapped.
 inline constexpr int64_t kSwappedOnDevice = 2;
@@ -21,7 +21,7 @@ inline constexpr int64_t kSwappedOnDevice = 2;
 class ActivationSwap {
  public:
   // Blocks 0 to before `layers` are swapped. A forward pass must have been passed backward, or abandoned, before the next one begins.
-  ActivationSwap(int64_t layers, std::shared_ptr<HostCopies> copies);
+  ActivationSwap(int64_t layers, std::shared_ptr<device::HostCopies> copies);
   ~ActivationSwap();
   ActivationSwap(const ActivationSwap&) = delete;
   ActivationSwap& operator=(const ActivationSwap&) = delete;
@@ -42,9 +42,9 @@ class ActivationSwap {
   void passed(int64_t layer);
   void fetch(int64_t layer);
 
-  const std::shared_ptr<HostCopies> copies_;
+  const std::shared_ptr<device::HostCopies> copies_;
   std::vector<std::shared_ptr<OfLayer>> layers_;  // of the pass that is under way
   std::vector<std::vector<at::Tensor>> buffers_;  // of each layer, used again by the next pass
 };
 
-}  // namespace gpt
+}  // namespace gpt::model

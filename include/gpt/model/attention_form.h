@@ -5,10 +5,10 @@
 
 #include "gpt/config/model_config.h"
 
-namespace gpt {
+namespace gpt::model {
 
 // Throw gpt::Error(config) where the model cannot be computed on such a device, and for one that is to keep documents apart.
 void require_attention_on(const ModelConfig& config, at::Device device);
 void require_whole_sequences(const ModelConfig& config);
 
-}  // namespace gpt
+}  // namespace gpt::model

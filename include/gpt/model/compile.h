@@ -11,7 +11,7 @@
 #include "gpt/model/gpt.h"
 #include "gpt/ops/operators.h"
 
-namespace gpt {
+namespace gpt::model {
 
 // The operators that `execution` asks for. Also sets which kernels ATen's attention may use, for the process. Throws gpt::Error(config) for
 // an attention kernel that `device` does not have.
@@ -44,6 +44,6 @@ const char* name_of(CompileMode mode);  // as the configuration writes it
 // Tries the model's operators on one short sequence before a run depends on them: where loss or gradient are not those of ATen's
 // operators, the model goes on with these. Logs what happened and returns whether the model computes with its own operators; does
 // nothing without use_compile. Leaves weights and random state as they were, and no gradients. `is_told`: also that all is well.
-bool compile_model(GPT& model, const TrainingConfig& training, const Precision& precision, bool is_told = true);
+bool compile_model(GPT& model, const TrainingConfig& training, const device::Precision& precision, bool is_told = true);
 
-}  // namespace gpt
+}  // namespace gpt::model

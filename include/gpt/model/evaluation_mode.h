@@ -3,7 +3,7 @@
 
 #include "gpt/model/gpt.h"
 
-namespace gpt {
+namespace gpt::model {
 
 class EvaluationMode {
  public:
@@ -17,4 +17,4 @@ class EvaluationMode {
   bool was_training_;
 };
 
-}  // namespace gpt
+}  // namespace gpt::model

@@ -31,7 +31,7 @@
 #include "gpt/ops/operators.h"
 #include "gpt/parameters/parameters.h"
 
-namespace gpt {
+namespace gpt::model {
 
 namespace transformer {
 struct Transformer;
@@ -51,16 +51,17 @@ class GPT {
   // where that is all up to some layer, the backward pass ends there, and nothing is kept for it before.
   // `part`: that of a process which divides the model with others. A part of every layer must be given the operators of
   // model/tensor_parallel.h, a stage what model/stage_link.h has; values, and what is drawn, are those of the whole model.
-  GPT(const ModelConfig& config, at::Device device, uint64_t seed, const ParameterTypes& types = {},
-      const TuningConfig& tuning = {}, const ModelPart& part = {});
+  GPT(const ModelConfig& config, at::Device device, uint64_t seed, const parameters::ParameterTypes& types = {},
+      const TuningConfig& tuning = {}, const layout::ModelPart& part = {});
   // A model with these weights. Throws gpt::Error(checkpoint) naming the first missing, extra or misshapen one (Parameters::copy_from()).
-  GPT(const ModelConfig& config, at::Device device, NamedTensors values, const ParameterTypes& types = {},
-      const TuningConfig& tuning = {}, const ModelPart& part = {}, const FrozenMatrices& packed = {});
+  GPT(const ModelConfig& config, at::Device device, parameters::NamedTensors values,
+      const parameters::ParameterTypes& types = {}, const TuningConfig& tuning = {}, const layout::ModelPart& part = {},
+      const parameters::FrozenMatrices& packed = {});
   // A model with parameters in a form that these operators read: to compute with, or to train where they are divided. `of_model`: the rows
   // of all stages.
-  GPT(const ModelConfig& config, const Parameters& parameters, ops::SharedOperators operators);
-  GPT(const ModelConfig& config, Parameters parameters, ops::SharedOperators operators, const ModelPart& part,
-      const std::vector<ParameterRow>& of_model);
+  GPT(const ModelConfig& config, const parameters::Parameters& parameters, ops::SharedOperators operators);
+  GPT(const ModelConfig& config, parameters::Parameters parameters, ops::SharedOperators operators,
+      const layout::ModelPart& part, const std::vector<layout::ParameterRow>& of_model);
   ~GPT();
   GPT(GPT&&) noexcept;  // moved, never copied: a copy would share its weights
 
@@ -111,21 +112,22 @@ class GPT {
   void set_activation_swap(std::shared_ptr<ActivationSwap> swap) { activation_swap_ = std::move(swap); }
   int64_t swapped_bytes() const { return activation_swap_ ? activation_swap_->host_bytes() : 0; }  // of the host
   void set_stage_link(std::shared_ptr<StageLink> link) { link_ = std::move(link); }
-  const ModelPart& part() const { return part_; }
-  const LayerSpan& layers() const { return layers_; }  // of its stage
+  const layout::ModelPart& part() const { return part_; }
+  const layout::LayerSpan& layers() const { return layers_; }  // of its stage
   // Whether a backward pass comes to this stage, because it is trained or one before it is; and whether it goes on to the one before.
   bool is_passed_backward() const { return part_.is_last_stage() || first_trained_ < layers_.end; }
-  bool passes_gradients_on() const { return gpt::passes_gradients_on(part_.stage, layers_, first_trained_); }
+  bool passes_gradients_on() const { return gpt::layout::passes_gradients_on(part_.stage, layers_, first_trained_); }
 
-  void copy_from(NamedTensors values, const FrozenMatrices& packed = {});  // as the constructor does
-  const Parameters& parameters() const { return parameters_; }
+  void copy_from(parameters::NamedTensors values,
+                 const parameters::FrozenMatrices& packed = {});  // as the constructor does
+  const parameters::Parameters& parameters() const { return parameters_; }
   const ModelConfig& config() const { return config_; }  // of the whole model
   at::Device device() const { return parameters_.device(); }
   double flops_per_token() const { return flops_per_token_; }  // of the whole model
 
  private:
-  GPT(const ModelConfig& config, at::Device device, const ParameterTypes& types, const TuningConfig& tuning,
-      const ModelPart& part);
+  GPT(const ModelConfig& config, at::Device device, const parameters::ParameterTypes& types, const TuningConfig& tuning,
+      const layout::ModelPart& part);
   at::Tensor logits(const at::Tensor& rows) const;  // (..., C) -> (..., V)
   bool divides_rows() const;                        // in a pass that is computed now
   ops::SharedOperators of_pass(const ops::SharedOperators& operators, at::IntArrayRef sizes) const;
@@ -135,9 +137,9 @@ class GPT {
   at::Tensor shared(const at::Tensor& found, at::IntArrayRef sizes) const;
 
   ModelConfig config_;
-  ModelPart part_;
-  LayerSpan layers_;  // of this stage
-  Parameters parameters_;
+  layout::ModelPart part_;
+  layout::LayerSpan layers_;  // of this stage
+  parameters::Parameters parameters_;
   int64_t first_trained_;  // layer of the whole model
   double flops_per_token_;
   std::unique_ptr<const transformer::Transformer> transformer_;
@@ -155,4 +157,4 @@ inline void work_apart(const GPT& model, const std::function<void()>& work) {
   model.layer_weights() ? model.layer_weights()->work_apart(work) : work();
 }
 
-}  // namespace gpt
+}  // namespace gpt::model

@@ -5,10 +5,10 @@
 
 #include <functional>
 
-namespace gpt {
+namespace gpt::model {
 
 // x itself. reached() is called in the backward pass once the gradient of what is returned is complete, and so everything that was
 // computed from it has been passed.
 at::Tensor mark_gradient(const at::Tensor& x, const std::function<void()>& reached);
 
-}  // namespace gpt
+}  // namespace gpt::model

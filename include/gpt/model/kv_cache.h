@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-namespace gpt {
+namespace gpt::model {
 
 // Keys and values of past positions of several texts, each in a slot that is filled up to a length of its own: one pair for each layer,
 // (slots, kv heads, capacity, D). Where queries choose blocks, also the means of the keys of those that a slot has completed, float32.
@@ -29,4 +29,4 @@ struct NextTokens {
 // Copies the positions from `begin` to before `end` of a slot to another one, which has what is before.
 void copy_positions(KvCache& cache, int64_t from, int64_t to, int64_t begin, int64_t end);
 
-}  // namespace gpt
+}  // namespace gpt::model

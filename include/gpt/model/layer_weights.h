@@ -5,7 +5,7 @@
 #include <functional>
 #include <utility>
 
-namespace gpt {
+namespace gpt::model {
 
 class LayerWeights {
  public:
@@ -35,4 +35,4 @@ class LayerWeights {
   virtual void prefetch(int64_t /*layer*/) {}  // where there is such a layer
 };
 
-}  // namespace gpt
+}  // namespace gpt::model

@@ -9,7 +9,7 @@
 
 #include "gpt/ops/operators.h"
 
-namespace gpt {
+namespace gpt::model {
 
 struct LossOptions {
   double label_smoothing = 0;      // mixes in the uniform distribution over the V real tokens; 0 to validate
@@ -32,4 +32,4 @@ struct LossOptions {
   std::function<void(int64_t layer)> layer_done = {};
 };
 
-}  // namespace gpt
+}  // namespace gpt::model

@@ -6,7 +6,7 @@
 #include "gpt/model/gpt.h"
 #include "gpt/ops/operators.h"
 
-namespace gpt {
+namespace gpt::model {
 
 class OperatorsInScope {
  public:
@@ -22,4 +22,4 @@ class OperatorsInScope {
   const ops::SharedOperators before_;
 };
 
-}  // namespace gpt
+}  // namespace gpt::model

@@ -16,22 +16,23 @@
 #include "gpt/parameters/named_tensors.h"
 #include "gpt/parameters/quantized_weight.h"
 
-namespace gpt {
+namespace gpt::model {
 
 struct QuantizedTensors {
-  QuantizedType type = QuantizedType::int8;  // of the layers
-  std::vector<std::pair<std::string, QuantizedWeight>> matrices;
-  NamedTensors others;  // float32
+  parameters::QuantizedType type = parameters::QuantizedType::int8;  // of the layers
+  std::vector<std::pair<std::string, parameters::QuantizedWeight>> matrices;
+  parameters::NamedTensors others;  // float32
 
   int64_t bytes() const;
 };
 
 // How a parameter is kept in a model of this type; nothing: in float32.
-std::optional<QuantizedType> quantized_type(const ParameterRow& row, QuantizedType of_model);
+std::optional<parameters::QuantizedType> quantized_type(const layout::ParameterRow& row,
+                                                        parameters::QuantizedType of_model);
 
 // `values`: those of the parameter table, on the CPU; each is let go of once it is quantized. Throws gpt::Error: checkpoint as
 // tensors_of_rows() does, numerics for a value that is not finite.
-QuantizedTensors quantize(const ModelConfig& config, NamedTensors values, QuantizedType type);
+QuantizedTensors quantize(const ModelConfig& config, parameters::NamedTensors values, parameters::QuantizedType type);
 
 // The tensors are those that quantize() made of this model's.
 std::unique_ptr<GPT> quantized_gpt(const ModelConfig& config, QuantizedTensors tensors);
@@ -39,4 +40,4 @@ std::unique_ptr<GPT> quantized_gpt(const ModelConfig& config, QuantizedTensors t
 // What the weights of a model take in memory, packed or not.
 int64_t weight_bytes(const GPT& model);
 
-}  // namespace gpt
+}  // namespace gpt::model

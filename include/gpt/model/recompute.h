@@ -12,11 +12,11 @@
 #include "gpt/layout/parameter_table.h"
 #include "gpt/ops/operators.h"
 
-namespace gpt {
+namespace gpt::model {
 
 // How often an update multiplies a token with the weights of a row: once forward, twice backward, and once more where the backward pass
 // does its product again; 0 where they are none of a block's product.
-int times_multiplied(const ParameterRow& row, GradientCheckpointing level);
+int times_multiplied(const layout::ParameterRow& row, GradientCheckpointing level);
 
 // The weights of the products in all blocks, each counted as often as an update multiplies a token with it.
 double weights_multiplied(const ModelConfig& model, GradientCheckpointing level);
@@ -35,4 +35,4 @@ using RecomputedBody = std::function<at::Tensor(const std::vector<at::Tensor>&, 
 // CUDA graph cannot record.
 at::Tensor recompute_in_backward(const RecomputedBody& body, const std::vector<at::Tensor>& inputs, bool draws);
 
-}  // namespace gpt
+}  // namespace gpt::model

@@ -8,7 +8,7 @@
 
 #include "gpt/distributed/communicator.h"
 
-namespace gpt {
+namespace gpt::model {
 
 class StageLink {
  public:
@@ -31,4 +31,4 @@ class StageLink {
   std::function<void()> is_there_;  // waits until what was sent last is
 };
 
-}  // namespace gpt
+}  // namespace gpt::model

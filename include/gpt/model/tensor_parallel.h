@@ -28,7 +28,7 @@
 #include "gpt/layout/cut.h"
 #include "gpt/ops/operators.h"
 
-namespace gpt {
+namespace gpt::model {
 
 // For GPT with the part {group->rank(), group->size()} of `model`, which has all sizes of the whole one. All processes of the group must
 // compute alike, on devices of one kind, since they take part in each other's sums. `inner` itself in a group of one.
@@ -52,7 +52,7 @@ struct TensorSums {
 // Sums of a process with this part of `model`, for a micro-batch of so many tokens, forward and backward. With gradient_checkpointing from
 // norm on what normalizations give goes to all again in the backward pass, and from selective on the output products of attention are added
 // up again.
-TensorSums tensor_sums(const ModelConfig& model, const ModelPart& part, int64_t tokens, const StreamBytes& value,
-                       GradientCheckpointing level);
+TensorSums tensor_sums(const ModelConfig& model, const layout::ModelPart& part, int64_t tokens,
+                       const StreamBytes& value, GradientCheckpointing level);
 
-}  // namespace gpt
+}  // namespace gpt::model

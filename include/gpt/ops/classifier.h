@@ -37,11 +37,11 @@ int64_t classifier_chunk_rows(int64_t rows, HeadShape head, at::ScalarType type,
 //
 // Differentiable once. Throws c10::Error for shapes or types that do not fit and, on a CPU, for another target outside the vocabulary;
 // on a GPU that is a device assertion.
-at::Tensor classifier_loss(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
+at::Tensor classifier_loss(const at::Tensor& x, const parameters::Parameter& head, const at::Tensor& targets,
                            const ClassifierOptions& options, const at::Tensor& upstream = {});
 
 // The cross entropy of each target by itself, (N) float32, without gradients; 0 where it is masked.
-at::Tensor classifier_losses(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
+at::Tensor classifier_losses(const at::Tensor& x, const parameters::Parameter& head, const at::Tensor& targets,
                              const ClassifierOptions& options);
 
 }  // namespace gpt::ops

@@ -29,16 +29,17 @@ class EightBitWeights {
 
   EightBitFactor round(const at::Tensor& rows) const;  // the input (M, K) of a product
   // rows (M, K) times weight^T (K, N), plus the bias (N), if that is defined, in the weight's type.
-  at::Tensor product(const EightBitFactor& rows, const Parameter& weight, const at::Tensor& bias);
+  at::Tensor product(const EightBitFactor& rows, const parameters::Parameter& weight, const at::Tensor& bias);
 
   // With all_products(). Adds gradient (M, N) times weight to that of x (M, K), which is made where it is undefined.
-  void add_input_gradient(at::Tensor& x_gradient, const at::Tensor& gradient, const Parameter& weight);
+  void add_input_gradient(at::Tensor& x_gradient, const at::Tensor& gradient, const parameters::Parameter& weight);
   // Adds gradient^T rows to the gradient of `weight`.
-  void add_weight_gradient(const Parameter& weight, const at::Tensor& gradient, const at::Tensor& rows) const;
+  void add_weight_gradient(const parameters::Parameter& weight, const at::Tensor& gradient,
+                           const at::Tensor& rows) const;
 
  private:
   using Factors = std::map<const void*, EightBitFactor>;  // by where the values are
-  const EightBitFactor& find(Factors& factors, const Parameter& weight, bool by_columns);
+  const EightBitFactor& find(Factors& factors, const parameters::Parameter& weight, bool by_columns);
 
   const EightBitType type_;
   const bool all_products_;

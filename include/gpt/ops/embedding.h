@@ -21,7 +21,8 @@ namespace gpt::ops {
 //     added by LibTorch's operators then.
 //
 // Throws c10::Error for shapes or types that do not fit and, on a CPU, for ids outside the table.
-at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions = {}, int64_t offset = 0,
-                     const DropoutSpec& dropout = {}, const at::Tensor& starts = {});
+at::Tensor embedding(const at::Tensor& ids, const parameters::Parameter& table,
+                     const parameters::Parameter& positions = {}, int64_t offset = 0, const DropoutSpec& dropout = {},
+                     const at::Tensor& starts = {});
 
 }  // namespace gpt::ops

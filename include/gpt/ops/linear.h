@@ -22,8 +22,8 @@ class EightBitWeights;
 // eight_bits: which products are computed in 8 bits; null: none.
 at::Tensor linear(const at::Tensor& x, const LinearLayer& layer, ProductInput input = ProductInput::keep,
                   std::shared_ptr<EightBitWeights> eight_bits = nullptr);
-inline at::Tensor linear(const at::Tensor& x, const Parameter& weight, const Parameter& bias = {},
-                         ProductInput input = ProductInput::keep) {
+inline at::Tensor linear(const at::Tensor& x, const parameters::Parameter& weight,
+                         const parameters::Parameter& bias = {}, ProductInput input = ProductInput::keep) {
   return linear(x, LinearLayer{weight, bias}, input);
 }
 
@@ -44,7 +44,8 @@ at::Tensor linear_for_backward(const at::Tensor& x, const LinearLayer& layer,
 namespace cpu {
 
 // As linear(), float32 only, with the library given.
-at::Tensor linear(const at::Tensor& x, const Parameter& weight, const Parameter& bias, MatrixLibrary library);
+at::Tensor linear(const at::Tensor& x, const parameters::Parameter& weight, const parameters::Parameter& bias,
+                  MatrixLibrary library);
 
 }  // namespace cpu
 }  // namespace gpt::ops

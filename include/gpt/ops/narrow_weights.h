@@ -8,6 +8,6 @@
 namespace gpt::ops {
 
 // For a model with these parameters, which have no master copy.
-SharedOperators narrow_weight_operators(const Parameters& parameters);
+SharedOperators narrow_weight_operators(const parameters::Parameters& parameters);
 
 }  // namespace gpt::ops

@@ -38,29 +38,29 @@ enum class ProductInput {
 
 // Where in a model an operator is called, for one that does something else there.
 struct Site {
-  ParameterRole role{};
+  layout::ParameterRole role{};
   int64_t layer = -1;
 };
 
 struct Normalization {
   Norm kind;
   double eps;
-  Parameter weight, bias;  // (C); bias may be empty, and of an RMSNorm is
+  parameters::Parameter weight, bias;  // (C); bias may be empty, and of an RMSNorm is
   Site site = {};
   double offset = 0;  // what the weight is added to
 };
 
 // Adds scale * (x A^T) B^T to a product, for pieces of its outputs apart, as gpt/layout/parameter_table.h has it.
 struct Adapter {
-  Parameter a, b;  // (rank for each piece, K); (outputs of all pieces, rank)
+  parameters::Parameter a, b;  // (rank for each piece, K); (outputs of all pieces, rank)
   double scale = 1;
-  std::vector<RowCut::Piece> outputs = {};
+  std::vector<layout::RowCut::Piece> outputs = {};
   DropoutSpec dropout = {};  // of x, before A
   bool defined() const { return a.defined(); }
 };
 
 struct LinearLayer {
-  Parameter weight, bias;  // (N, K); (N) or empty
+  parameters::Parameter weight, bias;  // (N, K); (N) or empty
   Site site = {};
   Adapter adapter = {};  // of a frozen weight, or none
 };
@@ -102,8 +102,9 @@ class Operators {
   virtual ~Operators() = default;
 
   // starts: where the document of each id begins (gpt/ops/document_starts.h); undefined: where the sequence does.
-  virtual at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions,
-                               const at::Tensor& starts, const DropoutSpec& dropout) const = 0;
+  virtual at::Tensor embedding(const at::Tensor& ids, const parameters::Parameter& table,
+                               const parameters::Parameter& positions, const at::Tensor& starts,
+                               const DropoutSpec& dropout) const = 0;
   virtual Normalized add_norm(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch,
                               const DropoutSpec& dropout) const = 0;
   virtual at::Tensor linear(const at::Tensor& x, const LinearLayer& layer, ProductInput input) const = 0;
@@ -118,10 +119,10 @@ class Operators {
   virtual at::Tensor activate(Activation activation, const at::Tensor& x) const = 0;
   virtual at::Tensor activate_gated(Activation activation, const at::Tensor& gate, const at::Tensor& in,
                                     const DropoutSpec& dropout) const = 0;
-  virtual at::Tensor classifier_loss(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
+  virtual at::Tensor classifier_loss(const at::Tensor& x, const parameters::Parameter& head, const at::Tensor& targets,
                                      const ClassifierOptions& options, const at::Tensor& upstream) const = 0;
-  virtual at::Tensor classifier_losses(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
-                                       const ClassifierOptions& options) const = 0;
+  virtual at::Tensor classifier_losses(const at::Tensor& x, const parameters::Parameter& head,
+                                       const at::Tensor& targets, const ClassifierOptions& options) const = 0;
 
   // On a device, in a model of so many columns.
   virtual Draws draws(at::Device device, int64_t n_embd) const = 0;
@@ -140,8 +141,9 @@ class WrappedOperators : public Operators {
  public:
   explicit WrappedOperators(SharedOperators inner) : inner_(std::move(inner)) {}
 
-  at::Tensor embedding(const at::Tensor& ids, const Parameter& table, const Parameter& positions,
-                       const at::Tensor& starts, const DropoutSpec& dropout) const override {
+  at::Tensor embedding(const at::Tensor& ids, const parameters::Parameter& table,
+                       const parameters::Parameter& positions, const at::Tensor& starts,
+                       const DropoutSpec& dropout) const override {
     return inner_->embedding(ids, table, positions, starts, dropout);
   }
   Normalized add_norm(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch,
@@ -175,11 +177,11 @@ class WrappedOperators : public Operators {
                             const DropoutSpec& dropout) const override {
     return inner_->activate_gated(activation, gate, in, dropout);
   }
-  at::Tensor classifier_loss(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
+  at::Tensor classifier_loss(const at::Tensor& x, const parameters::Parameter& head, const at::Tensor& targets,
                              const ClassifierOptions& options, const at::Tensor& upstream) const override {
     return inner_->classifier_loss(x, head, targets, options, upstream);
   }
-  at::Tensor classifier_losses(const at::Tensor& x, const Parameter& head, const at::Tensor& targets,
+  at::Tensor classifier_losses(const at::Tensor& x, const parameters::Parameter& head, const at::Tensor& targets,
                                const ClassifierOptions& options) const override {
     return inner_->classifier_losses(x, head, targets, options);
   }

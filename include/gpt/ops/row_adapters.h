@@ -16,7 +16,7 @@ namespace gpt::ops {
 // Adds (x A^T) B^T to some outputs of a product. One product may have several, of other ranks.
 struct AdapterFactors {
   Site site;  // of the product, in a block
-  RowCut::Piece outputs;
+  layout::RowCut::Piece outputs;
   at::Tensor a, b;  // (rank, inputs), (outputs, rank), with the scale within b
 };
 
@@ -53,14 +53,14 @@ class RowAdapters : public WrappedOperators {
 
  private:
   struct Piece {
-    RowCut::Piece outputs, ranks;  // of the product, and of A
-    at::Tensor b;                  // (rank, outputs), as a product of few rows is fastest with it
+    layout::RowCut::Piece outputs, ranks;  // of the product, and of A
+    at::Tensor b;                          // (rank, outputs), as a product of few rows is fastest with it
   };
   struct OfProduct {
     at::Tensor a;  // of all pieces, one behind the other
     std::vector<Piece> pieces;
   };
-  using Place = std::pair<ParameterRole, int64_t>;
+  using Place = std::pair<layout::ParameterRole, int64_t>;
   using OfModel = std::map<Place, OfProduct>;
 
   static OfModel by_product(const std::vector<AdapterFactors>& factors, at::ScalarType type);

@@ -14,15 +14,16 @@
 #include "gpt/optim/optimizer.h"
 #include "gpt/parameters/parameters.h"
 
-namespace gpt {
+namespace gpt::optim {
 
 class AdamW : public Optimizer {
  public:
   static std::string_view name(const OptimizerConfig& config);
 
   // `spans`: what of the flat buffer it updates and remembers.
-  AdamW(const Parameters& parameters, const OptimizerConfig& config, const std::vector<FlatSpan>& spans);
-  AdamW(const Parameters& parameters, const OptimizerConfig& config)
+  AdamW(const parameters::Parameters& parameters, const OptimizerConfig& config,
+        const std::vector<layout::FlatSpan>& spans);
+  AdamW(const parameters::Parameters& parameters, const OptimizerConfig& config)
       : AdamW(parameters, config, {{0, parameters.layout().trained_size}}) {}
 
   void step(const UpdateScalars& scalars) override;
@@ -38,11 +39,11 @@ class AdamW : public Optimizer {
   void step_by_operators(const UpdateScalars& scalars);
   void wait_for_moments() const;  // the host may touch them afterwards
 
-  Parameters parameters_;
+  parameters::Parameters parameters_;
   OptimizerConfig config_;
   std::vector<StateStretch> moments_;
   at::Tensor decays_;      // uint8 for each kParameterAlignment values: 1 where weight decay applies
   at::Tensor step_count_;  // one for all parameters
 };
 
-}  // namespace gpt
+}  // namespace gpt::optim

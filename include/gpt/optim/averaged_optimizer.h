@@ -15,7 +15,7 @@
 #include "gpt/optim/optimizer.h"
 #include "gpt/parameters/parameters.h"
 
-namespace gpt {
+namespace gpt::optim {
 
 class AveragedOptimizer : public Optimizer {
  public:
@@ -23,7 +23,8 @@ class AveragedOptimizer : public Optimizer {
   static std::string name(const std::string& of_weights, const OptimizerConfig& config);
 
   // `of_weights`: without averages, of these parameters, whose values the averages begin with.
-  AveragedOptimizer(std::unique_ptr<Optimizer> of_weights, const Parameters& parameters, const OptimizerConfig& config);
+  AveragedOptimizer(std::unique_ptr<Optimizer> of_weights, const parameters::Parameters& parameters,
+                    const OptimizerConfig& config);
 
   // How much of the run is done before the next update, from 0 to 1. Until it is said once, the averages stay.
   void set_progress(double share_done);
@@ -44,7 +45,7 @@ class AveragedOptimizer : public Optimizer {
   void begin() const;
 
   std::unique_ptr<Optimizer> of_weights_;
-  Parameters parameters_;
+  parameters::Parameters parameters_;
   OptimizerConfig config_;
   std::vector<StateStretch> stretches_;  // those of the other, with the averages behind
   at::Tensor rate_;                      // float32 scalar on the device: what the next update takes of the weights
@@ -54,4 +55,4 @@ class AveragedOptimizer : public Optimizer {
 // Null where the optimizer keeps none.
 AveragedOptimizer* averages_of(Optimizer& optimizer);
 
-}  // namespace gpt
+}  // namespace gpt::optim

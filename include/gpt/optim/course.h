@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace gpt {
+namespace gpt::optim {
 
 // A run that keeps the length in updates that it began with is at its step: it has no course.
 struct Course {
@@ -26,4 +26,4 @@ struct Course {
   bool operator==(const Course&) const = default;
 };
 
-}  // namespace gpt
+}  // namespace gpt::optim

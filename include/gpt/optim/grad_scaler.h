@@ -5,7 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
-namespace gpt {
+namespace gpt::optim {
 
 class GradScaler {
  public:
@@ -25,4 +25,4 @@ class GradScaler {
   at::Tensor scale_, growth_tracker_;
 };
 
-}  // namespace gpt
+}  // namespace gpt::optim

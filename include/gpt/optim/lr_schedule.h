@@ -8,7 +8,7 @@
 #include "gpt/config/training_config.h"
 #include "gpt/optim/plateau.h"
 
-namespace gpt {
+namespace gpt::optim {
 
 // Rate of update `step` (0-based) of `total_steps`, which lies between two where a run follows a course (optim/course.h). As in nanoGPT: (step + 1) / (warmup + 1) during warm-up. Then, with s for the share
 // of the remaining steps that is done, min_lr + (lr - min_lr) times (1 + cos(pi s)) / 2 for cosine and 1 - s for linear; for wsd the same
@@ -24,4 +24,4 @@ std::optional<int64_t> steps_before_decay(const ScheduleConfig& config, int64_t 
 // "1.0e-03 after a warm-up of 100 steps, then constant, and from step 4,000 on down to 1.0e-05 (1-sqrt)".
 std::string describe_schedule(const ScheduleConfig& config, int64_t total_steps);
 
-}  // namespace gpt
+}  // namespace gpt::optim

@@ -20,13 +20,13 @@
 #include "gpt/optim/optimizer.h"
 #include "gpt/parameters/parameters.h"
 
-namespace gpt {
+namespace gpt::optim {
 
 // How many rows each of the matrices has that a parameter of Muon's consists of, one above the other.
-std::vector<int64_t> rows_of_matrices(const ParameterRow& row);
+std::vector<int64_t> rows_of_matrices(const layout::ParameterRow& row);
 
-bool is_of_muon(const ParameterRow& row, const OptimizerConfig& config);
-double update_flops(const ParameterRow& row);  // floating-point operations of Newton-Schulz
+bool is_of_muon(const layout::ParameterRow& row, const OptimizerConfig& config);
+double update_flops(const layout::ParameterRow& row);  // floating-point operations of Newton-Schulz
 
 // What Muon has of these parameters, in how many matrices, and the floating-point operations of Newton-Schulz in an update, as its steps are
 // written and at least. All 0 without Muon.
@@ -34,9 +34,10 @@ struct MuonWork {
   double parameters = 0, flops = 0, least_flops = 0;
   int64_t matrices = 0;
 };
-MuonWork muon_work(const std::vector<ParameterRow>& rows, const OptimizerConfig& config);
+MuonWork muon_work(const std::vector<layout::ParameterRow>& rows, const OptimizerConfig& config);
 // Bytes that an update takes at the most beside gradients and state, where Newton-Schulz computes in `type`.
-double muon_workspace(const std::vector<ParameterRow>& rows, const OptimizerConfig& config, at::ScalarType type);
+double muon_workspace(const std::vector<layout::ParameterRow>& rows, const OptimizerConfig& config,
+                      at::ScalarType type);
 
 class Muon : public Optimizer {
  public:
@@ -44,9 +45,10 @@ class Muon : public Optimizer {
 
   // `spans`: what of the flat buffer it updates and remembers, of a matrix all or nothing. `type`: of Newton-Schulz. Undefined:
   // newton_schulz_type() of the parameters' device.
-  Muon(const Parameters& parameters, const OptimizerConfig& config, const std::vector<FlatSpan>& spans,
-       at::ScalarType type = at::ScalarType::Undefined);
-  Muon(const Parameters& parameters, const OptimizerConfig& config, at::ScalarType type = at::ScalarType::Undefined)
+  Muon(const parameters::Parameters& parameters, const OptimizerConfig& config,
+       const std::vector<layout::FlatSpan>& spans, at::ScalarType type = at::ScalarType::Undefined);
+  Muon(const parameters::Parameters& parameters, const OptimizerConfig& config,
+       at::ScalarType type = at::ScalarType::Undefined)
       : Muon(parameters, config, {{0, parameters.layout().trained_size}}, type) {}
 
   void step(const UpdateScalars& scalars) override;
@@ -60,7 +62,7 @@ class Muon : public Optimizer {
  private:
   // The update of a row; `direction` is what is made orthogonal, as long as the stretch.
   struct Update {
-    const ParameterRow& row;
+    const layout::ParameterRow& row;
     const StateStretch& stretch;
     at::Tensor direction;
   };
@@ -69,11 +71,11 @@ class Muon : public Optimizer {
   void even_rows(const Update& of, const at::Tensor& orthogonal, const at::Tensor& found_inf) const;
   void write(const Update& of, const at::Tensor& orthogonal, const ops::MuonScalars& scalars) const;
 
-  Parameters parameters_;
+  parameters::Parameters parameters_;
   OptimizerConfig config_;
   at::ScalarType type_;                  // of Newton-Schulz
   AdamW adamw_;                          // of all but the matrices
   std::vector<StateStretch> stretches_;  // of both
 };
 
-}  // namespace gpt
+}  // namespace gpt::optim

@@ -14,10 +14,10 @@
 
 #include "gpt/device/device.h"
 
-namespace gpt {
+namespace gpt::optim {
 
 // bfloat16 where products in it are fast, otherwise float32. float16 has too small a range.
-at::ScalarType newton_schulz_type(const DeviceInfo& device);
+at::ScalarType newton_schulz_type(const device::DeviceInfo& device);
 
 // `to` becomes the orthogonal matrix of `from` (rows, columns) times `times`; both of one type of the above, on one device, and `from` lies
 // row by row. 0 stays 0.
@@ -34,4 +34,4 @@ double newton_schulz_flops(int64_t rows, int64_t columns);
 double least_newton_schulz_flops(int64_t rows, int64_t columns);
 double newton_schulz_workspace(int64_t rows, int64_t columns, at::ScalarType type);
 
-}  // namespace gpt
+}  // namespace gpt::optim

@@ -8,7 +8,7 @@
 
 #include "gpt/optim/optimizer_state.h"
 
-namespace gpt {
+namespace gpt::optim {
 
 // What differs between updates: float32 scalars on the device, so that nothing waits for it.
 struct UpdateScalars {
@@ -36,4 +36,4 @@ class Optimizer {
   virtual StateBytes bytes() const = 0;
 };
 
-}  // namespace gpt
+}  // namespace gpt::optim

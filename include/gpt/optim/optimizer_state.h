@@ -18,7 +18,7 @@
 #include "gpt/ops/moments.h"
 #include "gpt/parameters/named_tensors.h"
 
-namespace gpt {
+namespace gpt::optim {
 
 // Which optimizer updates a parameter, and how its state is kept: what is remembered of it.
 struct StateForm {
@@ -30,7 +30,7 @@ struct StateForm {
   bool operator==(const StateForm&) const = default;
 };
 // With an optimizer that has Muon, the blocks' matrices are its own.
-StateForm state_form(const ParameterRow& row, const OptimizerConfig& config);
+StateForm state_form(const layout::ParameterRow& row, const OptimizerConfig& config);
 
 // A tensor that the optimizer keeps for each parameter. Either it has an element for every value and the parameter's shape, or it
 // has an element for every block or row of values and one dimension.
@@ -40,7 +40,7 @@ struct OptimizerSlot {
   int64_t values = 1;  // how many values of a parameter each element stands for
   bool may_be_on_host = true;
 
-  std::vector<int64_t> shape(const ParameterRow& row) const;
+  std::vector<int64_t> shape(const layout::ParameterRow& row) const;
 };
 
 // The names of all slots that a parameter may have.
@@ -75,7 +75,7 @@ struct StateRange {
   StateForm form;
   bool is_on_host;
 };
-std::vector<StateRange> state_ranges(const std::vector<ParameterRow>& rows, const FlatLayout& layout,
+std::vector<StateRange> state_ranges(const std::vector<layout::ParameterRow>& rows, const layout::FlatLayout& layout,
                                      const OptimizerConfig& config);
 struct StateBytes {
   int64_t device = 0, host = 0;
@@ -90,32 +90,35 @@ struct StateStretch {
 };
 
 // Zeros for what of these ranges lies in the spans; both are in the order of the buffer.
-std::vector<StateStretch> new_state(const std::vector<StateRange>& ranges, const std::vector<FlatSpan>& spans,
+std::vector<StateStretch> new_state(const std::vector<StateRange>& ranges, const std::vector<layout::FlatSpan>& spans,
                                     at::Device device);
 
 StateBytes state_bytes(std::span<const StateStretch> stretches);
-StateBytes state_bytes(const std::vector<ParameterRow>& rows, const FlatLayout& layout, const OptimizerConfig& config);
+StateBytes state_bytes(const std::vector<layout::ParameterRow>& rows, const layout::FlatLayout& layout,
+                       const OptimizerConfig& config);
 
 struct OptimizerState {
-  std::vector<std::pair<std::string, NamedTensors>> slots;
+  std::vector<std::pair<std::string, parameters::NamedTensors>> slots;
   at::Tensor step_count;  // float32 scalar: applied updates
 
   // The tensors of a slot, none where there is no slot of this name; the second form appends one.
-  const NamedTensors& slot(std::string_view name) const;
-  NamedTensors& slot(std::string_view name);
+  const parameters::NamedTensors& slot(std::string_view name) const;
+  parameters::NamedTensors& slot(std::string_view name);
 };
 
 // Views of stretches that together are all that is trained, by the names of the parameters.
-OptimizerState named_state(const std::vector<ParameterRow>& rows, const FlatLayout& layout,
+OptimizerState named_state(const std::vector<layout::ParameterRow>& rows, const layout::FlatLayout& layout,
                            std::span<const StateStretch> stretches, const at::Tensor& step_count);
 
 // The slots of all parameters that are trained into the stretches, which may be parts of them. What is of another type is converted, and
 // then the result is true. Averages of which the configuration has none are dropped, with a line in the log. Throws gpt::Error(checkpoint)
 // when the state is not that of these parameters.
-bool load_state(const OptimizerState& from, const std::vector<ParameterRow>& rows, const FlatLayout& layout,
-                const OptimizerConfig& config, std::span<const StateStretch> stretches);
+bool load_state(const OptimizerState& from, const std::vector<layout::ParameterRow>& rows,
+                const layout::FlatLayout& layout, const OptimizerConfig& config,
+                std::span<const StateStretch> stretches);
 // The same of one slot, with its largest magnitudes.
-bool load_slot(std::string_view name, const OptimizerState& from, const std::vector<ParameterRow>& rows,
-               const FlatLayout& layout, const OptimizerConfig& config, std::span<const StateStretch> stretches);
+bool load_slot(std::string_view name, const OptimizerState& from, const std::vector<layout::ParameterRow>& rows,
+               const layout::FlatLayout& layout, const OptimizerConfig& config,
+               std::span<const StateStretch> stretches);
 
-}  // namespace gpt
+}  // namespace gpt::optim

@@ -7,7 +7,7 @@
 
 #include "gpt/config/training_config.h"
 
-namespace gpt {
+namespace gpt::optim {
 
 struct Plateau {
   double best = std::numeric_limits<double>::infinity();  // the best validation loss that was an improvement
@@ -20,4 +20,4 @@ struct Plateau {
 // Takes note of a validation loss, which may be NaN: no improvement. True: from now on the rate is lower.
 bool take_note(Plateau& plateau, const ScheduleConfig& config, double loss);
 
-}  // namespace gpt
+}  // namespace gpt::optim

@@ -6,7 +6,7 @@
 
 #include "gpt/config/training_config.h"
 
-namespace gpt {
+namespace gpt::optim {
 
 // What the schedules make of an update.
 struct ScheduledRates {
@@ -23,4 +23,4 @@ double weight_decay_share(DecaySchedule schedule, double progress);
 // "0.1, in a line down to 0 at the end of the run".
 std::string describe_weight_decay(const OptimizerConfig& config);
 
-}  // namespace gpt
+}  // namespace gpt::optim

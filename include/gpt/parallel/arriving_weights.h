@@ -15,10 +15,10 @@
 
 namespace gpt::parallel {
 
-class ArrivingWeights : public LayerWeights {
+class ArrivingWeights : public model::LayerWeights {
  public:
   // `overlaps`: otherwise all have arrived when values_changed() returns.
-  ArrivingWeights(const GPT& model, Division division, bool overlaps);
+  ArrivingWeights(const model::GPT& model, Division division, bool overlaps);
   ~ArrivingWeights() override;  // waits, because the others wait for what this process sends
   ArrivingWeights(const ArrivingWeights&) = delete;
   ArrivingWeights& operator=(const ArrivingWeights&) = delete;
@@ -37,9 +37,9 @@ class ArrivingWeights : public LayerWeights {
  private:
   void await_from(int64_t offset);  // all that lies there in the flat buffer, and behind it
 
-  const Parameters parameters_;
+  const parameters::Parameters parameters_;
   const Division division_;
-  const LayerSpan layers_;
+  const layout::LayerSpan layers_;
   const bool overlaps_;
   const std::vector<int64_t> ends_;           // as layer_ends() has them
   std::vector<OwnedSpan> spans_;              // from the end of the flat buffer to its beginning

@@ -18,7 +18,7 @@ namespace gpt::parallel {
 class DividedGradients {
  public:
   // From now on the parameters have gradients in segments only.
-  DividedGradients(Parameters parameters, const Division& division);
+  DividedGradients(parameters::Parameters parameters, const Division& division);
 
   void begin_update();  // drops what an abandoned one has left
   // The layer is done, and all that come after it, as LossOptions::layer_done has it.
@@ -34,7 +34,7 @@ class DividedGradients {
   std::vector<at::Tensor>& sums_of(size_t segment);
   bool adds() const { return round_ >= slots_; }  // to the sums, in this round; in the first ones it begins them
 
-  Parameters parameters_;
+  parameters::Parameters parameters_;
   Division division_;
   std::vector<int64_t> ends_;  // as layer_ends() has them
   std::vector<Segment> segments_;

@@ -18,15 +18,15 @@ namespace gpt::parallel {
 
 // The value of a row, or of the part of it that this process and the others of `ranks` have: in the host's memory, in the type in which it is
 // kept. All of `ranks` call it.
-at::Tensor undivided_value(const Parameters& parameters, size_t row, distributed::Communicator& ranks);
+at::Tensor undivided_value(const parameters::Parameters& parameters, size_t row, distributed::Communicator& ranks);
 
 // All processes make the same forward and backward passes at the same time, but in work_apart(). What has come together stays until another
 // block needs its memory, or values change. What is released is spoiled: every kParameterAlignment-th value becomes NaN, so that a use of
 // it would show; and its tensors have no data.
-class DividedWeights : public LayerWeights {
+class DividedWeights : public model::LayerWeights {
  public:
   // The parameters' values are divided.
-  DividedWeights(Parameters parameters, const Division& division);
+  DividedWeights(parameters::Parameters parameters, const Division& division);
   ~DividedWeights() override;
   DividedWeights(const DividedWeights&) = delete;
   DividedWeights& operator=(const DividedWeights&) = delete;
@@ -57,9 +57,9 @@ class DividedWeights : public LayerWeights {
   void finish();                                 // all that is on its way is there
   void release(Room& room);
 
-  Parameters parameters_;
+  parameters::Parameters parameters_;
   Division division_;
-  LayerSpan layers_{};             // of this process's stage
+  layout::LayerSpan layers_{};     // of this process's stage
   std::vector<Segment> segments_;  // as Division::segments() has them
   std::array<Room, 2> rooms_;
   bool works_apart_ = false, is_within_pass_ = false;

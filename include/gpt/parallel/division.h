@@ -29,11 +29,11 @@ int64_t stretch_values(int64_t size, int64_t processes);
 // ZeRO 2 and 3: where the segments of a flat buffer end, which are sent, and freed, one by one. With ZeRO 2 each has the parameters of whole
 // layers, as few as are worth sending, and the last one the embeddings besides. With ZeRO 3, where blocks come together again, each block is
 // one, and what precedes and what follows them in the buffer. In a stage a tied table is one, as it is at the other end.
-std::vector<int64_t> segment_ends(int64_t zero, const std::vector<ParameterRow>& rows, const FlatLayout& layout,
-                                  bool is_of_stage);
+std::vector<int64_t> segment_ends(int64_t zero, const std::vector<layout::ParameterRow>& rows,
+                                  const layout::FlatLayout& layout, bool is_of_stage);
 
 // A span that is one process's, or all processes', each of which has an equal part of it.
-struct OwnedSpan : FlatSpan {
+struct OwnedSpan : layout::FlatSpan {
   int64_t owner = distributed::kEach;
 };
 // What is sent, and freed, at once: spans that are summed one by one.
@@ -41,7 +41,7 @@ using Segment = std::vector<OwnedSpan>;
 
 // Which of the processes updates a matrix of Muon's, in the order in which they lie in the flat buffer: so that all have about as much to
 // compute.
-std::vector<int64_t> owners_of_matrices(const std::vector<ParameterRow>& rows, const OptimizerConfig& optimizer,
+std::vector<int64_t> owners_of_matrices(const std::vector<layout::ParameterRow>& rows, const OptimizerConfig& optimizer,
                                         int64_t processes);
 
 // Micro-batch m of an update belongs to lane m mod L, and lane l to process l mod R, which divides L. A lane adds its micro-batches up one
@@ -72,7 +72,9 @@ struct Division {
     tensor = mesh.tensor, pipeline = mesh.pipeline, all = mesh.all;
   }
 
-  ModelPart part() const { return {tensor->rank(), tensor->size(), pipeline.stages->rank(), pipeline.stages->size()}; }
+  layout::ModelPart part() const {
+    return {tensor->rank(), tensor->size(), pipeline.stages->rank(), pipeline.stages->size()};
+  }
 
   // What others ask. Because of which key processes speak to each other within forward and backward passes, "zero: 2", which therefore are
   // not recorded as CUDA graphs, and need the program's own operators; empty: they do not.
@@ -104,17 +106,20 @@ struct Division {
   size_t lane_of(int64_t micro_batch) const { return static_cast<size_t>(micro_batch % lanes / ranks->size()); }
   at::ScalarType wire_of(at::ScalarType gradient) const { return gradient == at::kFloat ? wire : gradient; }
   // The segments of a flat buffer: with divides_gradients() those that segment_ends() has, otherwise one of all.
-  std::vector<Segment> segments(const std::vector<ParameterRow>& rows, const FlatLayout& layout) const;
-  FlatSpan part_of(const OwnedSpan& span, int64_t rank) const;  // may be empty
-  FlatSpan own_part(const OwnedSpan& span) const { return part_of(span, ranks->rank()); }
+  std::vector<Segment> segments(const std::vector<layout::ParameterRow>& rows, const layout::FlatLayout& layout) const;
+  layout::FlatSpan part_of(const OwnedSpan& span, int64_t rank) const;  // may be empty
+  layout::FlatSpan own_part(const OwnedSpan& span) const { return part_of(span, ranks->rank()); }
   // A process's spans, this one's where none is named: its part of each span of a segment that has one. Without divides_state(): all.
-  std::vector<FlatSpan> spans(const std::vector<ParameterRow>& rows, const FlatLayout& layout, int64_t rank) const;
-  std::vector<FlatSpan> spans(const std::vector<ParameterRow>& rows, const FlatLayout& layout) const {
+  std::vector<layout::FlatSpan> spans(const std::vector<layout::ParameterRow>& rows, const layout::FlatLayout& layout,
+                                      int64_t rank) const;
+  std::vector<layout::FlatSpan> spans(const std::vector<layout::ParameterRow>& rows,
+                                      const layout::FlatLayout& layout) const {
     return spans(rows, layout, ranks->rank());
   }
   // What this process keeps of the values, where divides_weights().
-  std::optional<ValueDivision> values(const std::vector<ParameterRow>& rows, const FlatLayout& layout) const;
-  Dealing dealing(int64_t micro_batches) const { return {ranks->rank(), ranks->size(), micro_batches}; }
+  std::optional<parameters::ValueDivision> values(const std::vector<layout::ParameterRow>& rows,
+                                                  const layout::FlatLayout& layout) const;
+  data::Dealing dealing(int64_t micro_batches) const { return {ranks->rank(), ranks->size(), micro_batches}; }
 };
 
 }  // namespace gpt::parallel

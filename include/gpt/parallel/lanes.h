@@ -14,7 +14,7 @@ namespace gpt::parallel {
 
 class Lanes {
  public:
-  Lanes(Parameters parameters, int64_t count);
+  Lanes(parameters::Parameters parameters, int64_t count);
 
   void begin_update();  // no lane has gradients
   void use(size_t lane);
@@ -29,7 +29,7 @@ class Lanes {
   void add_losses();
 
  private:
-  Parameters parameters_;
+  parameters::Parameters parameters_;
   size_t in_use_ = 0;
   std::vector<bool> have_gradients_;
   std::vector<at::Tensor> losses_;

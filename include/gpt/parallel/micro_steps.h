@@ -18,7 +18,7 @@ class MicroSteps {
  public:
   virtual ~MicroSteps() = default;
   // The loader's next batch becomes the one of this lane. `first_sample`: the number in the update of its first sample.
-  virtual void load(DataLoader& loader, size_t lane, int64_t first_sample) = 0;
+  virtual void load(batches::DataLoader& loader, size_t lane, int64_t first_sample) = 0;
   // Forward and backward pass of the batch that was loaded. `is_last`: of this process, while the others compute their last ones.
   virtual void accumulate(bool is_last) = 0;
   // Each pass in its turn instead, while others are loaded.
@@ -29,7 +29,7 @@ class MicroSteps {
 
 // Computes the loader's next `micro_batches`. `stop` is called between rounds; not where there are stages, which are at different
 // micro-batches. It must answer the same in all processes. Returns false where it was true; then the update is to be dropped.
-bool compute_micro_batches(MicroSteps& steps, Strategy& strategy, DataLoader& loader, int64_t micro_batches,
+bool compute_micro_batches(MicroSteps& steps, Strategy& strategy, batches::DataLoader& loader, int64_t micro_batches,
                            const std::function<bool()>& stop);
 
 }  // namespace gpt::parallel

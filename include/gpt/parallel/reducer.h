@@ -13,7 +13,7 @@ namespace gpt::parallel {
 // while it computes others.
 class Reducer {
  public:
-  Reducer(Parameters parameters, Division division);
+  Reducer(parameters::Parameters parameters, Division division);
 
   // A sum begins. A lane without gradients, by number, counts as zeros. All others are complete but for the one in use, of which
   // layer_done() will tell. Until finish() nobody may touch what is complete.
@@ -27,13 +27,13 @@ class Reducer {
   void complete(int64_t end);  // of the flat buffer, from its beginning
   void sum(const OwnedSpan& span);
 
-  Parameters parameters_;
+  parameters::Parameters parameters_;
   Division division_;
   std::vector<int64_t> ends_;  // as layer_ends() has them
   at::ScalarType wire_;        // the type in which they travel
   std::vector<OwnedSpan> spans_;
-  Parameter tied_table_;  // which another stage has and trains too; empty where there is none
-  size_t summed_ = 0;     // so many spans' sums have begun
+  parameters::Parameter tied_table_;  // which another stage has and trains too; empty where there is none
+  size_t summed_ = 0;                 // so many spans' sums have begun
 };
 
 }  // namespace gpt::parallel

@@ -16,7 +16,7 @@
 namespace gpt::parallel {
 
 struct PassingBatch {
-  Batch batch;                      // (B, T), at every stage
+  batches::Batch batch;             // (B, T), at every stage
   at::Tensor share, dropout_place;  // what its mean loss counts in the update, and what masks follow from (LossOptions)
   std::optional<int64_t> attention_window;
   size_t lane = 0;       // in which it is added up
@@ -34,7 +34,8 @@ class StagePasses {
   using Backward = std::function<void(const PassingBatch& passing, const at::Tensor& out, const at::Tensor& gradient)>;
 
   // The model must outlive it.
-  StagePasses(const GPT& model, distributed::Pipeline pipeline) : model_(model), pipeline_(std::move(pipeline)) {}
+  StagePasses(const model::GPT& model, distributed::Pipeline pipeline)
+      : model_(model), pipeline_(std::move(pipeline)) {}
 
   void enter(PassingBatch next);
   void forward(const Forward& compute);
@@ -50,7 +51,7 @@ class StagePasses {
   };
   at::Tensor activations_of(const Travelling& batch) const;
 
-  const GPT& model_;
+  const model::GPT& model_;
   const distributed::Pipeline pipeline_;
   std::deque<Travelling> on_their_way_;
   size_t forward_ = 0, expected_ = 0;  // how many of them have passed forward, and expect their gradient

@@ -26,7 +26,7 @@ class Strategy {
   using LayerDone = std::function<void(int64_t layer)>;
 
   // `of_model`: the rows of the whole model, with all stages. The model must outlive it.
-  Strategy(const GPT& model, const std::vector<ParameterRow>& of_model, const Division& division);
+  Strategy(const model::GPT& model, const std::vector<layout::ParameterRow>& of_model, const Division& division);
   Strategy(const Strategy&) = delete;
   Strategy& operator=(const Strategy&) = delete;
   virtual ~Strategy() = default;
@@ -53,7 +53,7 @@ class Strategy {
 
   Lanes& lanes() { return lanes_; }
   const Lanes& lanes() const { return lanes_; }
-  const GPT& model() const { return model_; }
+  const model::GPT& model() const { return model_; }
   const Division& division() const { return division_; }
   StagePasses& passes() { return passes_; }  // of a stage of the model
 
@@ -61,7 +61,7 @@ class Strategy {
   void begin_sum_of_losses();  // unless they travel with the norms
 
  private:
-  const GPT& model_;
+  const model::GPT& model_;
   const Division division_;
   const GradientNorm norm_;
   const bool rounds_table_at_random_;
@@ -71,7 +71,7 @@ class Strategy {
 
 // The one of a division, which also gives the model the weights that other processes update (ZeRO 1 and 2; with ZeRO 3 it has them).
 // `is_recorded`: the step, so that nothing is sent while a pass computes. The model must outlive it.
-std::unique_ptr<Strategy> make_strategy(GPT& model, const Division& division, const TrainingConfig& config,
+std::unique_ptr<Strategy> make_strategy(model::GPT& model, const Division& division, const TrainingConfig& config,
                                         bool is_recorded);
 
 }  // namespace gpt::parallel

@@ -17,7 +17,7 @@ namespace gpt::parallel {
 class UpdateNorms {
  public:
   // `layers`: blocks of the whole model.
-  UpdateNorms(Parameters parameters, int64_t layers, Division division);
+  UpdateNorms(parameters::Parameters parameters, int64_t layers, Division division);
 
   // Once the gradients have been summed: they are measured, and a float32 copy is made of the weights that this process updates. `scale`: that
   // of the gradients in memory, a float32 scalar on the device; undefined: 1.
@@ -25,17 +25,17 @@ class UpdateNorms {
   void after_update();  // the copy is gone then
 
   // Norms of the last update that was measured, the same in all processes, which all call it. sync: reads the device
-  LayerNorms read() const;
+  report::LayerNorms read() const;
 
  private:
   // The place of each block of kParameterAlignment values of a span among the sums: its layer, or one behind all, where another process counts it.
-  at::Tensor places_of(FlatSpan span) const;
+  at::Tensor places_of(layout::FlatSpan span) const;
   void add_squares(int64_t kind, size_t span, const at::Tensor& values);
 
-  const Parameters parameters_;
+  const parameters::Parameters parameters_;
   const Division division_;
   const int64_t layers_;  // with the embeddings and what follows the blocks
-  const std::vector<FlatSpan> spans_;
+  const std::vector<layout::FlatSpan> spans_;
   std::vector<at::Tensor> places_;  // for each span: (blocks) int64
   std::vector<at::Tensor> before_;  // for each span, between the two calls: its weights
   at::Tensor squares_;              // (3, layers_ + 1) float64 sums: in the order of kLayerNormFields

@@ -12,7 +12,7 @@
 #include "gpt/layout/parameter_table.h"
 #include "gpt/parameters/quantized_weight.h"
 
-namespace gpt {
+namespace gpt::parameters {
 
 class FrozenMatrix {
  public:
@@ -36,12 +36,12 @@ class FrozenMatrix {
 using FrozenMatrices = std::map<std::string, FrozenMatrix, std::less<>>;
 
 // What a row takes that is_narrow().
-int64_t frozen_bytes(const ParameterRow& row);
+int64_t frozen_bytes(const layout::ParameterRow& row);
 
 // Packs rows as soon as each of them has been read, so that only one at a time is there in full.
 class RowPacker {
  public:
-  explicit RowPacker(const std::vector<ParameterRow>& rows);  // those of them that are narrow
+  explicit RowPacker(const std::vector<layout::ParameterRow>& rows);  // those of them that are narrow
 
   // What stands for the value of a row: itself; or, where it has been packed, zeros of its shape, which take no memory.
   at::Tensor take(const std::string& name, const at::Tensor& value);
@@ -52,4 +52,4 @@ class RowPacker {
   std::map<std::string, BaseType, std::less<>> types_;
 };
 
-}  // namespace gpt
+}  // namespace gpt::parameters

@@ -3,7 +3,7 @@
 
 #include <c10/core/ScalarType.h>
 
-namespace gpt {
+namespace gpt::parameters {
 
 struct ParameterTypes {
   at::ScalarType compute = at::kFloat;   // what the model computes with: kFloat, or a type of 16 bits
@@ -13,4 +13,4 @@ struct ParameterTypes {
   at::ScalarType kept() const { return has_master ? at::kFloat : compute; }
 };
 
-}  // namespace gpt
+}  // namespace gpt::parameters

@@ -30,11 +30,11 @@
 #include "gpt/parameters/named_tensors.h"
 #include "gpt/parameters/parameter_types.h"
 
-namespace gpt {
+namespace gpt::parameters {
 
 // The sum of the gradients of a span of the flat buffer, over micro-batches and processes.
 struct GradientSum {
-  FlatSpan span;
+  layout::FlatSpan span;
   at::Tensor values;  // (end - begin)
 };
 
@@ -53,7 +53,7 @@ class FlatGradients : public c10::intrusive_ptr_target {
   void divide(std::vector<int64_t> ends);
   bool is_divided() const { return !ends_.empty(); }
   const std::vector<int64_t>& ends() const { return ends_; }
-  FlatSpan span_of(size_t segment) const { return {segment == 0 ? 0 : ends_[segment - 1], ends_[segment]}; }
+  layout::FlatSpan span_of(size_t segment) const { return {segment == 0 ? 0 : ends_[segment - 1], ends_[segment]}; }
   at::Tensor take(size_t segment) { return std::exchange(segments_[segment], at::Tensor()); }
   void drop_segments() { segments_.assign(ends_.size(), at::Tensor()); }
   const std::vector<GradientSum>& sums() const { return sums_; }
@@ -139,37 +139,37 @@ inline std::optional<at::Tensor> trained_value(const Parameter& parameter) {
 class Parameters {
  public:
   // The values are not set: draw() or copy_from() follows. `division`: what this process keeps of them; nothing: all.
-  Parameters(std::vector<ParameterRow> rows, at::Device device, const ParameterTypes& types = {},
+  Parameters(std::vector<layout::ParameterRow> rows, at::Device device, const ParameterTypes& types = {},
              std::optional<ValueDivision> division = std::nullopt);
   // Parameters to compute with, not to train: the values are these tensors, one for each row, in whatever form the operators read them. The
   // flat buffers are empty.
-  Parameters(std::vector<ParameterRow> rows, const std::vector<at::Tensor>& values);
+  Parameters(std::vector<layout::ParameterRow> rows, const std::vector<at::Tensor>& values);
 
   // Initial values, drawn on the CPU, so that they are the same on every device. Where rows are cut, they are drawn whole.
   void draw(uint64_t seed) { draw(seed, rows_); }
   // The same where these are some of a model's rows, all of which are drawn in their order.
-  void draw(uint64_t seed, const std::vector<ParameterRow>& of_model);
+  void draw(uint64_t seed, const std::vector<layout::ParameterRow>& of_model);
   // Whole tensors, each given up as soon as it is copied: its memory is free then where the caller has moved it here. Throws
   // gpt::Error(checkpoint), as tensors_of_rows() does. `packed`: those that are narrow, where they are packed already.
   void copy_from(NamedTensors values, const FrozenMatrices& packed = {});
 
-  const std::vector<ParameterRow>& rows() const { return rows_; }
-  const FlatLayout& layout() const { return layout_; }
+  const std::vector<layout::ParameterRow>& rows() const { return rows_; }
+  const layout::FlatLayout& layout() const { return layout_; }
   at::Device device() const { return parameters_[0].value().device(); }
-  int64_t count() const { return parameter_count(rows_); }  // how many values, without padding
+  int64_t count() const { return layout::parameter_count(rows_); }  // how many values, without padding
 
   const Parameter& operator[](size_t row) const { return parameters_[row]; }
   // Empty where the model has none.
-  Parameter weight(ParameterRole role, int64_t layer) const { return find(role, layer, /*is_bias=*/false); }
-  Parameter bias(ParameterRole role, int64_t layer) const { return find(role, layer, /*is_bias=*/true); }
+  Parameter weight(layout::ParameterRole role, int64_t layer) const { return find(role, layer, /*is_bias=*/false); }
+  Parameter bias(layout::ParameterRole role, int64_t layer) const { return find(role, layer, /*is_bias=*/true); }
   NamedTensors values() const;     // most of them without data where they are divided, and those that are narrow
   NamedTensors gradients() const;  // of those that are trained
 
   const std::shared_ptr<DividedValues>& divided_values() const { return divided_values_; }  // null: they are whole
   // What an update of this span changes: its values, as they are kept; and copies of 16 bits beside them, undefined where they are made
   // later or not at all.
-  at::Tensor values_of(FlatSpan span) const;
-  at::Tensor rounded_of(FlatSpan span) const;
+  at::Tensor values_of(layout::FlatSpan span) const;
+  at::Tensor rounded_of(layout::FlatSpan span) const;
   int64_t value_bytes() const;  // of values and copies, in this process
 
   // (layout().size) float32; of the compute type where there is no master. Beside copies of 16 bits (layout().trained_size). Undefined where
@@ -179,7 +179,7 @@ class Parameters {
   // round_values().
   const at::Tensor& flat_rounded() const { return flat_rounded_; }
   void round_values() const { round_values({0, layout_.trained_size}); }
-  void round_values(FlatSpan span) const;
+  void round_values(layout::FlatSpan span) const;
   // What all other values follow from: those, of the copies what is not trained, and what is narrow.
   std::vector<at::Tensor> kept_values() const;
   // (layout().trained_size). Throws c10::Error when a parameter has had no contribution since clear_gradients().
@@ -198,24 +198,24 @@ class Parameters {
   void set_gradient_sums(std::vector<GradientSum> sums) const { flat_gradients_->set_sums(std::move(sums)); }
   // What an update of this span follows from: the gradients as flat_gradients() has them, or where they are divided, the sum that has been
   // set of a span around it. Throws c10::Error where there is none.
-  at::Tensor gradients_of(FlatSpan span) const;
+  at::Tensor gradients_of(layout::FlatSpan span) const;
   // All that is said of gradients is about the lane in use, which is the first until another is chosen.
   void use_lane(size_t lane) const { flat_gradients_->use_lane(lane); }
   size_t lane() const { return flat_gradients_->lane(); }
 
  private:
-  Parameter find(ParameterRole role, int64_t layer, bool is_bias) const;
+  Parameter find(layout::ParameterRole role, int64_t layer, bool is_bias) const;
   void make_whole(at::Device device, const ParameterTypes& types);
   void set(size_t row, const at::Tensor& value);
   std::vector<size_t> rows_in(size_t segment) const;  // that are trained
   void require_gradient(size_t row) const;            // throws c10::Error where a trained one has none
 
-  std::vector<ParameterRow> rows_;
-  FlatLayout layout_;
+  std::vector<layout::ParameterRow> rows_;
+  layout::FlatLayout layout_;
   at::Tensor flat_values_, flat_rounded_;
   std::shared_ptr<DividedValues> divided_values_;
   c10::intrusive_ptr<FlatGradients> flat_gradients_;
   std::vector<Parameter> parameters_;  // one for each row
 };
 
-}  // namespace gpt
+}  // namespace gpt::parameters

@@ -18,7 +18,7 @@ T* write(const at::Tensor& x) {
   return x.defined() ? x.mutable_data_ptr<T>() : nullptr;
 }
 
-inline const float* read(const Parameter& parameter) {
+inline const float* read(const parameters::Parameter& parameter) {
   return parameter.defined() ? read<float>(parameter.value()) : nullptr;
 }
 

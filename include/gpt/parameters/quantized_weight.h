@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace gpt {
+namespace gpt::parameters {
 
 enum class QuantizedType { int8, int4 };
 
@@ -39,4 +39,4 @@ at::Tensor dequantize(const QuantizedWeight& weight, at::ScalarType type = at::k
 // The same of the rows `ids` (N) int64: (N, columns). Throws c10::Error for one that it does not have.
 at::Tensor dequantize_rows(const QuantizedWeight& weight, const at::Tensor& ids, at::ScalarType type = at::kFloat);
 
-}  // namespace gpt
+}  // namespace gpt::parameters

@@ -40,8 +40,8 @@ std::string describe(const BatchChoice& choice);
 
 // What a run computes with, by which its choices are made: here, or where it is asked about.
 struct Means {
-  DeviceInfo device;
-  Precision precision;
+  device::DeviceInfo device;
+  device::Precision precision;
   std::string attention;                 // the kernel's name
   std::function<MemoryBudget()> memory;  // of a process, with the tokens on the device; asked for again after trials
   int64_t processes = 1;                 // of the run
@@ -62,6 +62,6 @@ void choose_swapped_layers(const ModelConfig& model, TrainingConfig& training, c
 void choose_swapped_layers(UpdateConfig& config, const Means& means);
 
 // Bytes of the tokens that stay on a GPU beside the run; 0 on a CPU, where they are the page cache's.
-double resident_bytes(const DataConfig& data, const Corpus& corpus, at::Device device, double available);
+double resident_bytes(const DataConfig& data, const data::Corpus& corpus, at::Device device, double available);
 
 }  // namespace gpt::plan

@@ -14,8 +14,8 @@
 namespace gpt::plan {
 
 // The attention kernel that LibTorch is expected to choose there, as attention_path() would name it.
-std::string expected_attention(const ModelConfig& model, const ExecutionConfig& execution, const DeviceInfo& card,
-                               at::ScalarType type);
+std::string expected_attention(const ModelConfig& model, const ExecutionConfig& execution,
+                               const device::DeviceInfo& card, at::ScalarType type);
 
 // Seconds of one update. The host launches kernels while the card computes, so that the longer of the two counts; those of a graph the
 // card launches itself, in between.
@@ -30,20 +30,20 @@ struct StepEstimate {
 
 // `model.vocab_size` must be set, and `training.batch_size` is the one that batches really have.
 StepEstimate estimate_step(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form,
-                           const Card& card, Dtype dtype);
+                           const device::Card& card, Dtype dtype);
 
 // The same step as what a micro-batch of `training` takes, and what the update does. `form` may be that of a part of the model, of which each
 // process is taken to compute an even share.
-StepParts estimate_parts(const ModelConfig& model, TrainingConfig training, ActivationForm form, const Card& card,
-                         Dtype dtype);
+StepParts estimate_parts(const ModelConfig& model, TrainingConfig training, ActivationForm form,
+                         const device::Card& card, Dtype dtype);
 
 // The parts of the estimate in words: "estimated from the data sheet, ... (products 310 ms, ...)".
 std::string describe(const StepEstimate& estimate);
 
 // `device` has the memory that is asked about.
-Check check_card(const Card& card, const DeviceInfo& device);
+Check check_card(const device::Card& card, const device::DeviceInfo& device);
 
 // What a program gets there, and what CUDA takes of it.
-MemoryBudget card_memory(const DeviceInfo& card);
+MemoryBudget card_memory(const device::DeviceInfo& card);
 
 }  // namespace gpt::plan

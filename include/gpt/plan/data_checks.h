@@ -23,7 +23,7 @@ struct DatasetFacts {
   bool resident = false;          // on the training device
 };
 
-DatasetFacts describe_data(const Corpus& corpus, const DataLoader& loader);
+DatasetFacts describe_data(const data::Corpus& corpus, const batches::DataLoader& loader);
 
 // The configuration with the batch_size that batches really have: an epoch of fewer samples is one batch.
 TrainingConfig with_real_batch(TrainingConfig training, const DatasetFacts& facts);
@@ -31,14 +31,14 @@ TrainingConfig with_real_batch(TrainingConfig training, const DatasetFacts& fact
 Check check_dataset(const DataConfig& data, int64_t block_size, const DatasetFacts& facts);
 
 // load_corpus() has found every id in the vocabulary, and sizes and hashes as in the metadata: reports what it checked.
-Check check_tokens(const Corpus& corpus, int64_t vocab_size);  // vocab_size: of the model
+Check check_tokens(const data::Corpus& corpus, int64_t vocab_size);  // vocab_size: of the model
 // Whether documents can be told apart for data.document_mask, which is on, and whether there are any.
-Check check_documents(const DataConfig& data, const Corpus& corpus);
+Check check_documents(const DataConfig& data, const data::Corpus& corpus);
 // Whether validation tokens occur in training too, whatever the size of the data.
-Check check_overlap(const Corpus& corpus);
+Check check_overlap(const data::Corpus& corpus);
 
 // Whether the tokenizer has every character that samples begin with; a run that writes none passes.
-Check check_sample_prompt(const CadenceConfig& cadence, const Corpus& corpus);
+Check check_sample_prompt(const CadenceConfig& cadence, const data::Corpus& corpus);
 
 Check check_batch(const TrainingConfig& training, const DatasetFacts& facts);
 Check check_validation(const UpdateConfig& config, const DatasetFacts& facts, const run::Plan& plan);

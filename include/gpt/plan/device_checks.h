@@ -11,8 +11,9 @@
 namespace gpt::plan {
 
 // `best`: what device: auto would choose. `gpu_present`: the system has an NVIDIA GPU, usable or not.
-Check check_device(const std::string& spec, const DeviceInfo& device, const DeviceInfo& best, bool gpu_present);
-Check check_precision(const PrecisionConfig& config, const DeviceInfo& device);
+Check check_device(const std::string& spec, const device::DeviceInfo& device, const device::DeviceInfo& best,
+                   bool gpu_present);
+Check check_precision(const PrecisionConfig& config, const device::DeviceInfo& device);
 // `threads`: of each of the `processes` that share the cores; 0 = all cores, divided among them.
 Check check_threads(int64_t threads, int64_t cores, int64_t processes = 1);
 Check lack_of_gpus(int64_t processes, int64_t gpus);

@@ -36,7 +36,7 @@ struct ReadSpeed {
   std::string path;
   double bytes_per_second;
 };
-std::optional<ReadSpeed> measure_read_speed(const Corpus& corpus);
+std::optional<ReadSpeed> measure_read_speed(const data::Corpus& corpus);
 
 // `needed`: bytes per second that training takes.
 Check check_data_speed(const std::string& path, double bytes_per_second, double needed);

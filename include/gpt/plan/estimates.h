@@ -14,17 +14,17 @@
 namespace gpt::plan {
 
 ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& training,
-                               const DistributedConfig& distributed, const DeviceInfo& device,
-                               const Precision& precision);
+                               const DistributedConfig& distributed, const device::DeviceInfo& device,
+                               const device::Precision& precision);
 // The same where `attention` is the kernel's name and nothing on the device is asked: it need not be here.
 ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& training,
-                               const DistributedConfig& distributed, const DeviceInfo& device,
-                               const Precision& precision, const std::string& attention);
+                               const DistributedConfig& distributed, const device::DeviceInfo& device,
+                               const device::Precision& precision, const std::string& attention);
 
 // What tensors take at the peak of a step, without the tokens. Of stages, in the process that needs most. For each parameter, weights take 4 bytes, and 2 more for copies of 16
 // bits, or these alone; gradients 4 or 2; AdamW's two moments 8, or with fewer bits 4 or 2. The workspace is what the head takes
 // besides its logits, or the backward pass of one block where that is more. `model.vocab_size` must be set.
-MemoryUse estimate_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form);
+report::MemoryUse estimate_memory(const ModelConfig& model, const TrainingConfig& training, const ActivationForm& form);
 
 // The largest batch_size whose estimate is within `bytes`; nothing when not even one sequence is.
 std::optional<int64_t> largest_batch_size(const ModelConfig& model, TrainingConfig training, const ActivationForm& form,

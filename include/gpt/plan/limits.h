@@ -39,8 +39,8 @@ struct PartWork {
 };
 
 // The work of a step with so many tokens, in the order of part::kAll.
-std::vector<PartWork> work_of_step(const ModelConfig& model, const TrainingConfig& training, const Precision& precision,
-                                   double tokens);
+std::vector<PartWork> work_of_step(const ModelConfig& model, const TrainingConfig& training,
+                                   const device::Precision& precision, double tokens);
 
 // One part after the other.
 double least_seconds(const std::vector<PartWork>& parts, const MachineSpeed& speed);

@@ -19,7 +19,7 @@ struct MemorySetting {
   bool is_proven = true;      // it has been run where it matters, and may be what a run is told to fit with
 };
 
-std::vector<MemorySetting> memory_settings(const DeviceInfo& device);
+std::vector<MemorySetting> memory_settings(const device::DeviceInfo& device);
 
 // The same effective batch from micro-batches that are at most half as large. `batch_size` is at least 2.
 MemorySetting smaller_batch(const TrainingConfig& training);

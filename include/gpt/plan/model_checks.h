@@ -60,7 +60,7 @@ struct StepFlops {
 };
 StepFlops flops_per_step(const ModelConfig& model, const TrainingConfig& training);
 // Whether the model of training.distill_from can teach this run, for one that has a teacher. `model.vocab_size` must be set.
-Check check_teacher(const UpdateConfig& config, const DataConfig& data, const Corpus& corpus);
+Check check_teacher(const UpdateConfig& config, const DataConfig& data, const data::Corpus& corpus);
 
 // What Muon adds to a step, for people; empty without Muon. Each of several processes computes a part of the model's, and one of so many
 // parts of Muon's: as distributed.zero divides it, or the stages of a model.

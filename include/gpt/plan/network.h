@@ -30,7 +30,7 @@ struct Network {
 };
 
 // The cards of a machine, joined as their data sheet says. A machine has so many of them.
-Network join_cards(const DeviceInfo& gpu, int64_t of_machine);
+Network join_cards(const device::DeviceInfo& gpu, int64_t of_machine);
 // Processes on a CPU, where every byte within a machine goes through the cores. `cores`: as measured over the loopback.
 Network join_cpus(const Link& cores, int64_t of_machine);
 // The same, measured now (distributed/sum_speed.h), with gradients that travel so.

@@ -15,7 +15,7 @@ namespace gpt::plan {
 // A run, and what it computes with; neither need be here.
 struct PlacedRun {
   const Config& config;  // with model.vocab_size
-  const DeviceInfo& device;
+  const device::DeviceInfo& device;
   std::string attention;  // the kernel's name
 };
 

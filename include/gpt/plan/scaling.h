@@ -20,8 +20,8 @@ namespace gpt::plan {
 struct Scenario {
   // What one device runs: batch_size (0: as large as fits) in each of the micro-batches of an update. `model.vocab_size` must be set.
   Config config;
-  DeviceInfo device;
-  Precision precision;
+  device::DeviceInfo device;
+  device::Precision precision;
   std::string attention;  // as attention_path() names it
   MemoryBudget memory;    // of a device
   Network network;        // its machines may have more devices than are asked about

@@ -11,14 +11,14 @@
 
 #include "gpt/tokenizer/tokenizer.h"
 
-namespace gpt {
+namespace gpt::prepare {
 
 class Documents {
  public:
   // `inputs` as PrepareOptions has them, and `tokenizer` that of the model, whose ends of text separate documents. `last_cut`: where a long document may be cut, as Tokenizer::last_cut() says. What cannot be read
   // is an error also where it was found in a folder: a loss over half of a text would be believed. Throws gpt::Error(data).
-  Documents(const std::vector<std::string>& inputs, const std::string& text_field, const Tokenizer& tokenizer,
-            std::function<size_t(std::string_view)> last_cut);
+  Documents(const std::vector<std::string>& inputs, const std::string& text_field,
+            const tokenizer::Tokenizer& tokenizer, std::function<size_t(std::string_view)> last_cut);
   ~Documents();
   Documents(const Documents&) = delete;
   Documents& operator=(const Documents&) = delete;
@@ -40,4 +40,4 @@ class Documents {
   std::unique_ptr<Reading> reading_;
 };
 
-}  // namespace gpt
+}  // namespace gpt::prepare

@@ -8,7 +8,7 @@
 #include "gpt/config/data_config.h"
 #include "gpt/data/corpus.h"
 
-namespace gpt {
+namespace gpt::prepare {
 
 // Everything about the data that can be wrong is found here, before the first step. `saved_tokenizer`: the tokenizer JSON
 // of a checkpoint to continue with, or empty. `vocab_size`: model.vocab_size where the configuration sets it; a bin that
@@ -18,8 +18,9 @@ namespace gpt {
 // contradicts header or metadata, an id outside the vocabulary (file, position, id), a split shorter than block_size + 1
 // (with the arithmetic), validation tokens that are training tokens too. What takes long shows its progress, and a signal
 // ends it: gpt::Error(interrupted).
-Corpus load_corpus(const DataConfig& config, int64_t block_size, const std::string& saved_tokenizer = {},
-                   std::optional<int64_t> vocab_size = {}, const std::optional<TextFormat>& format = {});
+data::Corpus load_corpus(const DataConfig& config, int64_t block_size, const std::string& saved_tokenizer = {},
+                         std::optional<int64_t> vocab_size = {},
+                         const std::optional<tokenizer::TextFormat>& format = {});
 
 // What the sizes of a run are chosen by, before its text is read.
 struct TextEstimate {
@@ -34,4 +35,4 @@ TextEstimate estimate_text(const DataConfig& config);
 // Whether they are conversations, as far as their beginning shows; false where the files are not there.
 bool holds_conversations(const DataConfig& config);
 
-}  // namespace gpt
+}  // namespace gpt::prepare

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace gpt {
+namespace gpt::prepare {
 
 inline constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // the mark of UTF-8
 
@@ -17,4 +17,4 @@ bool has_cr_lines(std::string_view head);
 // The text without a byte-order mark at its start, and with LF in place of CRLF or of CR, as DocumentReader reads text files.
 std::string as_plain_text(std::string_view text);
 
-}  // namespace gpt
+}  // namespace gpt::prepare

@@ -6,7 +6,7 @@
 
 #include "gpt/prepare/prepare_options.h"
 
-namespace gpt {
+namespace gpt::prepare {
 
 struct PrepareCommand {
   PrepareOptions options;
@@ -18,4 +18,4 @@ struct PrepareCommand {
 // Nothing when --help or --version was answered on standard output. Throws gpt::Error(config).
 std::optional<PrepareCommand> parse_prepare_options(int argc, const char* const* argv);
 
-}  // namespace gpt
+}  // namespace gpt::prepare

@@ -9,7 +9,7 @@
 #include "gpt/config/data_config.h"
 #include "gpt/tokenizer/text_format.h"
 
-namespace gpt {
+namespace gpt::prepare {
 
 enum class BinFormat {
   prepared,  // kBinFile, kTokenizerFile and kMetadataFile, and for conversations kMarksFile
@@ -34,7 +34,7 @@ struct PrepareOptions {
   std::string saved_tokenizer = {};  // JSON of the tokenizer to use instead; empty = none
   std::string text_field = "text";   // the field to read in .jsonl
   // The text format of the model which is to learn conversations; without it a file of them is refused.
-  std::optional<TextFormat> chat_format = {};
+  std::optional<tokenizer::TextFormat> chat_format = {};
   std::vector<int32_t> document_prefix = {};  // ids that each document begins with, as TextFormat::prefix
   std::string chat_template = "auto";         // of conversations, as chat::lay_out_as() takes it
   Learn learn = Learn::answers;               // of conversations
@@ -59,4 +59,4 @@ struct PrepareProgress {
   bool in_bytes = true;  // `done` and `total` are bytes of input, as they lie on the disk; otherwise merges
 };
 
-}  // namespace gpt
+}  // namespace gpt::prepare

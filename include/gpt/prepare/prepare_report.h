@@ -8,7 +8,7 @@
 #include "gpt/data/metadata.h"
 #include "gpt/prepare/prepare_options.h"
 
-namespace gpt {
+namespace gpt::prepare {
 
 // A progress callback: a redrawn line on a terminal, now and then a line elsewhere, both for what takes longer than a moment.
 // Asks to stop once a signal did.
@@ -42,15 +42,15 @@ class ReadingReport {
 std::string progress_line(const PrepareProgress& progress, double seconds);
 
 // "40 files read, 2 passed over; 3 files had Windows line ends (CRLF), which became LF": empty for one file taken as it is.
-std::string describe_files(const Metadata& metadata);
+std::string describe_files(const data::Metadata& metadata);
 
 // Warns where the text of the end-of-text token was read as ordinary text.
-void warn_of_ends_as_text(const Metadata& metadata);
+void warn_of_ends_as_text(const data::Metadata& metadata);
 
 // Counts, warnings and files, then the command to go on with.
-void report_prepared(const PrepareOptions& options, const std::string& output_dir, const Metadata& metadata);
+void report_prepared(const PrepareOptions& options, const std::string& output_dir, const data::Metadata& metadata);
 
 // {"files", "metadata"}: the paths of what was written, and what tokens_bpe_metadata.json has, in any format.
-std::string prepared_json(const PrepareOptions& options, const std::string& output_dir, const Metadata& metadata);
+std::string prepared_json(const PrepareOptions& options, const std::string& output_dir, const data::Metadata& metadata);
 
-}  // namespace gpt
+}  // namespace gpt::prepare

@@ -9,7 +9,7 @@
 #include "gpt/data/bin.h"
 #include "gpt/tokenizer/text_format.h"
 
-namespace gpt {
+namespace gpt::prepare {
 
 // `input` (a file, folder or glob), prepared on the first call. What it was made from gives its folder a name: the contents
 // of the files, the tokenizer and the settings. When a text has been added, those that were used least recently are removed
@@ -19,9 +19,10 @@ namespace gpt {
 // `open` opens the bin at a path, and throws gpt::Error(data) where it is damaged: then it is prepared anew, and opened again.
 // While the bin's `in_use` lives, no process removes it.
 // Throws gpt::Error: what prepare() throws; disk, naming data.cache_dir, where nothing can be kept; interrupted.
-Bin prepared_text(const std::string& input, const DataConfig& config, const std::string& saved_tokenizer,
-                  const std::optional<TextFormat>& chat_format, const std::optional<TextFormat>& format,
-                  const std::function<Bin(const std::string& path)>& open);
+data::Bin prepared_text(const std::string& input, const DataConfig& config, const std::string& saved_tokenizer,
+                        const std::optional<tokenizer::TextFormat>& chat_format,
+                        const std::optional<tokenizer::TextFormat>& format,
+                        const std::function<data::Bin(const std::string& path)>& open);
 
 // Whether `input` is conversations. Throws gpt::Error(data) where it cannot be found.
 bool holds_conversations(const std::string& input, const DataConfig& config);
@@ -35,4 +36,4 @@ std::string describe_text_cache(const DataConfig& config, bool json);
 // Removes them all but those that are in use; says in one line what it did.
 std::string clear_text_cache(const DataConfig& config);
 
-}  // namespace gpt
+}  // namespace gpt::prepare

@@ -28,6 +28,6 @@ void eight_bit_product_out(const at::Tensor& result, bool adds, const EightBitFa
 int64_t second_factor_bytes(int64_t rows, int64_t columns);
 
 // Why factors of this type cannot be multiplied on a device; empty where they can. It follows the type's name: "needs a GPU ...".
-std::string eight_bit_obstacle(EightBitType type, const DeviceInfo& device);
+std::string eight_bit_obstacle(EightBitType type, const device::DeviceInfo& device);
 
 }  // namespace gpt::ops

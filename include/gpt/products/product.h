@@ -53,7 +53,7 @@ at::Tensor product_through_gelu(const at::Tensor& a, const at::Tensor& b, const 
 
 // Adds gradient^T rows to the gradient of `weight`, from `gradient` (M, N) and `rows` (M, K). `sums` (N), of the type of the weight's
 // gradient, becomes the sums of the columns of `gradient`, by the product's kernel or by `kernel`; or it is undefined.
-void accumulate_product(const Parameter& weight, const at::Tensor& gradient, const at::Tensor& rows,
+void accumulate_product(const parameters::Parameter& weight, const at::Tensor& gradient, const at::Tensor& rows,
                         cpu::MatrixLibrary library, const at::Tensor& sums = {}, SumsKernel kernel = nullptr);
 
 }  // namespace gpt::ops

@@ -13,13 +13,13 @@ namespace gpt::ops {
 
 // The same values in the order in which they are multiplied (src/products/quantized_product_kernel.h).
 struct PackedWeight {
-  QuantizedType type = QuantizedType::int8;
+  parameters::QuantizedType type = parameters::QuantizedType::int8;
   int64_t rows = 0, columns = 0;
   at::Tensor panels;  // (rows rounded up to 16, bytes of a row) uint8
 
   int64_t bytes() const { return static_cast<int64_t>(panels.nbytes()); }
 };
-PackedWeight pack(const QuantizedWeight& weight);
+PackedWeight pack(const parameters::QuantizedWeight& weight);
 
 // rows (M, K) float32 times weight^T (K, N), plus the bias (N) float32, if that is defined: (M, N) float32. The same for every number of
 // threads. An infinite value, or one that is not a number, makes all results of its row not a number. Without gradients.

@@ -25,9 +25,9 @@ struct Measured {
 
 // `sequences`: (N, T) on the CPU, T at most block_size. What is behind the last target of a sequence that counts is padding. Throws
 // gpt::Error(numerics) where the loss is not finite.
-Measured measure_importance(GPT& model, const Batch& sequences);
+Measured measure_importance(model::GPT& model, const batches::Batch& sequences);
 
-double mean_loss(const GPT& model, const Batch& sequences);
+double mean_loss(const model::GPT& model, const batches::Batch& sequences);
 
 // Everything by chance, to compare with.
 Importance random_importance(const ModelConfig& model, uint64_t seed);

@@ -15,7 +15,7 @@ namespace gpt::prune {
 // spread and without overlap, or as many as there are. Conversations are laid out, marked and packed as gpt-train has them on `device`.
 // Throws gpt::Error: data where it cannot be read, is too short or has other ids; config for conversations where the model has no chat
 // template.
-Batch sequences_of(const std::string& data, const std::string& text_field, const Checkpoint& checkpoint,
-                   at::Device device, int64_t most);
+batches::Batch sequences_of(const std::string& data, const std::string& text_field,
+                            const checkpoint::Checkpoint& checkpoint, at::Device device, int64_t most);
 
 }  // namespace gpt::prune

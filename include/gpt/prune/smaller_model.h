@@ -13,6 +13,7 @@ namespace gpt::prune {
 ModelConfig smaller_config(ModelConfig model, const std::vector<KeptLayer>& kept);
 
 // `weights`: of `model`, which they must fit. Of the same types, on the same device; in the order of the smaller model's table.
-NamedTensors smaller_weights(const ModelConfig& model, const NamedTensors& weights, const std::vector<KeptLayer>& kept);
+parameters::NamedTensors smaller_weights(const ModelConfig& model, const parameters::NamedTensors& weights,
+                                         const std::vector<KeptLayer>& kept);
 
 }  // namespace gpt::prune

@@ -10,7 +10,7 @@
 
 #include "gpt/report/listener.h"
 
-namespace gpt {
+namespace gpt::report {
 
 // "1.5470", or "1.5470 ± 0.0071" with its standard error.
 std::string loss_text(double loss, std::optional<double> standard_error);
@@ -71,4 +71,4 @@ class ClosingCurve : public Listener {
   std::string metrics_path_;
 };
 
-}  // namespace gpt
+}  // namespace gpt::report

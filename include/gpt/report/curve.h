@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-namespace gpt {
+namespace gpt::report {
 
 struct CurvePoint {
   int64_t step = 0;
@@ -44,4 +44,4 @@ class Curve {
   int64_t width_ = 1, last_step_ = -1;
 };
 
-}  // namespace gpt
+}  // namespace gpt::report

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace gpt {
+namespace gpt::report {
 
 // Means over the interval where the source allows it, otherwise as it was at its end. Nothing: the source does not say.
 struct DeviceUse {
@@ -101,4 +101,4 @@ std::string to_text(const DeviceUse& use);
 std::string device_name(const std::vector<DeviceUse>& devices,
                         size_t i);  // "GPU 3" or "Machine 3" of several, otherwise empty
 
-}  // namespace gpt
+}  // namespace gpt::report

@@ -9,7 +9,7 @@
 #include "gpt/report/listener.h"
 #include "gpt/report/run_history.h"
 
-namespace gpt {
+namespace gpt::report {
 
 // The first validation after a third of the steps, unless it is the first of all.
 struct EarlyLoss {
@@ -38,4 +38,4 @@ class StopAtThird : public Listener {
   int64_t total_steps_ = 0;
 };
 
-}  // namespace gpt
+}  // namespace gpt::report

@@ -12,7 +12,7 @@
 
 #include "gpt/report/listener.h"
 
-namespace gpt {
+namespace gpt::report {
 
 // Throws gpt::Error(config) where there is no such program.
 void require_event_command(const std::vector<std::string>& command);
@@ -65,4 +65,4 @@ class EventCommand : public Listener {
   std::thread thread_;
 };
 
-}  // namespace gpt
+}  // namespace gpt::report

@@ -16,7 +16,7 @@
 #include "gpt/report/listener.h"
 #include "gpt/report/run_history.h"
 
-namespace gpt {
+namespace gpt::report {
 
 class HtmlReport : public Listener {
  public:
@@ -69,4 +69,4 @@ std::optional<LeftReport> read_report(const std::string& path, RunHistory* histo
 // What the report of a run says of its state; nothing where there is no report that can be read.
 std::optional<ReportedState> reported_state(const std::string& path);
 
-}  // namespace gpt
+}  // namespace gpt::report

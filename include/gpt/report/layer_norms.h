@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace gpt {
+namespace gpt::report {
 
 // Norms of what is trained: the embeddings, the blocks, and what follows them, the final normalization and a head of its own.
 struct LayerNorms {
@@ -21,4 +21,4 @@ struct LayerNorms {
 inline constexpr std::array<std::pair<const char*, std::vector<double> LayerNorms::*>, 3> kLayerNormFields{
     {{"gradient", &LayerNorms::gradient}, {"weight", &LayerNorms::weight}, {"update", &LayerNorms::update}}};
 
-}  // namespace gpt
+}  // namespace gpt::report

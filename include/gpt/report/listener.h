@@ -14,7 +14,7 @@
 #include "gpt/report/layer_norms.h"
 #include "gpt/report/memory_use.h"
 
-namespace gpt {
+namespace gpt::report {
 
 // A run, as it begins or resumes.
 struct RunRecord {
@@ -202,4 +202,4 @@ class Listeners : public Listener {
   std::vector<Entry> entries_;
 };
 
-}  // namespace gpt
+}  // namespace gpt::report

@@ -14,7 +14,7 @@
 
 #include "gpt/report/curve.h"
 
-namespace gpt {
+namespace gpt::report {
 
 struct LossCurve {
   std::string name;
@@ -29,4 +29,4 @@ std::string draw_loss_curve(std::vector<LossCurve> curves, int width, int height
                             const char* quantity = "loss",
                             const std::function<std::string(double step)>& label = nullptr);
 
-}  // namespace gpt
+}  // namespace gpt::report

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-namespace gpt {
+namespace gpt::report {
 
 // In bytes, on the device that trains.
 struct MemoryUse {
@@ -27,4 +27,4 @@ struct MemoryUse {
 // "98.1 MB: weights 3.48 MB, gradients 3.48 MB, ..."; parts of nothing are left out.
 std::string to_text(const MemoryUse& use);
 
-}  // namespace gpt
+}  // namespace gpt::report

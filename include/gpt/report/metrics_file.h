@@ -10,7 +10,7 @@
 #include "gpt/core/file.h"
 #include "gpt/report/listener.h"
 
-namespace gpt {
+namespace gpt::report {
 
 class MetricsFile : public Listener {
  public:
@@ -30,4 +30,4 @@ class MetricsFile : public Listener {
   std::optional<AppendFile> file_;
 };
 
-}  // namespace gpt
+}  // namespace gpt::report

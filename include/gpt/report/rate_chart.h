@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace gpt {
+namespace gpt::report {
 
 // Trials of one length, by their rates.
 struct RateCurve {
@@ -22,4 +22,4 @@ std::string draw_rate_curves(const std::vector<RateCurve>& curves, int width, bo
 // A chart for light and dark pages; `rate` is marked, and `why` written below it.
 std::string rate_curves_svg(const std::vector<RateCurve>& curves, double rate, const std::string& why);
 
-}  // namespace gpt
+}  // namespace gpt::report

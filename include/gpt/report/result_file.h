@@ -10,7 +10,7 @@
 #include "gpt/report/listener.h"
 #include "gpt/report/run_history.h"
 
-namespace gpt {
+namespace gpt::report {
 
 class ResultFile : public Listener {
  public:
@@ -49,4 +49,4 @@ class ResultFile : public Listener {
 // device, or holds something else than a result.
 void require_result_file(const std::string& path);
 
-}  // namespace gpt
+}  // namespace gpt::report

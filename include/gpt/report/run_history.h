@@ -15,7 +15,7 @@
 #include "gpt/report/device_use.h"
 #include "gpt/report/listener.h"
 
-namespace gpt {
+namespace gpt::report {
 
 struct RunHistory {
   static constexpr size_t kMaxSamples = 100, kMaxEvents = 500;  // the latest ones
@@ -83,4 +83,4 @@ struct ReportedState {
 };
 std::optional<ReportedState> read_reported_state(std::string_view json);
 
-}  // namespace gpt
+}  // namespace gpt::report

@@ -11,7 +11,7 @@
 
 #include "gpt/report/run_history.h"
 
-namespace gpt {
+namespace gpt::report {
 
 struct RunPage {
   // Where somebody follows the run as it goes.
@@ -62,4 +62,4 @@ nlohmann::ordered_json page_number(double value);
 // the element, nor the two characters that JSON allows and older JavaScript does not are in it.
 std::string script_safe(const nlohmann::ordered_json& value);
 
-}  // namespace gpt
+}  // namespace gpt::report

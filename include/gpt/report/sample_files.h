@@ -6,7 +6,7 @@
 
 #include "gpt/report/listener.h"
 
-namespace gpt {
+namespace gpt::report {
 
 class SampleFiles : public Listener {
  public:
@@ -17,4 +17,4 @@ class SampleFiles : public Listener {
   std::string folder_;
 };
 
-}  // namespace gpt
+}  // namespace gpt::report

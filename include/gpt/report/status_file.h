@@ -12,7 +12,7 @@
 #include "gpt/report/listener.h"
 #include "gpt/report/run_history.h"
 
-namespace gpt {
+namespace gpt::report {
 
 struct RunStatus {
   enum class State { running, stopped, done };
@@ -54,4 +54,4 @@ class StatusFile : public Listener {
   std::chrono::steady_clock::time_point written_{};  // also while a pause lasts
 };
 
-}  // namespace gpt
+}  // namespace gpt::report

@@ -14,7 +14,7 @@
 #include "gpt/core/file.h"
 #include "gpt/report/listener.h"
 
-namespace gpt {
+namespace gpt::report {
 
 class TensorBoardEvents : public Listener {
  public:
@@ -39,4 +39,4 @@ uint32_t crc32c(std::string_view bytes);
 // Length, masked CRC of the length, the bytes, masked CRC of the bytes; all little-endian.
 std::string tf_record(std::string_view bytes);
 
-}  // namespace gpt
+}  // namespace gpt::report

@@ -13,9 +13,9 @@ namespace gpt::run {
 
 struct Beginning {
   std::optional<StartingPoint> start;
-  std::optional<InitialWeights> initial;  // the weights of a new run
-  InTheWay in_the_way = {};               // of files in the run's folder, until it begins
-  std::vector<Decision> decisions = {};   // that the run has still to take (run/decisions.h)
+  std::optional<InitialWeights> initial;             // the weights of a new run
+  InTheWay in_the_way = {};                          // of files in the run's folder, until it begins
+  std::vector<checkpoint::Decision> decisions = {};  // that the run has still to take (run/decisions.h)
   // With training.max_time: the length that the run is laid out for, where it has none yet (run/find_length.h), and whether it keeps to the
   // clock, unless it repeats what another run has decided.
   std::optional<int64_t> total_steps = {};
@@ -34,7 +34,7 @@ Beginning find_beginning(const Folder& folder, const Config& config, const confi
 // The data of a run, and its configuration with the choices that it made when it began and with the vocabulary that the data have.
 struct RunData {
   Config config;
-  Corpus corpus;
+  data::Corpus corpus;
   std::vector<std::string> changes = {};  // since the checkpoint, where the run goes on from one
 };
 

@@ -23,19 +23,21 @@ inline constexpr const char* kSteps = "steps";             // of a run that was 
 
 // {"step": 100, "what": "learning_rate_factor", "value": 0.5} in each line, in the order of their steps. Throws gpt::Error(checkpoint) with
 // PATH:LINE, what is wrong there, and what is right.
-std::vector<Decision> read_decisions(const std::string& path);
+std::vector<checkpoint::Decision> read_decisions(const std::string& path);
 
 // At the first process: those that the run which begins so has still to take. They are its own of an earlier start, where it goes on as if it
 // had never stopped, and those of the file `replay`, unless that is empty. Throws gpt::Error as read_decisions(); and with code config
 // where `replay` is no such file, where the two contradict each other, or where the run is beyond a decision that it has not taken.
-std::vector<Decision> decisions_to_come(const Folder& folder, const Beginning& begins, const std::string& replay);
+std::vector<checkpoint::Decision> decisions_to_come(const Folder& folder, const Beginning& begins,
+                                                    const std::string& replay);
 
 // At the first process, when nothing can refuse the run any more: the file has what the run has taken and what it has still to take. What it
 // had besides, of a course that was given up, moves to decisions.old.jsonl. Throws gpt::Error(disk).
-void begin_decisions(const Folder& folder, const std::vector<Decision>& taken, const std::vector<Decision>& to_come);
+void begin_decisions(const Folder& folder, const std::vector<checkpoint::Decision>& taken,
+                     const std::vector<checkpoint::Decision>& to_come);
 
 // What of a decision people are told: "the learning rate is 0.5 times the schedule's".
-std::string describe(const Decision& decision);
+std::string describe(const checkpoint::Decision& decision);
 
 // The decisions of a run that trains. All its processes call the same functions at the same points between two updates, so that a decision
 // holds for the next one, which none of them has begun.
@@ -43,7 +45,7 @@ class Decisions {
  public:
   // `to_come`: as decisions_to_come() has them, in all processes. `ranks`: all of the run. `schedule_steps`: that its schedule is laid out
   // for.
-  Decisions(State& state, const Folder& folder, std::vector<Decision> to_come,
+  Decisions(State& state, const Folder& folder, std::vector<checkpoint::Decision> to_come,
             std::shared_ptr<distributed::Communicator> ranks, int64_t schedule_steps)
       : state_(state),
         folder_(folder),
@@ -57,16 +59,16 @@ class Decisions {
   bool decide(const char* what, double value);
 
   // Decisions that were made before and are due now take effect, and are returned.
-  std::vector<Decision> take_due();
+  std::vector<checkpoint::Decision> take_due();
   bool has_to_come(const char* what) const;
 
  private:
-  bool write(const Decision& decision) const;
-  void take(const Decision& decision);
+  bool write(const checkpoint::Decision& decision) const;
+  void take(const checkpoint::Decision& decision);
 
   State& state_;
   const Folder& folder_;
-  std::vector<Decision> to_come_;  // in the order of their steps
+  std::vector<checkpoint::Decision> to_come_;  // in the order of their steps
   std::shared_ptr<distributed::Communicator> ranks_;
   int64_t schedule_steps_;
 };

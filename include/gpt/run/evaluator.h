@@ -63,30 +63,30 @@ class Evaluator {
  public:
   // The corpus must outlive it. `batch`: the shape of a full one. Each of the processes computes its share of the batches, or a stage of the
   // model for them.
-  Evaluator(const Corpus& corpus, const BatchShape& batch, const EvaluationRule& rule, at::Device device,
-            const Precision& precision, const distributed::Mesh& mesh = distributed::no_mesh());
+  Evaluator(const data::Corpus& corpus, const batches::BatchShape& batch, const EvaluationRule& rule, at::Device device,
+            const device::Precision& precision, const distributed::Mesh& mesh = distributed::no_mesh());
 
   bool empty() const { return windows_.targets() == 0; }
   bool knows_bytes() const;
   // `stop` is called between batches, or between those that several processes compute at the same time, with the share of them that is
   // done; it must answer the same in all processes.
-  Evaluation run(GPT& model, const std::function<bool(double share)>& stop);
+  Evaluation run(model::GPT& model, const std::function<bool(double share)>& stop);
 
  private:
   void draw(int64_t sequences);  // so many of them in all
   void take_neighbours(int64_t batches);
   void read_in_order();
   bool is_whole() const { return std::ssize(chosen_) == windows_.size(); }
-  at::Tensor sums(GPT& model, const Batch& batch) const;  // (B) float64: each sequence's sum of losses
-  double sum_of_rest(GPT& model) const;
+  at::Tensor sums(model::GPT& model, const batches::Batch& batch) const;  // (B) float64: each sequence's sum of losses
+  double sum_of_rest(model::GPT& model) const;
   bool is_own(int64_t batch) const { return batch % ranks_->size() == ranks_->rank(); }
   std::vector<int64_t> counts() const;  // of each chosen sequence, in the order of its batches: targets that count
   bool settle(const at::Tensor& sums);  // false: more sequences have been drawn
   std::optional<double> bytes();        // bytes of the text of the tokens that are predicted
 
-  const Corpus& corpus_;
-  SplitWindows windows_;
-  Permutation order_;
+  const data::Corpus& corpus_;
+  batches::SplitWindows windows_;
+  data::Permutation order_;
   int64_t batch_size_;
   std::vector<int64_t> chosen_;  // windows
   int64_t most_;                 // sequences

@@ -23,7 +23,8 @@ int64_t steps_in_time(const UpdateConfig& config, const TimedRun& run, double se
 
 // The plan of a run with max_time: the one that it has at the checkpoint `start`, or where that has none, or there is no checkpoint (null),
 // with as many updates as the time allows. Nothing without max_time, and where the time of an update is 0, which means not known.
-std::optional<Plan> plan_with_time(const UpdateConfig& config, const TimedRun& run, const Checkpoint* start);
+std::optional<Plan> plan_with_time(const UpdateConfig& config, const TimedRun& run,
+                                   const checkpoint::Checkpoint* start);
 
 // Sets begins.total_steps, unless the run has no max_time or goes on with a length that it has: as the decisions to come say, or by the time
 // of a few updates of a run that is made for that, whose results are not kept. `is_replay`: the run repeats the decisions of another one,

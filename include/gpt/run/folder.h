@@ -18,7 +18,7 @@ namespace gpt::run {
 
 // The state a run begins with.
 struct StartingPoint {
-  Checkpoint checkpoint;
+  checkpoint::Checkpoint checkpoint;
   std::string path;             // where its file is
   bool is_last = false;         // it is ckpt.pt of the run's own folder
   std::string started_by = {};  // as Checkpoint::started_by, of the run that begins here
@@ -42,18 +42,18 @@ struct FoundStart {
 class Folder {
  public:
   // Creates and locks the folder and copies the log into its train.log. `needs`: what of a checkpoint's state this process loads.
-  explicit Folder(const std::string& path, StateNeeds needs = {});
+  explicit Folder(const std::string& path, checkpoint::StateNeeds needs = {});
   // One that another process of the run has locked, and in which it alone decides what is written.
-  static Folder of_first_process(const std::string& path, StateNeeds needs = {}) {
+  static Folder of_first_process(const std::string& path, checkpoint::StateNeeds needs = {}) {
     return {path, std::move(needs), nullptr};
   }
 
   const std::string& path() const { return path_; }
-  std::string checkpoint_path() const { return path_ + "/" + kLastCheckpoint; }
-  std::string best_path() const { return path_ + "/" + kBestCheckpoint; }
-  std::string numbered_path(int64_t step) const { return path_ + "/" + numbered_checkpoint(step); }
-  std::string rollback_path(int64_t step) const { return path_ + "/" + rollback_checkpoint(step); }
-  std::string stable_path(int64_t step) const { return path_ + "/" + stable_checkpoint(step); }
+  std::string checkpoint_path() const { return path_ + "/" + checkpoint::kLastCheckpoint; }
+  std::string best_path() const { return path_ + "/" + checkpoint::kBestCheckpoint; }
+  std::string numbered_path(int64_t step) const { return path_ + "/" + checkpoint::numbered_checkpoint(step); }
+  std::string rollback_path(int64_t step) const { return path_ + "/" + checkpoint::rollback_checkpoint(step); }
+  std::string stable_path(int64_t step) const { return path_ + "/" + checkpoint::stable_checkpoint(step); }
   std::string metrics_path() const { return path_ + "/" + kMetricsFile; }
   std::string decisions_path() const { return path_ + "/" + kDecisionsFile; }
   std::string report_path() const { return path_ + "/" + kReportFile; }
@@ -72,7 +72,7 @@ class Folder {
   };
   Refuge refuge() const;
 
-  Checkpoint load(const std::string& path) const { return load_checkpoint(path, needs_); }
+  checkpoint::Checkpoint load(const std::string& path) const { return checkpoint::load_checkpoint(path, needs_); }
 
   // Where the run begins; nothing is changed. `resume_from`:
   //   auto   the newest checkpoint of this folder that can be read
@@ -122,11 +122,11 @@ class Folder {
   void move_metrics_beyond(int64_t step) const;
   void remove_but(bool (*is_of_kind)(const std::string&), std::optional<int64_t> kept_step) const;
 
-  Folder(std::string path, StateNeeds needs, std::unique_ptr<FolderLock> lock)
+  Folder(std::string path, checkpoint::StateNeeds needs, std::unique_ptr<FolderLock> lock)
       : path_(std::move(path)), needs_(std::move(needs)), lock_(std::move(lock)) {}
 
   std::string path_;
-  StateNeeds needs_;
+  checkpoint::StateNeeds needs_;
   std::unique_ptr<FolderLock> lock_;  // none where another process has it
 };
 

@@ -12,11 +12,11 @@
 namespace gpt::run {
 
 // Whether the configuration says the length that it said when the checkpoint was written.
-bool has_same_length(const Checkpoint& checkpoint, const ScheduleConfig& schedule);
+bool has_same_length(const checkpoint::Checkpoint& checkpoint, const ScheduleConfig& schedule);
 
 // The course of a run that goes on from the checkpoint with this schedule: with max_time, a longer one where that is longer now; without it, that
 // of the length that the run was told, until the configuration says another one.
-Course course_with(const Checkpoint& checkpoint, const ScheduleConfig& schedule);
+optim::Course course_with(const checkpoint::Checkpoint& checkpoint, const ScheduleConfig& schedule);
 
 // Where the learning rate of `start` has begun to decay along lr_schedule: wsd, and with the configuration `now` the decay begins later: the
 // checkpoint from before the decay, in the same folder, from which the run goes on without a jump of the rate. Otherwise nothing.
@@ -29,9 +29,9 @@ void move_before_decay(StartingPoint& start, const ScheduleConfig& now, int64_t 
 
 // Where the learning rate or the weight decay of the next update is another one than it would have been without the changes to the
 // configuration: a line that says so.
-std::optional<std::string> describe_rate_change(const Checkpoint& checkpoint, const ScheduleConfig& now,
+std::optional<std::string> describe_rate_change(const checkpoint::Checkpoint& checkpoint, const ScheduleConfig& now,
                                                 int64_t steps_per_epoch);
-std::optional<std::string> describe_decay_change(const Checkpoint& checkpoint, const TrainingConfig& now,
+std::optional<std::string> describe_decay_change(const checkpoint::Checkpoint& checkpoint, const TrainingConfig& now,
                                                  int64_t steps_per_epoch);
 
 }  // namespace gpt::run

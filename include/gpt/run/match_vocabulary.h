@@ -17,11 +17,11 @@ struct MatchedVocabulary {
 // Embedding and untied head of `weights`, whose ids are those of `from`, become those of `model`, whose ids are those of `to`: a token keeps
 // the row of the token with the same text, special tokens that of the special one, and the token that ends a text that of its like whatever
 // its name. A new token gets the mean of all old ones (Hewitt, 2021, "Initializing New Word Embeddings for Pretrained Language Models").
-MatchedVocabulary match_vocabulary(NamedTensors& weights, const ModelConfig& model, const Tokenizer& from,
-                                   const Tokenizer& to);
+MatchedVocabulary match_vocabulary(parameters::NamedTensors& weights, const ModelConfig& model,
+                                   const tokenizer::Tokenizer& from, const tokenizer::Tokenizer& to);
 
 // The same for more ids than `from` has, which keeps its own: the rows of those up to `tokens` are the mean of its rows, and further ones of
 // `model` stay as they are, or are 0.
-void extend_vocabulary(NamedTensors& weights, const ModelConfig& model, int64_t from, int64_t tokens);
+void extend_vocabulary(parameters::NamedTensors& weights, const ModelConfig& model, int64_t from, int64_t tokens);
 
 }  // namespace gpt::run

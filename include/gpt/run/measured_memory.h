@@ -10,8 +10,8 @@
 namespace gpt::run {
 
 // At the peak so far. Nothing where nobody counts, or before a second update has found all buffers in place.
-std::optional<MemoryUse> measured_memory(const State& state, const TrainStep& step);
+std::optional<report::MemoryUse> measured_memory(const State& state, const TrainStep& step);
 // The same from the start; until the second update, `activations` holds the workspace as well.
-std::optional<MemoryUse> memory_at_peak(const State& state, const TrainStep& step);
+std::optional<report::MemoryUse> memory_at_peak(const State& state, const TrainStep& step);
 
 }  // namespace gpt::run

@@ -14,10 +14,11 @@ namespace gpt::run {
 struct Shortage {
   std::string where = "before the first step";  // "in step 3", "in the validation after step 8"
   std::string what_is_left = "Nothing had been saved: the run begins anew";
-  bool is_taken_by_others = false;     // nothing was refused, but soon the kernel would have ended the run
-  bool is_saved = false;               // there is a checkpoint, which fixes the run's batch and precision
-  double requested = 0, free = 0;      // bytes, the latter when memory was found to be short; 0: not known
-  std::optional<MemoryUse> held = {};  // by tensors at their peak; in the first step workspace is in `activations`
+  bool is_taken_by_others = false;  // nothing was refused, but soon the kernel would have ended the run
+  bool is_saved = false;            // there is a checkpoint, which fixes the run's batch and precision
+  double requested = 0, free = 0;   // bytes, the latter when memory was found to be short; 0: not known
+  std::optional<report::MemoryUse> held =
+      {};  // by tensors at their peak; in the first step workspace is in `activations`
 };
 
 // "out of memory in step 3: 512 MB was requested, and 120 MB is free", or "out of memory after step 3: other programs take it;

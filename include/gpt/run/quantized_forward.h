@@ -15,12 +15,12 @@ namespace gpt::run {
 const char* name_of(QuantizedForward type);  // as the key's value
 
 // The blocks that it is for, of the whole model.
-LayerSpan quantized_blocks(const ModelConfig& model, const QuantizedConfig& config);
+layout::LayerSpan quantized_blocks(const ModelConfig& model, const QuantizedConfig& config);
 
 // Why the device cannot do it: "fp8 needs a GPU ..."; empty where it can, or is not asked to.
-std::string quantization_obstacle(const QuantizedConfig& config, const DeviceInfo& device);
+std::string quantization_obstacle(const QuantizedConfig& config, const device::DeviceInfo& device);
 // Throws gpt::Error(config) with it.
-void require_quantized_forward(const TrainingConfig& training, const DeviceInfo& device);
+void require_quantized_forward(const TrainingConfig& training, const device::DeviceInfo& device);
 
 // What the model computes with in training mode; null where nothing is quantized.
 ops::SharedOperators quantized_operators(const ModelConfig& model, const QuantizedConfig& config,

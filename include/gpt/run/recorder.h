@@ -32,7 +32,7 @@ class Recorder {
   // Runs until libraries have chosen their kernels and every buffer that stays has been allocated.
   static constexpr int kRunsBefore = 3;
 
-  explicit Recorder(std::unique_ptr<Graphs> graphs = nullptr)  // null: nothing is recorded
+  explicit Recorder(std::unique_ptr<device::Graphs> graphs = nullptr)  // null: nothing is recorded
       : graphs_(std::move(graphs)) {}
 
   // `work` must do the same to the device whenever its key is the same: it reads and writes tensors that stay where they are,
@@ -45,11 +45,11 @@ class Recorder {
  private:
   struct Recording {
     int runs = 0;
-    std::unique_ptr<Graph> graph;
+    std::unique_ptr<device::Graph> graph;
   };
-  std::unique_ptr<Graph> record(const std::function<void()>& work);
+  std::unique_ptr<device::Graph> record(const std::function<void()>& work);
 
-  std::unique_ptr<Graphs> graphs_;
+  std::unique_ptr<device::Graphs> graphs_;
   std::map<Key, Recording> recordings_;
   bool is_announced_ = false, has_failed_ = false;
 };

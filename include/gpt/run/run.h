@@ -23,7 +23,7 @@ std::shared_ptr<Teacher> teacher_of(const Setup& setup);
 
 class Run {
  public:
-  using MakeRecorder = std::function<Recorder(GPT& model)>;
+  using MakeRecorder = std::function<Recorder(model::GPT& model)>;
 
   // The setup must outlive it. `make_recorder`: in place of the one that compile_mode asks for.
   explicit Run(const Setup& setup, Beginning begins = {}, const MakeRecorder& make_recorder = nullptr);
@@ -51,7 +51,7 @@ class Run {
   void follow_course();                                           // the plan is as long as was decided last
   bool keeps_time() const { return keeps_time_; }                 // of training.max_time
   double learning_rate() const { return rates().learning_rate; }  // of the next update, as what follows
-  ScheduledRates rates() const;
+  optim::ScheduledRates rates() const;
   const ScheduleConfig& schedule() const { return schedule_; }  // with the warm-up that the run began with
   int64_t schedule_steps() const;                               // that it is laid out for
   double progress() const;                                      // along it, from 0 to 1
@@ -60,7 +60,7 @@ class Run {
   const State& state() const { return state_; }
   TrainStep& step() { return *step_; }
   const TrainStep& step() const { return *step_; }
-  GPT& model() { return state_.model; }
+  model::GPT& model() { return state_.model; }
   const Teacher* teacher() const { return teacher_.get(); }  // null: there is none
 
  private:

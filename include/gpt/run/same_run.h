@@ -28,6 +28,6 @@ DataConfig data_with_cache(const Config& config);
 
 // The corpus of `config`, encoded with the tokenizer of the run that resumes, if one does. Throws gpt::Error(checkpoint)
 // where the data are not those of that run.
-Corpus load_run_corpus(const Config& config, const std::optional<StartingPoint>& start);
+data::Corpus load_run_corpus(const Config& config, const std::optional<StartingPoint>& start);
 
 }  // namespace gpt::run

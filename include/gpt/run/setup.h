@@ -18,9 +18,9 @@ class Teacher;
 
 struct Setup {
   Config config;  // the effective one: vocabulary, batch and dtype are set
-  Corpus corpus;
-  DeviceInfo device;
-  Precision precision;
+  data::Corpus corpus;
+  device::DeviceInfo device;
+  device::Precision precision;
   std::string dtype_change = {};                    // what changes where the dtype of a checkpoint is missing here
   std::string batch_reason = {};                    // what was chosen where batch_size was auto
   distributed::Mesh mesh = distributed::no_mesh();  // the processes that compute it together
@@ -32,7 +32,7 @@ struct Setup {
 // Finds out vocabulary and precision, and sets the process's allocators and arithmetic as the configuration says; what is left to choose
 // is plan/resolve.h's. `asked`: the precision of the command line, where the configuration may have that of a checkpoint, which this
 // device need not have. Throws gpt::Error(config) where data or device contradict the configuration.
-Setup set_up(Config config, Corpus corpus, at::Device device, const PrecisionConfig& asked);
+Setup set_up(Config config, data::Corpus corpus, at::Device device, const PrecisionConfig& asked);
 
 // What the rules of config/rules.h may know of the run, but for where its tokens are.
 config::Facts facts_of(const Setup& setup);

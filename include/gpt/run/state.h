@@ -28,18 +28,18 @@
 namespace gpt::run {
 
 // What determines the batches of a run: its configuration, in the form that the loader needs.
-ScheduleOptions schedule_options(const Config& config, const Corpus& corpus);
+data::ScheduleOptions schedule_options(const Config& config, const data::Corpus& corpus);
 
 // About the size of one checkpoint as a file; `tokenizer` may be null.
-uint64_t checkpoint_file_bytes(const Config& config, const Tokenizer* tokenizer);
+uint64_t checkpoint_file_bytes(const Config& config, const tokenizer::Tokenizer* tokenizer);
 
 // The values that a run remembers besides tensors are its own members (Remembered).
-class State : public Remembered {
+class State : public checkpoint::Remembered {
   // Weights that adapters go with: which are the base's, and what others that are kept in few bits were before, for checkpoints.
   struct Frozen {
-    std::optional<BaseModel> base = {};
+    std::optional<checkpoint::BaseModel> base = {};
     std::set<std::string, std::less<>> from_base = {};
-    NamedTensors in_full = {};
+    parameters::NamedTensors in_full = {};
     bool is_drawn = false;  // there is no base, and all of them are drawn anew for each checkpoint
     std::string hash = {};  // of what is kept in few bits; empty where nothing is
   };
@@ -50,13 +50,13 @@ class State : public Remembered {
   // `config` is the effective one, with vocab_size set. A new run draws its weights, or takes the initial ones, and seeds the
   // default generators from config.seed; otherwise everything is what it was where it starts. Throws gpt::Error(checkpoint) when
   // either is for another model. `division`: what of the run this process computes and remembers.
-  State(const Config& config, const Corpus& corpus, at::Device device, const Precision& precision,
+  State(const Config& config, const data::Corpus& corpus, at::Device device, const device::Precision& precision,
         Beginning begins = {}, const parallel::Division& division = {});
 
   // Views of the memory in use. Where processes have divided the model or the optimizer's state, its tensors are in parts
   // (Checkpoint::parts), of which this process has its own. Where they have divided layers, prepare_capture() comes first, in all of them; it lasts
   // until discard().
-  Checkpoint capture() const;
+  checkpoint::Checkpoint capture() const;
   bool can_capture() const { return !division_.captures_together() || rounded_.has_value(); }
   void prepare_capture();
   void discard() { rounded_.reset(); }
@@ -64,7 +64,7 @@ class State : public Remembered {
 
   // The part of the state that an abandoned update has moved: the data position and the random state.
   struct Cursor {
-    DataPosition position;
+    data::DataPosition position;
     std::map<std::string, at::Tensor> rng;
   };
   Cursor cursor() const;
@@ -73,12 +73,12 @@ class State : public Remembered {
   // Weights, moments, AdamW's step count, the loss's scale and what spikes are told by become the checkpoint's, in the memory where they
   // are. Everything else goes on, so that the updates since then count as skipped. Throws gpt::Error(checkpoint) when it is for another
   // model.
-  void go_back(const Checkpoint& checkpoint);
+  void go_back(const checkpoint::Checkpoint& checkpoint);
 
   uint64_t checkpoint_bytes() const;  // as checkpoint_file_bytes()
 
   // What its checkpoints name instead of the weights that its adapters go with; nothing where they have all weights.
-  const std::optional<BaseModel>& base() const { return frozen_.base; }
+  const std::optional<checkpoint::BaseModel>& base() const { return frozen_.base; }
 
   // What the dropout masks of our operators follow from, besides the update and their place. LibTorch's draw from the default
   // generators.
@@ -93,30 +93,30 @@ class State : public Remembered {
   // How many there have been. sync: reads the device
   int64_t spikes() const { return watch_.spikes.defined() ? watch_.spikes.item<int64_t>() : 0; }
 
-  GPT model;
-  std::unique_ptr<Optimizer> optimizer;
-  GradScaler scaler;
-  DataLoader loader;
+  model::GPT model;
+  std::unique_ptr<optim::Optimizer> optimizer;
+  optim::GradScaler scaler;
+  batches::DataLoader loader;
 
  private:
-  void begin();                                            // a new run
-  void restore(const StartingPoint& start);                // all but the weights
-  void await_weights() const;                              // which may still be on their way from other processes
-  void load_optimizer(const OptimizerState& saved) const;  // of all stages
-  void require_own_values(const Checkpoint& checkpoint) const;
+  void begin();                              // a new run
+  void restore(const StartingPoint& start);  // all but the weights
+  void await_weights() const;                // which may still be on their way from other processes
+  void load_optimizer(const optim::OptimizerState& saved) const;  // of all stages
+  void require_own_values(const checkpoint::Checkpoint& checkpoint) const;
   bool tunes_products() const;
   void seed_generators(uint64_t seed) const;
   std::map<std::string, at::Tensor> random_state() const;
-  void seek(const Checkpoint& checkpoint, const std::string& path);
+  void seek(const checkpoint::Checkpoint& checkpoint, const std::string& path);
   void set_random_state(const std::map<std::string, at::Tensor>& state);
-  void load_window(const Checkpoint& checkpoint);
-  void capture_values(Checkpoint& into) const;
-  void restore_values(const Checkpoint& checkpoint);
+  void load_window(const checkpoint::Checkpoint& checkpoint);
+  void capture_values(checkpoint::Checkpoint& into) const;
+  void restore_values(const checkpoint::Checkpoint& checkpoint);
 
-  void leave_out_base(Checkpoint& saved) const;
+  void leave_out_base(checkpoint::Checkpoint& saved) const;
 
   const Config config_;
-  const Corpus& corpus_;
+  const data::Corpus& corpus_;
   const parallel::Division division_;
   at::Device device_;
   ops::UpdateCounts counts_;
@@ -127,6 +127,6 @@ class State : public Remembered {
 // What a checkpoint records of the build and the machine: resuming is bit for bit only where they are equal.
 std::map<std::string, std::string> run_environment(at::Device device);
 // What in that is not as it was when the checkpoint was written: "threads: 2 -> 1".
-std::vector<std::string> environment_changes(const Checkpoint& checkpoint, at::Device device);
+std::vector<std::string> environment_changes(const checkpoint::Checkpoint& checkpoint, at::Device device);
 
 }  // namespace gpt::run

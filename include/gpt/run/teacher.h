@@ -28,7 +28,7 @@ double teacher_flops_per_token(const ModelConfig& model, const TrainingConfig& t
 
 // Throws gpt::Error(config) where the teacher cannot teach this run: its tokenizer or vocabulary is another one, or its sequences are
 // shorter. `config.model.vocab_size` must be set.
-void require_fitting_teacher(const UpdateConfig& config, const DataConfig& data, const Corpus& corpus);
+void require_fitting_teacher(const UpdateConfig& config, const DataConfig& data, const data::Corpus& corpus);
 
 // Whether the run of a checkpoint goes on with the teacher that it had, `hash`. Throws gpt::Error(checkpoint) where it is another one.
 void require_same_teacher(const StartingPoint& start, const Setup& now, const std::string& hash);
@@ -44,7 +44,7 @@ class Teacher {
 
   void set_operators(ops::SharedOperators operators) { model_.set_operators(std::move(operators)); }
   const std::string& hash() const { return hash_; }  // of its weights
-  const GPT& model() const { return model_; }
+  const model::GPT& model() const { return model_; }
   double bytes() const;  // of its weights
 
  private:
@@ -54,7 +54,7 @@ class Teacher {
 
   double weight_, temperature_;
   std::string hash_;
-  GPT model_;
+  model::GPT model_;
 };
 
 // "Teacher: models/large/ckpt.pt, 124.4 M parameters, ...": for the log.

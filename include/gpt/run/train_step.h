@@ -32,16 +32,16 @@ namespace gpt::run {
 
 // What an update changes, and what it counts in.
 struct Updated {
-  GPT& model;
-  Optimizer& optimizer;
-  GradScaler& scaler;
+  model::GPT& model;
+  optim::Optimizer& optimizer;
+  optim::GradScaler& scaler;
   ops::UpdateCounts counts = {};  // undefined: new ones
   ops::SpikeWatch watch = {};     // tells spikes, whose updates are not applied
 };
 
 // What the loss of a batch follows from besides.
 struct LossInputs {
-  Precision precision = {};
+  device::Precision precision = {};
   uint64_t dropout_seed = 0;         // masks follow from it, the number of the update and that of the sample in it
   const Teacher* teacher = nullptr;  // whom the loss takes a part from, or null
 };
@@ -53,9 +53,9 @@ class TrainStep : private parallel::MicroSteps {
             Recorder recorder = Recorder(), const parallel::Division& division = {});
 
   // An update begins in which so many targets count: nothing is accumulated yet. `update`: its number in the run.
-  void begin(const ScheduledRates& rates, int64_t targets, int64_t update);
+  void begin(const optim::ScheduledRates& rates, int64_t targets, int64_t update);
   // Forward and backward of what this process computes of the loader's next micro-batches; as run_update() has it.
-  bool compute(DataLoader& loader, int64_t micro_batches, const std::function<bool()>& stop);
+  bool compute(batches::DataLoader& loader, int64_t micro_batches, const std::function<bool()>& stop);
   void apply();  // sum over lanes and processes, clip and optimizer, unless loss or gradients are not finite or a spike
   void abandon();  // instead of apply(): what was accumulated is dropped
   // Whether the next updates are, from layer to layer; without training.log_norms none is.
@@ -78,19 +78,21 @@ class TrainStep : private parallel::MicroSteps {
   // 1 when loss or gradients were not finite or a spike: nothing was changed.
   const at::Tensor& skipped() const { return verdict_.skipped; }
   // Norms of the last update, where it was measured; all processes ask. sync: reads the device
-  std::optional<LayerNorms> norms() const { return measures_norms_ ? std::optional(norms_->read()) : std::nullopt; }
+  std::optional<report::LayerNorms> norms() const {
+    return measures_norms_ ? std::optional(norms_->read()) : std::nullopt;
+  }
   std::optional<ops::Spike> spike() const { return ops::spike_of(verdict_); }  // sync: reads the device
 
  private:
-  void load(DataLoader& loader, size_t lane, int64_t first_sample) override;
+  void load(batches::DataLoader& loader, size_t lane, int64_t first_sample) override;
   void accumulate(bool is_last) override;
   parallel::PassingBatch take_loaded(bool is_last) override;
   at::Tensor forward(const parallel::PassingBatch& passing, const at::Tensor& in) override;
   void backward(const parallel::PassingBatch& passing, const at::Tensor& out, const at::Tensor& gradient) override;
 
-  const Batch& batch(const BatchShape& shape);
-  LossOptions options_of(const Batch& batch, const at::Tensor& dropout_place,
-                         std::optional<int64_t> attention_window) const;
+  const batches::Batch& batch(const batches::BatchShape& shape);
+  model::LossOptions options_of(const batches::Batch& batch, const at::Tensor& dropout_place,
+                                std::optional<int64_t> attention_window) const;
   void add_micro_batch(bool is_first, bool is_last);
   void note_kept_bytes();
   void update();
@@ -105,8 +107,8 @@ class TrainStep : private parallel::MicroSteps {
   std::optional<parallel::UpdateNorms> norms_;
   bool measures_norms_ = false;
   // A batch for each shape so far, because what is recorded reads the same memory each time; and the one that comes next.
-  std::map<std::tuple<int64_t, int64_t, bool>, Batch> batches_;
-  Batch batch_;
+  std::map<std::tuple<int64_t, int64_t, bool>, batches::Batch> batches_;
+  batches::Batch batch_;
   std::optional<int64_t> attention_window_;  // for this batch, where it is not the model's
   bool has_applied_ = false, is_applying_ = false;
   int64_t kept_bytes_ = 0;
@@ -124,7 +126,8 @@ class TrainStep : private parallel::MicroSteps {
 // of the update's targets that count. Returns how many positions it has. `stop` is called between micro-batches, as
 // parallel::compute_micro_batches() has it. When it returns true the gradients are dropped and there is no result: the caller puts loader and
 // random state back to where the update began. Throws gpt::Error(data) if the token file was truncated in the meantime.
-std::optional<int64_t> run_update(TrainStep& step, DataLoader& loader, int64_t micro_batches,
-                                  const ScheduledRates& rates, int64_t update, const std::function<bool()>& stop);
+std::optional<int64_t> run_update(TrainStep& step, batches::DataLoader& loader, int64_t micro_batches,
+                                  const optim::ScheduledRates& rates, int64_t update,
+                                  const std::function<bool()>& stop);
 
 }  // namespace gpt::run

@@ -19,8 +19,8 @@ class WeightsToEvaluate {
  private:
   void values_changed() const;
 
-  const GPT& model_;
-  AveragedOptimizer* const averages_;  // null: the weights are evaluated
+  const model::GPT& model_;
+  optim::AveragedOptimizer* const averages_;  // null: the weights are evaluated
 };
 
 }  // namespace gpt::run

@@ -22,12 +22,12 @@ std::vector<NamedAdapter> parse_adapters(const std::vector<std::string>& written
 
 struct LoadedAdapter {
   std::vector<ops::AdapterFactors> factors;  // on the device of the model
-  TextFormat text_format;                    // the model's, but for what the adapter says otherwise
+  tokenizer::TextFormat text_format;         // the model's, but for what the adapter says otherwise
 };
 
 // Loads adapters of the model that was loaded with `of_model`, in their order; the log says what each is. Throws gpt::Error: checkpoint
 // where one cannot be read, or goes with another model; config where the model has no form that adapters go with.
-std::vector<LoadedAdapter> load_adapters(const std::vector<NamedAdapter>& adapters, const ModelOptions& of_model,
-                                         const LoadedModel& loaded);
+std::vector<LoadedAdapter> load_adapters(const std::vector<NamedAdapter>& adapters,
+                                         const generate::ModelOptions& of_model, const generate::LoadedModel& loaded);
 
 }  // namespace gpt::serve

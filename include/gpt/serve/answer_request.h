@@ -15,10 +15,10 @@ inline constexpr int64_t kMostChoices = 128;  // texts of one request, over all 
 inline constexpr size_t kMostStops = 4;
 
 struct AnswerRequest {
-  size_t model = 0;                 // a place in CompletionRules::models
-  SamplingConfig sampling;          // with a seed that nobody knows before where none was given
-  int64_t n = 1;                    // texts for each prompt
-  std::optional<int64_t> logprobs;  // how many of the likeliest tokens are told beside each one
+  size_t model = 0;                   // a place in CompletionRules::models
+  generate::SamplingConfig sampling;  // with a seed that nobody knows before where none was given
+  int64_t n = 1;                      // texts for each prompt
+  std::optional<int64_t> logprobs;    // how many of the likeliest tokens are told beside each one
   bool stream = false;
   bool include_usage = false;     // at the end of a stream
   bool continuous_usage = false;  // in each piece of a stream

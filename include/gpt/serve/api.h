@@ -42,7 +42,7 @@ struct ApiOptions {
 class Api : public http::Handler {
  public:
   // Both must outlive it.
-  Api(ApiOptions options, const Session& session, Batcher& batcher);
+  Api(ApiOptions options, const generate::Session& session, Batcher& batcher);
 
   void answer(const http::Request& request, http::Responder& responder) override;
   void refuse(const http::Refusal& refusal, http::Responder& responder) override;
@@ -69,7 +69,7 @@ class Api : public http::Handler {
   std::vector<std::string> echoes(const CompletionRequest& request, const Task& task) const;
 
   const ApiOptions options_;
-  const Session& session_;
+  const generate::Session& session_;
   Encoder encoder_;
   Batcher& batcher_;
   const int64_t created_;

@@ -29,7 +29,7 @@ struct Task {
   explicit Task(bool is_streamed = true) : events(is_streamed) {}
 
   std::vector<Prompt> prompts;
-  SamplingConfig sampling;
+  generate::SamplingConfig sampling;
   int64_t n = 1;
   std::optional<int64_t> logprobs;
   int64_t adapter = ops::RowAdapters::kNone;
@@ -45,7 +45,8 @@ class Batcher {
  public:
   // `session` must outlive it. `slots`: texts at once; `queue`: requests that may wait for one. `adapters`: the operators of the session's model,
   // where it has adapters, or null.
-  Batcher(Session& session, int64_t slots, int64_t queue, std::shared_ptr<const ops::RowAdapters> adapters = nullptr);
+  Batcher(generate::Session& session, int64_t slots, int64_t queue,
+          std::shared_ptr<const ops::RowAdapters> adapters = nullptr);
 
   // From any thread. False where too many wait already.
   bool submit(std::shared_ptr<Task> task);
@@ -64,7 +65,7 @@ class Batcher {
   struct Growing {
     std::shared_ptr<Task> task;
     int64_t choice;
-    DrawnText text;
+    generate::DrawnText text;
   };
 
   void wait();
@@ -81,10 +82,10 @@ class Batcher {
   void remove_ended();
   void fail_all(const ApiError& error);
 
-  Session& session_;
+  generate::Session& session_;
   const int64_t slots_, queue_;
   const std::shared_ptr<const ops::RowAdapters> adapters_;
-  Decoder decoder_;
+  generate::Decoder decoder_;
   at::Tensor without_text_;
   std::vector<std::unique_ptr<Growing>> growing_;  // at most slots_
 

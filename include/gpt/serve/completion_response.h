@@ -13,12 +13,12 @@
 namespace gpt::serve {
 
 // The text of a token: of a special one its name; bytes that are no characters by themselves as in "bytes:\xe2\x80".
-std::string token_text(const Tokenizer& tokenizer, int32_t id);
+std::string token_text(const tokenizer::Tokenizer& tokenizer, int32_t id);
 
 // The logprobs of one choice, piece after piece.
 class LogprobsWriter {
  public:
-  explicit LogprobsWriter(const Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
+  explicit LogprobsWriter(const tokenizer::Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
 
   // Log probabilities as chats have them: {"content": [{"token", "logprob", "bytes", "top_logprobs"}], "refusal"}.
   nlohmann::ordered_json write_for_chat(const std::vector<TokenScore>& scores) const;
@@ -28,8 +28,8 @@ class LogprobsWriter {
   nlohmann::ordered_json write(const std::vector<TokenScore>& scores);
 
  private:
-  const Tokenizer* tokenizer_;
-  TextStream text_;
+  const tokenizer::Tokenizer* tokenizer_;
+  generate::TextStream text_;
   int64_t characters_ = 0;
 };
 
@@ -43,8 +43,9 @@ enum class AnswerForm { text, chat };
 class CompletionWriter {
  public:
   // `echo`: the texts of the choices' prompts, where these are to precede their texts; otherwise empty.
-  CompletionWriter(const Tokenizer& tokenizer, const std::string& model, int64_t prompt_tokens, int64_t choices,
-                   bool has_logprobs, std::vector<std::string> echo, AnswerForm form = AnswerForm::text);
+  CompletionWriter(const tokenizer::Tokenizer& tokenizer, const std::string& model, int64_t prompt_tokens,
+                   int64_t choices, bool has_logprobs, std::vector<std::string> echo,
+                   AnswerForm form = AnswerForm::text);
 
   // What a piece of a stream says of usage, of which the last piece may have the whole.
   enum class UsageSoFar { left_out, null, told };

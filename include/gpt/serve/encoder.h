@@ -18,7 +18,7 @@ namespace gpt::serve {
 
 class Encoder {
  public:
-  explicit Encoder(const Session& session);  // which must outlive it
+  explicit Encoder(const generate::Session& session);  // which must outlive it
   ~Encoder();
   Encoder(const Encoder&) = delete;
   Encoder& operator=(const Encoder&) = delete;
@@ -31,7 +31,7 @@ class Encoder {
  private:
   void run();
 
-  const Session& session_;
+  const generate::Session& session_;
   std::mutex mutex_;
   std::condition_variable came_;
   std::deque<std::packaged_task<std::vector<int32_t>()>> prompts_;

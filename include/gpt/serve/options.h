@@ -13,7 +13,7 @@ namespace gpt::serve {
 constexpr const char* kApiKeyVariable = "GPT_SERVE_API_KEY";
 
 struct ServeOptions {
-  ModelOptions model;
+  generate::ModelOptions model;
   std::vector<std::string> adapters;  // as written: NAME=PATH, or a path
   std::string host = "127.0.0.1";
   int64_t port = 8080;

@@ -11,7 +11,7 @@
 #include "gpt/tokenizer/bpe_model.h"
 #include "gpt/tokenizer/tokenizer.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 
 class BpeTokenizer final : public Tokenizer {
  public:
@@ -39,4 +39,4 @@ class BpeTokenizer final : public Tokenizer {
   std::unique_ptr<const Impl> impl_;
 };
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

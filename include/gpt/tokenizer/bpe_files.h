@@ -8,7 +8,7 @@
 #include "gpt/core/file.h"
 #include "gpt/tokenizer/bpe_model.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 
 // The limit for a file: more is neither read nor written.
 constexpr SizeLimit kTokenizerSize{"a tokenizer", uint64_t{64} << 20};
@@ -30,4 +30,4 @@ BpeModel parse_tiktoken(std::string_view text, const std::string& origin);
 // missing.
 BpeModel gpt2_vocabulary();
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

@@ -9,7 +9,7 @@
 #include "gpt/tokenizer/pre_tokenizer.h"
 #include "gpt/tokenizer/tokenizer.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 
 struct BpeModel {
   static constexpr int64_t kMostTokens = (1 << 21) - 1;  // and merges: what the encoder's table of rules has room for
@@ -22,4 +22,4 @@ struct BpeModel {
   bool operator==(const BpeModel&) const = default;
 };
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

@@ -13,7 +13,7 @@
 
 #include "gpt/tokenizer/bpe_model.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 
 struct BpeTrainingOptions {
   int64_t vocab_size = 0;  // specials, bytes and merges together
@@ -43,4 +43,4 @@ class BpeTrainer {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

@@ -9,7 +9,7 @@
 
 #include "gpt/tokenizer/tokenizer.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 
 // `spec` is one of
 //   char   the vocabulary is the code points of `training_text`, sorted
@@ -27,4 +27,4 @@ std::optional<int64_t> trained_vocabulary(const std::string& spec);
 // The inverse of to_json(); also reads Hugging Face's tokenizer.json. `origin` names the source in errors.
 std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view json, const std::string& origin);
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <string_view>
 
-namespace gpt {
+namespace gpt::tokenizer {
 
 enum class SplitPattern { gpt2, cl100k, llama3, qwen2, o200k };
 
@@ -20,4 +20,4 @@ size_t last_piece_boundary(SplitPattern pattern, std::string_view text);
 // The regular expression, as tokenizer.json spells it.
 std::string_view regular_expression(SplitPattern pattern);
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

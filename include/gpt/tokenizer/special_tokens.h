@@ -9,7 +9,7 @@
 
 #include "gpt/tokenizer/tokenizer.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 
 // The tokens as tokenizer.json of Hugging Face's tokenizers lists them.
 nlohmann::ordered_json added_tokens(std::span<const SpecialToken> tokens);
@@ -28,4 +28,4 @@ std::vector<std::string> special_tokens_beyond(const Tokenizer& base, const Toke
 // the run has added make no other one of it.
 void require_same_tokenizer(const std::string& spec, const std::string& saved);
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

@@ -7,7 +7,7 @@
 
 #include "gpt/core/error.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 
 class TextError : public Error {
  public:
@@ -36,4 +36,4 @@ class InvalidUtf8 : public TextError {
   using TextError::TextError;
 };
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

@@ -11,7 +11,7 @@
 
 #include "gpt/tokenizer/tokenizer.h"
 
-namespace gpt {
+namespace gpt::tokenizer {
 
 struct TextFormat {
   std::optional<int32_t> begin = {}, pad = {}, unknown = {};
@@ -35,4 +35,4 @@ TextFormat text_format_of(const std::optional<TextFormat>& known, const Tokenize
 void to_json(nlohmann::ordered_json& json, const TextFormat& format);
 void from_json(const nlohmann::ordered_json& json, TextFormat& format);
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

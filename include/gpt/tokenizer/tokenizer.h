@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace gpt {
+namespace gpt::tokenizer {
 
 // A token that stands for no text of its own, such as <|endoftext|>.
 struct SpecialToken {
@@ -51,4 +51,4 @@ class Tokenizer {
   virtual std::string to_json() const = 0;  // self-contained; equal tokenizers give equal text
 };
 
-}  // namespace gpt
+}  // namespace gpt::tokenizer

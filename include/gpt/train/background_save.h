@@ -10,7 +10,7 @@
 
 #include "gpt/checkpoint/snapshot.h"
 
-namespace gpt {
+namespace gpt::train {
 
 class BackgroundSave {
  public:
@@ -19,7 +19,7 @@ class BackgroundSave {
     std::vector<std::string> paths;   // in this order
     double best_before = 0;           // the best loss that the later ones have if the first cannot be written
     std::function<bool()> may_write;  // asked before each; where it says no, none is written any more
-    std::function<void(const std::string& path, const Checkpoint& state)> save;
+    std::function<void(const std::string& path, const checkpoint::Checkpoint& state)> save;
     std::function<bool(const std::string& from, const std::string& to)>
         link;  // a second name; false: it must be written
   };
@@ -34,7 +34,7 @@ class BackgroundSave {
   BackgroundSave& operator=(const BackgroundSave&) = delete;
 
   // Nothing may be under way. Throws std::bad_alloc where there is no memory for the copy.
-  void copy(Checkpoint state) { copy_ = snapshot_.take(std::move(state)); }
+  void copy(checkpoint::Checkpoint state) { copy_ = snapshot_.take(std::move(state)); }
   // Begins to write the copy. Where there is no thread for it, it is written once this returns.
   void begin(Files files);
 
@@ -49,12 +49,12 @@ class BackgroundSave {
     if (thread_.joinable()) thread_.join();
   }
 
-  Snapshot snapshot_;
-  Checkpoint copy_;
+  checkpoint::Snapshot snapshot_;
+  checkpoint::Checkpoint copy_;
   Outcome outcome_;
   bool is_under_way_ = false;
   std::atomic<bool> has_ended_ = false;
   std::thread thread_;
 };
 
-}  // namespace gpt
+}  // namespace gpt::train

@@ -20,7 +20,7 @@
 #include "gpt/train/background_save.h"
 #include "gpt/train/save_mode.h"
 
-namespace gpt {
+namespace gpt::train {
 
 // When checkpoints are due, and which of them stay.
 struct CheckpointCadence {
@@ -32,8 +32,8 @@ class CheckpointKeeper {
  public:
   // `is_saved`: ckpt.pt of the folder holds this state already. A process that is not the first one of the run has the same state and
   // saves nothing, unless they have divided it; then all come here, and whenever something is written.
-  CheckpointKeeper(run::State& state, const run::Folder& folder, const CheckpointCadence& cadence, Listeners& listeners,
-                   run::Forecast& forecast, bool is_saved);
+  CheckpointKeeper(run::State& state, const run::Folder& folder, const CheckpointCadence& cadence,
+                   report::Listeners& listeners, run::Forecast& forecast, bool is_saved);
 
   void state_changed();  // by an update or an evaluation: ckpt.pt does not hold it yet
   bool is_due();         // a checkpoint is, and the last update was applied
@@ -65,7 +65,7 @@ class CheckpointKeeper {
   // Where the last update is a spike: the checkpoint to go back to, once all that is being written has been. It is the last that
   // training.spike_window updates have followed without a spike, or where there is none that can be read, the other one for a rollback.
   // Nothing: there is none. All processes of the run call it and get the same one.
-  std::optional<Checkpoint> before_spike(distributed::Communicator& ranks);
+  std::optional<checkpoint::Checkpoint> before_spike(distributed::Communicator& ranks);
 
   // Before anything is written to the run's folder: where that is not in place any more, ckpt.pt is saved in its refuge, and the
   // run ends with gpt::Error(disk). Where processes have divided state or model, all come here; but the first one may come alone with
@@ -102,8 +102,8 @@ class CheckpointKeeper {
   bool takes_part() const { return is_first_ || together_; }
   Wanted agreed(Wanted wanted);
   bool all_can(bool own);
-  Checkpoint captured() const;
-  void write(const std::string& path, const Checkpoint& captured) const;
+  checkpoint::Checkpoint captured() const;
+  void write(const std::string& path, const checkpoint::Checkpoint& captured) const;
   bool link(const std::string& from, const std::string& to) const;
   void make_room() const;
   void warn_of_refusal(const std::string& why, bool is_best) const;
@@ -127,13 +127,13 @@ class CheckpointKeeper {
   const run::Folder& folder_;
   const run::Plan plan_;
   const CadenceConfig cadence_;
-  Listeners& listeners_;
+  report::Listeners& listeners_;
   run::Forecast& forecast_;
   SaveMode mode_;
   const bool is_first_;
   struct Together {
     std::shared_ptr<distributed::Communicator> ranks;  // for what is written, as a thread of its own may do
-    Writers writers;
+    checkpoint::Writers writers;
   };
   std::optional<Together> together_;  // where processes have divided the state or the model
   bool is_saved_, has_saved_;
@@ -155,4 +155,4 @@ class CheckpointKeeper {
   std::chrono::steady_clock::time_point saved_at_ = std::chrono::steady_clock::now();  // or last tried to
 };
 
-}  // namespace gpt
+}  // namespace gpt::train

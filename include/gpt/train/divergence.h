@@ -11,11 +11,11 @@
 #include "gpt/run/run.h"
 #include "gpt/train/checkpoint_keeper.h"
 
-namespace gpt {
+namespace gpt::train {
 
 class Divergence {
  public:
-  Divergence(run::Run& run, CheckpointKeeper& checkpoints, run::Decisions& decisions, Listeners& listeners);
+  Divergence(run::Run& run, CheckpointKeeper& checkpoints, run::Decisions& decisions, report::Listeners& listeners);
 
   // After each update: goes back to a checkpoint where the update was a spike and training.on_divergence is rollback. Returns why the run
   // must end instead, or nothing. Reads 4 bytes from the device with stop and rollback, which must know before the next update, and
@@ -37,9 +37,9 @@ class Divergence {
   const CadenceConfig& cadence_ = run_.setup().config.training.cadence;
   CheckpointKeeper& checkpoints_;
   run::Decisions& decisions_;
-  Listeners& listeners_;
+  report::Listeners& listeners_;
   int64_t reported_skips_, reported_spikes_;
   std::optional<int64_t> applied_when_back_;  // updates that the weights had seen when the run last went back
 };
 
-}  // namespace gpt
+}  // namespace gpt::train

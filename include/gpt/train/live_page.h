@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-namespace gpt {
+namespace gpt::train {
 
 constexpr const char* kLiveAddress = "127.0.0.1:8090";  // what --live alone means
 
@@ -26,4 +26,4 @@ class LivePage {
   pid_t child_ = -1;
 };
 
-}  // namespace gpt
+}  // namespace gpt::train

@@ -12,7 +12,7 @@
 #include <mutex>
 #include <thread>
 
-namespace gpt {
+namespace gpt::train {
 
 class MemoryWatch {
  public:
@@ -55,4 +55,4 @@ class MemoryWatch {
   std::thread thread_;
 };
 
-}  // namespace gpt
+}  // namespace gpt::train

@@ -13,7 +13,7 @@
 
 #include "gpt/core/running_clock.h"
 
-namespace gpt {
+namespace gpt::train {
 
 // What the bar shows. Times in seconds; 0 = not known yet.
 struct Progress {
@@ -53,4 +53,4 @@ class ProgressBar {
   std::thread thread_;
 };
 
-}  // namespace gpt
+}  // namespace gpt::train

@@ -12,15 +12,16 @@
 #include "gpt/run/run.h"
 #include "gpt/run/state.h"
 
-namespace gpt {
+namespace gpt::train {
 
-Moment moment_of(const run::State& state);  // now
+report::Moment moment_of(const run::State& state);  // now
 
 // `result` may be null. `on_event`: training.on_event.
-Listeners listeners_of(const run::Folder& folder, const ReportConfig& config, std::unique_ptr<ResultFile> result,
-                       const std::vector<std::string>& on_event = {});
+report::Listeners listeners_of(const run::Folder& folder, const ReportConfig& config,
+                               std::unique_ptr<report::ResultFile> result,
+                               const std::vector<std::string>& on_event = {});
 
 // `changes`: since the checkpoint, of a run that resumes.
-RunRecord describe_run(const run::Run& run, const run::Folder& folder, std::vector<std::string> changes);
+report::RunRecord describe_run(const run::Run& run, const run::Folder& folder, std::vector<std::string> changes);
 
-}  // namespace gpt
+}  // namespace gpt::train

@@ -8,7 +8,7 @@
 
 #include "gpt/config/training_config.h"
 
-namespace gpt {
+namespace gpt::train {
 
 class SaveMode {
  public:
@@ -35,4 +35,4 @@ class SaveMode {
   uint64_t copy_ = 0;  // bytes; 0: there is nothing to measure
 };
 
-}  // namespace gpt
+}  // namespace gpt::train

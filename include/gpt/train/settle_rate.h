@@ -9,7 +9,7 @@
 #include "gpt/run/rate_search.h"
 #include "gpt/run/setup.h"
 
-namespace gpt {
+namespace gpt::train {
 
 // The setup's configuration has the number that was found, or the default where there was no time to compare any. The first process, which
 // has the folder, draws the losses in the terminal. All processes of the run call it and get what was found. Throws as run::find_rate().
@@ -21,4 +21,4 @@ void write_rate_chart(const run::Folder& folder, const run::FoundRate& found);  
 // {"learning_rate", "why", "trials": [{"updates", "learning_rate", "loss"}]}: a loss that is not finite is null.
 std::string to_json(const run::FoundRate& found);
 
-}  // namespace gpt
+}  // namespace gpt::train

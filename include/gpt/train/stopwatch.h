@@ -5,7 +5,7 @@
 
 #include "gpt/core/running_clock.h"
 
-namespace gpt {
+namespace gpt::train {
 
 class Stopwatch {
  public:
@@ -20,4 +20,4 @@ class Stopwatch {
   Clock::duration elapsed_{0};
 };
 
-}  // namespace gpt
+}  // namespace gpt::train

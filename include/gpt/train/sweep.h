@@ -11,7 +11,7 @@
 #include "gpt/core/error.h"
 #include "gpt/train/train_command.h"
 
-namespace gpt {
+namespace gpt::train {
 
 using Combination = std::vector<std::pair<std::string, std::string>>;  // keys and their values
 
@@ -28,4 +28,4 @@ using ReadCommandLine = std::function<config::CommandLine(const std::vector<std:
 // table that says so. Throws gpt::Error: config before the first run, disk where a result cannot be written.
 ExitCode run_sweep(const config::CommandLine& command, const TrainOptions& options, const ReadCommandLine& read);
 
-}  // namespace gpt
+}  // namespace gpt::train

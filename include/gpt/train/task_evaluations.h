@@ -14,13 +14,13 @@
 #include "gpt/model/gpt.h"
 #include "gpt/report/listener.h"
 
-namespace gpt {
+namespace gpt::train {
 
 class TaskEvaluations {
  public:
   // Reads all examples, so that what is wrong with them shows before the first update. Throws gpt::Error: config for an unknown task or
   // where the corpus has no tokenizer, data as evaluate::open_task() and its examples do.
-  TaskEvaluations(const UpdateConfig& config, const Corpus& corpus);
+  TaskEvaluations(const UpdateConfig& config, const data::Corpus& corpus);
 
   bool empty() const { return tasks_.empty(); }
   std::string describe() const;  // "hellaswag (200 examples), piqa (50 examples)"
@@ -28,8 +28,8 @@ class TaskEvaluations {
   // A record for each task, without step and moment, in all processes, of which each computes its share; nothing where `stop`, which is asked
   // in each process between batches with the name of the task, has said so in one of them. Throws gpt::Error(numerics) for logits that are
   // not finite.
-  std::vector<TaskRecord> run(GPT& model, at::ScalarType autocast_type, distributed::Communicator& ranks,
-                              const std::function<bool(const std::string& task)>& stop) const;
+  std::vector<report::TaskRecord> run(model::GPT& model, at::ScalarType autocast_type, distributed::Communicator& ranks,
+                                      const std::function<bool(const std::string& task)>& stop) const;
 
  private:
   struct Task {
@@ -46,4 +46,4 @@ class TaskEvaluations {
   int64_t window_, batch_size_;
 };
 
-}  // namespace gpt
+}  // namespace gpt::train

@@ -7,7 +7,7 @@
 #include "gpt/config/load.h"
 #include "gpt/core/error.h"
 
-namespace gpt {
+namespace gpt::train {
 
 struct TrainOptions {
   bool restart = false;                     // an older run in output_dir is set aside
@@ -30,4 +30,4 @@ struct TrainOptions {
 // memory is explained in the log.
 ExitCode train(const config::CommandLine& command, const TrainOptions& options);
 
-}  // namespace gpt
+}  // namespace gpt::train

@@ -29,14 +29,14 @@
 #include "gpt/train/stopwatch.h"
 #include "gpt/train/task_evaluations.h"
 
-namespace gpt {
+namespace gpt::train {
 
 class Trainer {
  public:
   // `is_saved`: ckpt.pt of the folder holds the run's state already. `decisions`: that the run has still to take. `senses`: for what other
   // programs take. `inbox`: at the first process of a run that can be told what to do; null: it cannot.
-  Trainer(run::Run& run, const run::Folder& folder, Listeners& listeners, bool is_saved,
-          std::vector<Decision> decisions = {}, MemoryWatch::Senses senses = MemoryWatch::of_this_machine(),
+  Trainer(run::Run& run, const run::Folder& folder, report::Listeners& listeners, bool is_saved,
+          std::vector<checkpoint::Decision> decisions = {}, MemoryWatch::Senses senses = MemoryWatch::of_this_machine(),
           control::Inbox* inbox = nullptr);
 
   // Runs to the end, or to a signal: ok, or the signal's exit status, with everything worth saving saved.
@@ -82,14 +82,14 @@ class Trainer {
   void agree_on_best();
   void follow_plateau(double loss);
   bool is_done() const;  // every step, or all that training.patience allows
-  Moment moment() const { return moment_of(state_); }
+  report::Moment moment() const { return moment_of(state_); }
   void keep_loss();     // keeps loss and norm of the last update for write_losses()
   void write_losses();  // those of the steps that were not logged
   bool may_save(bool all_come = false);
   bool is_logged(int64_t step) const;
   void close_log_interval();
-  std::vector<DeviceUse> devices();  // of all processes, which ask together
-  std::optional<LayerNorms> norms() const;
+  std::vector<report::DeviceUse> devices();  // of all processes, which ask together
+  std::optional<report::LayerNorms> norms() const;
   std::vector<double> waits(double own) const;
   void close_epoch();
   Progress progress() const;
@@ -99,17 +99,17 @@ class Trainer {
   void evaluate();
   run::Evaluation measure(run::Evaluator& evaluator);  // changes nothing
   // Records of training.eval_tasks; nothing where something ends the run: then the validation is repeated when it goes on.
-  std::optional<std::vector<TaskRecord>> evaluate_tasks();
-  void tell_tasks(const std::vector<TaskRecord>& tasks);
+  std::optional<std::vector<report::TaskRecord>> evaluate_tasks();
+  void tell_tasks(const std::vector<report::TaskRecord>& tasks);
   void warn_of_rise(const run::Evaluation& evaluation);
-  std::optional<SampleRecord> sample();  // nothing without a tokenizer
-  bool write_sample();                   // false: there is none
-  bool save_now();                       // ckpt.pt; false: the disk has refused it
-  void save_if_asked();                  // by SIGUSR1
+  std::optional<report::SampleRecord> sample();  // nothing without a tokenizer
+  bool write_sample();                           // false: there is none
+  bool save_now();                               // ckpt.pt; false: the disk has refused it
+  void save_if_asked();                          // by SIGUSR1
   // Once, early in a long run: how close its speed comes to what the machine can do, while there is time to change something.
   void tell_speed();
   bool is_any(bool here) const;
-  void write_efficiency(std::optional<EfficiencyRecord> efficiency);
+  void write_efficiency(std::optional<report::EfficiencyRecord> efficiency);
   ExitCode stop();
   void finish();
 
@@ -124,7 +124,7 @@ class Trainer {
   const run::Setup& setup_ = run_.setup();
   const run::Plan& plan_ = run_.plan();
   const run::Folder& folder_;
-  Listeners& listeners_;
+  report::Listeners& listeners_;
   const TaskEvaluations tasks_;
   run::Forecast forecast_;
   CheckpointKeeper checkpoints_;
@@ -145,7 +145,7 @@ class Trainer {
   std::optional<run::TimeBudget> time_;  // at the first process of a run that keeps to it
   int64_t wanted_steps_ = 0,
           agreed_steps_ = 0;  // the length of the run that the clock asks for, until it is decided; 0: as it is
-  std::optional<StepRecord> last_step_;  // logged
+  std::optional<report::StepRecord> last_step_;  // logged
   std::optional<double> last_val_loss_;
   bool is_rise_announced_ = false;
   EfficiencyMeter efficiency_{setup_};
@@ -157,12 +157,13 @@ class Trainer {
     int64_t step = 0, tokens = 0;
     double seconds = 0, waited = 0;
   };
-  TimingRecord settled_;                                             // all steps that were logged after the warm-up
-  double waited_ = 0;                                                // seconds that updates waited for other processes
-  Mark logged_, epoch_;                                              // where the log interval and the epoch began
-  double learning_rate_ = 0;                                         // of the last update
-  std::vector<std::pair<LossRecord, at::Tensor>> unwritten_losses_;  // the tensors hold loss and norm, on the device
+  report::TimingRecord settled_;  // all steps that were logged after the warm-up
+  double waited_ = 0;             // seconds that updates waited for other processes
+  Mark logged_, epoch_;           // where the log interval and the epoch began
+  double learning_rate_ = 0;      // of the last update
+  std::vector<std::pair<report::LossRecord, at::Tensor>>
+      unwritten_losses_;  // the tensors hold loss and norm, on the device
   const char* activity_ = kUpdate;
 };
 
-}  // namespace gpt
+}  // namespace gpt::train

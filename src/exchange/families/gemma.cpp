@@ -8,7 +8,7 @@
 namespace gpt::exchange {
 namespace {
 
-using Role = ParameterRole;
+using Role = layout::ParameterRole;
 
 constexpr const char* kGelu = "gelu_pytorch_tanh";
 constexpr int64_t kHeadDim = 256;  // where the file does not say, as in transformers

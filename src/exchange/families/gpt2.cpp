@@ -9,7 +9,7 @@
 namespace gpt::exchange {
 namespace {
 
-using Role = ParameterRole;
+using Role = layout::ParameterRole;
 
 void set_gpt2_blocks(ModelConfig& model) {
   model.norm = Norm::layernorm, model.mlp = Mlp::gelu, model.position = Position::learned;
@@ -43,15 +43,16 @@ bool is_of_linear_layer(Role role) {
 }
 
 std::vector<Counterpart> gpt2_counterparts(const ModelConfig& model) {
-  const std::vector<ParameterRow> own = parameter_table(model);
+  const std::vector<layout::ParameterRow> own = layout::parameter_table(model);
   ModelConfig with_biases = model;
   with_biases.bias = true;
   std::vector<Counterpart> parts;
-  for (const ParameterRow& row : parameter_table(with_biases)) {
+  for (const layout::ParameterRow& row : layout::parameter_table(with_biases)) {
     Counterpart part = counterpart(row, names_of(row, kGpt2Names), model);
     part.is_transposed = is_of_linear_layer(row.role) && !row.is_bias;
     if (part.is_transposed) std::reverse(part.shape.begin(), part.shape.end());
-    part.is_zero = std::none_of(own.begin(), own.end(), [&](const ParameterRow& o) { return o.name == row.name; });
+    part.is_zero =
+        std::none_of(own.begin(), own.end(), [&](const layout::ParameterRow& o) { return o.name == row.name; });
     parts.push_back(std::move(part));
   }
   return parts;

@@ -12,7 +12,7 @@
 namespace gpt::exchange {
 namespace {
 
-using Role = ParameterRole;
+using Role = layout::ParameterRole;
 
 constexpr std::pair<const char*, RopeScalingKind> kScalings[] = {{"linear", RopeScalingKind::linear},
                                                                  {"llama3", RopeScalingKind::llama3},
@@ -166,10 +166,10 @@ std::vector<Counterpart> llama_counterparts(const ModelConfig& model, std::span<
     if (is_of_norm && model.norm_unit_offset) part.gguf_offset = 1;  // llama.cpp has factors
     parts.push_back(std::move(part));
   };
-  for (const ParameterRow& row : parameter_table(model)) {
+  for (const layout::ParameterRow& row : layout::parameter_table(model)) {
     if (row.role != Role::attention_in) {
       const bool is_own = std::any_of(own.begin(), own.end(), [&](const RoleNames& of) { return of.role == row.role; });
-      add(counterpart(row, names_of(row, is_own ? own : kLlamaNames), model), 0, is_norm(row.role));
+      add(counterpart(row, names_of(row, is_own ? own : kLlamaNames), model), 0, layout::is_norm(row.role));
       continue;
     }
     add(counterpart(row, kLlamaQueries, 0, queries), model.heads());

@@ -5,7 +5,7 @@
 namespace gpt::exchange {
 namespace {
 
-using Role = ParameterRole;
+using Role = layout::ParameterRole;
 
 constexpr RoleNames kOlmoNames[] = {
     {Role::attention_out_norm, {"model.layers.{}.post_attention_layernorm", "blk.{}.post_attention_norm"}},

@@ -14,11 +14,11 @@ using c10::BFloat16;
 template <class T>
 void norms_of(const T* values, int64_t begin, int64_t end, float* norms) {
   constexpr int64_t kSize = FloatPair::size();
-  static_assert(kParameterAlignment % (2 * kSize) == 0);
+  static_assert(layout::kParameterAlignment % (2 * kSize) == 0);
   for (int64_t block = begin; block < end; ++block) {
     FloatPair even, odd;  // independent sums, so that an addition need not wait for the one before
-    const T* from = values + block * kParameterAlignment;
-    for (int64_t i = 0; i < kParameterAlignment; i += 2 * kSize) {
+    const T* from = values + block * layout::kParameterAlignment;
+    for (int64_t i = 0; i < layout::kParameterAlignment; i += 2 * kSize) {
       const FloatPair a = load(from + i), b = load(from + i + kSize);
       even = fmadd(a, a, even);
       odd = fmadd(b, b, odd);

@@ -17,10 +17,10 @@ namespace {
 
 template <class T>
 at::Tensor block_norms(const at::Tensor& values, BlockNormsKernel<T> kernel) {
-  at::Tensor norms = at::empty({values.numel() / kParameterAlignment}, at::kFloat);
+  at::Tensor norms = at::empty({values.numel() / layout::kParameterAlignment}, at::kFloat);
   const T* from = values.const_data_ptr<T>();
   auto* to = norms.mutable_data_ptr<float>();
-  at::parallel_for(0, norms.numel(), row_grain(kParameterAlignment),
+  at::parallel_for(0, norms.numel(), row_grain(layout::kParameterAlignment),
                    [&](int64_t begin, int64_t end) { kernel(from, begin, end, to); });
   return norms;
 }

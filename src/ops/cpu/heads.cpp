@@ -122,7 +122,7 @@ at::Tensor differentiate_norms(const HeadPass& pass, int64_t queries, int64_t ke
     for (int64_t part = begin; part < end; ++part) {
       float* const own = of_all + part * 2 * D;
       for (int64_t token = part * most; token < std::min((part + 1) * most, tokens); ++token) {
-        const auto differentiate = [&](const Parameter& weight, int64_t first, int64_t heads, float* sum) {
+        const auto differentiate = [&](const parameters::Parameter& weight, int64_t first, int64_t heads, float* sum) {
           differentiate_norm(read(weight), pass.norms.eps, D, heads, raw + token * of_raw + first * D,
                              gradient + token * stride + first * D, normed.data(), statistics.data(), sum);
         };

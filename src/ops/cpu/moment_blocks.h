@@ -14,7 +14,7 @@
 namespace gpt::ops::cpu {
 inline namespace CPU_CAPABILITY {
 
-inline constexpr int64_t kWidth = FloatVector::size(), kBlock = kParameterAlignment;
+inline constexpr int64_t kWidth = FloatVector::size(), kBlock = layout::kParameterAlignment;
 
 // A block, rounded to nearest where the result has fewer bits.
 template <class From, class To>

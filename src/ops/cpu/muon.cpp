@@ -36,9 +36,10 @@ void muon_direction(const MuonBuffers& buffers, double momentum, const MuonScala
   const auto inverse_divisor = static_cast<float>(1 / scalars.divisor.item<double>());
   const MuonFactors factors = muon_factors(momentum);
   with_momentum(buffers, [&]<class M>(const MuonMomentum<M>& of) {
-    at::parallel_for(0, buffers.gradients.numel() / kParameterAlignment, kMuonGrain, [&](int64_t begin, int64_t end) {
-      best_muon_direction<M>()(of, factors, inverse_divisor, begin, end);
-    });
+    at::parallel_for(0, buffers.gradients.numel() / layout::kParameterAlignment, kMuonGrain,
+                     [&](int64_t begin, int64_t end) {
+                       best_muon_direction<M>()(of, factors, inverse_divisor, begin, end);
+                     });
   });
 }
 
@@ -51,7 +52,7 @@ void muon_update(const MuonWeights& weights, const MuonRates& rates, const MuonS
                       .number = static_cast<uint32_t>(scalars.step_count.item<double>()),
                       .is_cautious = rates.is_cautious};
   const MuonValues of = muon_values(weights);
-  at::parallel_for(0, weights.direction.numel() / kParameterAlignment, kMuonGrain,
+  at::parallel_for(0, weights.direction.numel() / layout::kParameterAlignment, kMuonGrain,
                    [&](int64_t begin, int64_t end) { best_muon_update_values()(of, step, begin, end); });
 }
 

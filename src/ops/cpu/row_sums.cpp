@@ -27,10 +27,10 @@ void add_parts(T* gradient, bool is_added, const float* parts, int64_t n, int64_
 
 at::Tensor sum_rows(const at::Tensor& /*x*/) { return {}; }
 
-void add_row_sums(c10::ArrayRef<Parameter> parameters, const at::Tensor& parts) {
+void add_row_sums(c10::ArrayRef<parameters::Parameter> parameters, const at::Tensor& parts) {
   const int64_t n = parts.size(0), stride = parts.stride(0), C = parts.size(-1);
   const float* part = read<float>(parts);
-  for (const Parameter& parameter : parameters) {
+  for (const parameters::Parameter& parameter : parameters) {
     const at::Tensor& gradient = parameter.gradient();
     const bool is_added = parameter.begin_contribution();
     gradient.scalar_type() == at::kFloat ? add_parts(write<float>(gradient), is_added, part, n, stride, C)

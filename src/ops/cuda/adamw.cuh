@@ -49,14 +49,14 @@ __device__ inline void store_moments(const AdamWValues<c10::BFloat16>& of, int64
 }
 
 __device__ inline Moments load_moments(const AdamWValues<uint8_t>& of, int64_t begin) {
-  const int64_t block = begin / kParameterAlignment;
+  const int64_t block = begin / layout::kParameterAlignment;
   return {load_codes<true>(of.exp_avg + begin, of.exp_avg_max[block]),
           load_codes<false>(of.exp_avg_sq + begin, of.exp_avg_sq_max[block])};
 }
 
 __device__ inline void store_moments(const AdamWValues<uint8_t>& of, int64_t begin, const Moments& moments,
                                      uint32_t /*number*/) {
-  const int64_t block = begin / kParameterAlignment;
+  const int64_t block = begin / layout::kParameterAlignment;
   store_codes<true>(moments.m, of.exp_avg + begin, of.exp_avg_max + block);
   store_codes<false>(moments.v, of.exp_avg_sq + begin, of.exp_avg_sq_max + block);
 }
@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(kAdamWThreads)
   const int64_t begin = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * kGroup;
   if (begin >= count || *numbers.found_inf != 0) return;  // whole warps: count is a multiple of what one has
   const AdamWStep step = numbers.step();
-  const float kept = of.decays[begin / kParameterAlignment] ? step.kept_by_decay : 1.0f;
+  const float kept = of.decays[begin / layout::kParameterAlignment] ? step.kept_by_decay : 1.0f;
   const Group gradient =
       of.gradients ? load<true>(of.gradients + begin, kGroup) : load<true>(of.rounded_gradients + begin, kGroup);
   Group value = of.values ? load<true>(of.values + begin, kGroup) : load<true>(of.rounded + begin, kGroup);

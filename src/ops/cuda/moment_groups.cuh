@@ -10,13 +10,13 @@
 
 namespace gpt::ops::cuda {
 
-static_assert(32 * kGroup == kParameterAlignment, "a warp has one block of codes");
+static_assert(32 * kGroup == layout::kParameterAlignment, "a warp has one block of codes");
 
 // Each value goes up with the probability of what lies above its lower neighbour: 16 random bits are added to those that are cut
 // off.
 __device__ inline void store_at_random(const Group& group, uint64_t key, int64_t first_block, int64_t begin,
                                        uint32_t number, c10::BFloat16* to) {
-  const int64_t place = (first_block * kParameterAlignment + begin) / kGroup;
+  const int64_t place = (first_block * layout::kParameterAlignment + begin) / kGroup;
   const RandomBits random =
       philox(key, static_cast<uint32_t>(place), static_cast<uint32_t>(place >> 32), number, /*fourth=*/0);
   Pack<uint16_t> rounded;

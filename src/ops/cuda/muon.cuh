@@ -8,11 +8,11 @@
 namespace gpt::ops::cuda {
 
 __device__ inline Group load_momentum(const MuonMomentum<uint8_t>& of, int64_t begin) {
-  return load_codes<true>(of.momentum + begin, of.momentum_max[begin / kParameterAlignment]);
+  return load_codes<true>(of.momentum + begin, of.momentum_max[begin / layout::kParameterAlignment]);
 }
 
 __device__ inline void store_momentum(const MuonMomentum<uint8_t>& of, int64_t begin, const Group& momentum) {
-  store_codes<true>(momentum, of.momentum + begin, of.momentum_max + begin / kParameterAlignment);
+  store_codes<true>(momentum, of.momentum + begin, of.momentum_max + begin / layout::kParameterAlignment);
 }
 
 template <class M>

@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(kPartRows)
 
 // As cpu::add_row_sums().
 template <class Launch>
-void add_row_sums(const Launch& launch, c10::ArrayRef<Parameter> parameters, const at::Tensor& parts) {
+void add_row_sums(const Launch& launch, c10::ArrayRef<parameters::Parameter> parameters, const at::Tensor& parts) {
   TORCH_CHECK(parameters.size() <= kMostSummed, "add_row_sums: takes at most ", kMostSummed, " parameters");
   const int64_t C = parts.size(-1), stride = parts.stride(0);
   const auto* const part = read<float>(parts);

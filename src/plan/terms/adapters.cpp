@@ -8,14 +8,14 @@ namespace {
 // The head is unpacked as a whole, for all chunks of rows.
 void add_narrow_base(const RunPart& run, MemoryTerms& sum) {
   const double of_value = bytes_of(run.form.compute_type);
-  for (const ParameterRow& row : run.rows) {
+  for (const layout::ParameterRow& row : run.rows) {
     if (!row.is_narrow()) continue;
-    sum.use.weights += static_cast<double>(frozen_bytes(row));
+    sum.use.weights += static_cast<double>(parameters::frozen_bytes(row));
     if (row.kept == BaseType::bfloat16 && run.form.compute_type == at::kBFloat16) continue;  // it is not unpacked
     const double unpacked = static_cast<double>(row.count()) * of_value;
-    if (row.role == ParameterRole::head || !row.tied_name.empty()) {
+    if (row.role == layout::ParameterRole::head || !row.tied_name.empty()) {
       sum.head += unpacked;
-    } else if (!is_vocabulary(row.role)) {
+    } else if (!layout::is_vocabulary(row.role)) {
       sum.at_product(unpacked);
     }
   }

@@ -9,8 +9,8 @@ namespace {
 // The weights are read, the averages read and written.
 void add_averaging(const StepOperators& step, StepWork& sum) {
   if (!step.training.optimizer.has_averages()) return;
-  const double bytes = bytes_of(kept_weight_type(step.training.precision)) + 2.0 * ops::kFloatBytes;
-  sum.add(part::kOptimizer, {0, static_cast<double>(trained_count(step.rows)) * bytes});
+  const double bytes = bytes_of(device::kept_weight_type(step.training.precision)) + 2.0 * ops::kFloatBytes;
+  sum.add(part::kOptimizer, {0, static_cast<double>(layout::trained_count(step.rows)) * bytes});
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ double masks(const RunPart& run) {
   const ModelConfig& model = run.model;
   if (run.form.own_operators || run.form.cuda || !run.form.fused_attention) return 0;
   int64_t all = 0, most_of_layer = 0;
-  for (int64_t layer = std::max<int64_t>(0, first_trained_layer(run.rows)); layer < model.n_layer; ++layer) {
+  for (int64_t layer = std::max<int64_t>(0, layout::first_trained_layer(run.rows)); layer < model.n_layer; ++layer) {
     const int64_t of_layer = model.top_blocks() > 0    ? run.training.batch_size * model.heads()
                              : model.window(layer) > 0 ? 1
                                                        : 0;
@@ -43,8 +43,8 @@ Work repeated(const OperatorWork::Passes& passes, bool is_done_again) {
 
 Work products(const StepOperators& step, int64_t first_trained, GradientCheckpointing level) {
   Work sum;
-  for (const ParameterRow& row : step.rows) {
-    const int times = times_multiplied(row, level);
+  for (const layout::ParameterRow& row : step.rows) {
+    const int times = model::times_multiplied(row, level);
     if (times == 0) continue;
     const auto [forward, backward] = step.of.product(row.shape[1], row.shape[0]);
     // Half of the backward pass is for the input, and half for the weight.
@@ -56,7 +56,7 @@ Work products(const StepOperators& step, int64_t first_trained, GradientCheckpoi
 void add_passes(const StepOperators& step, StepWork& sum) {
   using enum GradientCheckpointing;
   const GradientCheckpointing level = step.training.execution.gradient_checkpointing;
-  const int64_t first = first_trained_layer(step.rows), layers = step.model.n_layer;
+  const int64_t first = layout::first_trained_layer(step.rows), layers = step.model.n_layer;
   const auto only_forward =
                  static_cast<double>(std::max<int64_t>(first, 0)),  // blocks that the backward pass ends before
       others = static_cast<double>(layers) - only_forward;
@@ -83,9 +83,9 @@ void add_passes_on_card(const CardStep& step, CardTerms& sum) {
   constexpr double kOwnKernels = 30, kAtenKernels = 60,
                    kOtherKernels = 40;  // of a block forward and backward; of the rest
   // As the products of the blocks are.
-  sum.repeated = weights_multiplied(step.model, step.training.execution.gradient_checkpointing) /
-                 weights_multiplied(step.model, GradientCheckpointing::none);
-  sum.flops_per_token += sum.repeated * flops_per_token(in_training(step.model, step.training), step.rows);
+  sum.repeated = model::weights_multiplied(step.model, step.training.execution.gradient_checkpointing) /
+                 model::weights_multiplied(step.model, GradientCheckpointing::none);
+  sum.flops_per_token += sum.repeated * layout::flops_per_token(in_training(step.model, step.training), step.rows);
   const double kernels = step.form.own_operators ? kOwnKernels : kAtenKernels;
   sum.kernels += kernels * static_cast<double>(step.model.n_layer) + kOtherKernels;
 }

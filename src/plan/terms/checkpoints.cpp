@@ -13,8 +13,8 @@ double bytes_of_rounded_moments(const RunPart& run) {
   if (form.model_parts == 1) return 0;
   const auto parts = static_cast<double>(form.model_parts);
   double values = 0, largest = 0;  // of a part
-  for (const ParameterRow& row : run.rows) {
-    if (!row.is_trained || state_form(row, run.training.optimizer).dtype != StateDtype::int8) continue;
+  for (const layout::ParameterRow& row : run.rows) {
+    if (!row.is_trained || optim::state_form(row, run.training.optimizer).dtype != StateDtype::int8) continue;
     values += static_cast<double>(row.count());
     largest = std::max(largest, static_cast<double>(row.count()));
   }
@@ -25,9 +25,9 @@ double bytes_of_rounded_moments(const RunPart& run) {
 
 void add_save(const RunPart& run, MemoryTerms& sum) {
   if (run.form.checkpoint_parts == 1) return;
-  const StateBytes state = state_bytes(run.rows, run.layout, run.training.optimizer);
-  const double of_save =
-      memory_of_divided_save(static_cast<double>(state.device + state.host)) + bytes_of_rounded_moments(run);
+  const optim::StateBytes state = optim::state_bytes(run.rows, run.layout, run.training.optimizer);
+  const double of_save = checkpoint::memory_of_divided_save(static_cast<double>(state.device + state.host)) +
+                         bytes_of_rounded_moments(run);
   if (run.form.cuda) {
     sum.use.host += of_save;
   } else {

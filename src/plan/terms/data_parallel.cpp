@@ -18,7 +18,7 @@ double divided_gradients(const RunPart& run) {
   const ActivationForm& form = run.form;
   const std::vector<int64_t> lengths =
       segment_lengths(form.weight_parts > 1 ? 3 : 2, run.rows, run.layout, /*is_of_stage=*/form.stages > 1);
-  const auto table = tied_row(run.rows);
+  const auto table = layout::tied_row(run.rows);
   const bool is_tied = run.part.is_last_stage() && table && run.rows[*table].is_trained;
   const size_t last = lengths.size() - 1;
   int64_t most = lengths[last];
@@ -36,7 +36,8 @@ double divided_weights(const RunPart& run) {
   const BlockValues values = block_values(run.rows, run.layout);
   const auto all = static_cast<double>(run.layout.size), of_blocks = static_cast<double>(values.blocks),
              share = 1 / static_cast<double>(run.form.weight_parts);
-  const double kept = bytes_of(kept_weight_type(run.training.precision)), computed = bytes_of(run.form.compute_type);
+  const double kept = bytes_of(device::kept_weight_type(run.training.precision)),
+               computed = bytes_of(run.form.compute_type);
   const bool has_copies = kept != computed;
   return (has_copies ? all : of_blocks) * share * kept +
          (all - of_blocks + 2 * static_cast<double>(values.longest)) * computed +
@@ -61,8 +62,8 @@ double gathered_blocks(const Sender& sender, int64_t layers) {
 // What a process sends of weights: also what lies outside blocks, once; and vectors that are read in float32, as a sum.
 double gathered_bytes(const Sender& sender) {
   const auto& [config, end_to_end, processes, stage] = sender;
-  const std::vector<ParameterRow> rows = rows_of_stage(config, stage);
-  const FlatLayout layout = flat_layout(rows);
+  const std::vector<layout::ParameterRow> rows = rows_of_stage(config, stage);
+  const layout::FlatLayout layout = layout::flat_layout(rows);
   const BlockValues values = block_values(rows, layout);
   const double of_blocks = gathered_blocks(sender, values.layers) * static_cast<double>(values.blocks) /
                            static_cast<double>(values.layers),
@@ -85,7 +86,7 @@ double sent_for_gradients(const Sender& sender) {
                                  ? gathered_bytes(sender)
                                  : distributed::bytes_sent_by_sum(values * bytes_of_kept_weight(config), processes) / 2;
   return sums / 2 * static_cast<double>(rounds) + sent_values +
-         distributed::bytes_sent_by_sum(values / kParameterAlignment * sizeof(float), processes);
+         distributed::bytes_sent_by_sum(values / layout::kParameterAlignment * sizeof(float), processes);
 }
 
 // Buffers for the longest of what is summed at a time, and of what is gathered then, in stretches; and further lanes.
@@ -94,11 +95,11 @@ double memory_of_gradient_sums(const Sender& sender) {
   const int64_t zero = config.distributed.zero;
   const bool divides_gradients = zero > 1 && processes > 1;
   const int64_t lanes = divides_gradients ? 1 : parallel::lanes_of_each(config.distributed.lanes, processes);
-  const std::vector<ParameterRow> rows = rows_of_process(config);
-  const at::ScalarType gradient = gradient_type(config.training, end_to_end);
+  const std::vector<layout::ParameterRow> rows = rows_of_process(config);
+  const at::ScalarType gradient = device::gradient_type(config.training, end_to_end);
   const double further_lanes = static_cast<double>(lanes - 1) * trained_values(rows) * bytes_of(gradient);
   if (processes == 1) return further_lanes;
-  const FlatLayout layout = flat_layout(rows);
+  const layout::FlatLayout layout = layout::flat_layout(rows);
   int64_t longest = layout.trained_size;
   if (divides_gradients) {
     const std::vector<int64_t> lengths = segment_lengths(zero, rows, layout, config.distributed.pipeline_parallel > 1);

@@ -9,7 +9,7 @@ namespace gpt::plan::terms {
 namespace {
 
 void add_state(const RunPart& run, MemoryTerms& sum) {
-  const StateBytes state = state_bytes(run.rows, run.layout, run.training.optimizer);
+  const optim::StateBytes state = optim::state_bytes(run.rows, run.layout, run.training.optimizer);
   sum.use.optimizer += run.form.state_share * static_cast<double>(state.device);
   sum.use.host += run.form.state_share * static_cast<double>(state.host);
   // With training.log_norms, the weights before an update that is measured (parallel/update_norms.h), which a graph's memory does not hold.
@@ -18,7 +18,7 @@ void add_state(const RunPart& run, MemoryTerms& sum) {
                             : 0;
   if (run.form.is_recorded) sum.use.workspace += before;
   // The update needs no more than the passes before it, unless they are of very few tokens.
-  sum.at_other_time(muon_workspace(run.rows, run.training.optimizer, run.form.newton_schulz) +
+  sum.at_other_time(optim::muon_workspace(run.rows, run.training.optimizer, run.form.newton_schulz) +
                     (run.form.is_recorded ? 0 : before));
 }
 
@@ -28,13 +28,13 @@ double bytes_of_moment(StateDtype type) {
 }
 
 void add_update(const StepOperators& step, StepWork& sum) {
-  const at::ScalarType weight = kept_weight_type(step.training.precision);
+  const at::ScalarType weight = device::kept_weight_type(step.training.precision);
   const ParameterBytes bytes{.gradient = bytes_of(step.types.gradient),
                              .weight = bytes_of(weight),
                              .copy = step.types.stream == weight ? 0 : bytes_of(step.types.stream),
                              .moment = bytes_of_moment(step.training.optimizer.state_dtype)};
-  const auto parameters = static_cast<double>(trained_count(step.rows));
-  const MuonWork of_muon = muon_work(step.rows, step.training.optimizer);
+  const auto parameters = static_cast<double>(layout::trained_count(step.rows));
+  const optim::MuonWork of_muon = optim::muon_work(step.rows, step.training.optimizer);
   const Work update =
       adamw(parameters - of_muon.parameters, bytes) + muon(of_muon.parameters, bytes, of_muon.least_flops);
   sum.add(part::kOptimizer, norm_of_gradients(parameters, bytes) + update);
@@ -44,10 +44,10 @@ void add_update_on_card(const CardStep& step, CardTerms& sum) {
   // Kernels of Muon for a matrix: three products of each iteration, its two passes, and what lies between them.
   constexpr double kMuonKernels = 22;
   const OptimizerConfig& optimizer = step.training.optimizer;
-  const MuonWork muon = muon_work(step.rows, optimizer);
+  const optim::MuonWork muon = optim::muon_work(step.rows, optimizer);
   sum.update_flops += muon.flops;
   sum.update_kernels += kMuonKernels * static_cast<double>(muon.matrices);
-  const int64_t offloaded = state_bytes(step.rows, flat_layout(step.rows), optimizer).host;
+  const int64_t offloaded = optim::state_bytes(step.rows, layout::flat_layout(step.rows), optimizer).host;
   sum.moved_by_update += step.form.state_share * static_cast<double>(offloaded);
 }
 

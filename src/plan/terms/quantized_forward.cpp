@@ -11,7 +11,7 @@ double quantized_weight_bytes(const RunPart& run) {
   const QuantizedConfig& config = run.training.quantized;
   const auto [begin, end] = run::quantized_blocks(run.whole, config);
   int64_t bytes = 0;
-  for (const ParameterRow& row : run.rows) {
+  for (const layout::ParameterRow& row : run.rows) {
     if (row.shape.size() != 2 || row.layer < begin || row.layer >= end) continue;
     bytes += ops::second_factor_bytes(row.shape[0], row.shape[1]);
     if (config.has_all()) bytes += ops::second_factor_bytes(row.shape[1], row.shape[0]);

@@ -21,9 +21,11 @@ double sent_between_stages(const Sender& sender) {
   const int64_t stages = config.distributed.pipeline_parallel;
   if (stages == 1) return 0;
   const bool is_first = stage == 0, is_last = stage == stages - 1;
-  const ModelConfig part = largest_part(config.model, config.distributed.tensor_parallel);
+  const ModelConfig part = layout::largest_part(config.model, config.distributed.tensor_parallel);
   const double activations = bytes_between_stages(config, end_to_end),
-               blocks = trained_values(parameter_table(part, config.training.tuning)) / kParameterAlignment + 1;
+               blocks =
+                   trained_values(layout::parameter_table(part, config.training.tuning)) / layout::kParameterAlignment +
+                   1;
   return static_cast<double>(sender.rounds()) * activations *
              ((plan::passes_gradients_on(config, stage) ? 1 : 0) + (is_last ? 0 : 1)) +
          (is_first || is_last ? distributed::bytes_sent_by_sum(bytes_of_tied_table(config, end_to_end), 2) : 0) +

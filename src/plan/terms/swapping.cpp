@@ -16,7 +16,7 @@ double swapped_layers(const RunPart& run) {
 
 void swap_activations(const RunPart& run, MemoryTerms& sum) {
   const double swapped = swapped_layers(run), of_block = run.tokens * run.bytes.kept(run.level());
-  sum.use.activations -= std::max(0.0, swapped - kSwappedOnDevice) * run.in_flight * of_block;
+  sum.use.activations -= std::max(0.0, swapped - model::kSwappedOnDevice) * run.in_flight * of_block;
   sum.use.host += swapped * of_block;
 }
 

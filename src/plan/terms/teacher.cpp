@@ -13,7 +13,8 @@ namespace {
 void add_teacher(const RunPart& run, MemoryTerms& sum) {
   const std::optional<ModelConfig> teacher = run::teacher_in(run.model, run.training);
   if (!teacher) return;
-  const FlatLayout layout = flat_layout(parameter_table(*run.training.distillation.teacher));  // of all its positions
+  const layout::FlatLayout layout =
+      layout::flat_layout(layout::parameter_table(*run.training.distillation.teacher));  // of all its positions
   const ActivationForm& form = run.form;
   const double of_compute_value = bytes_of(form.compute_type);
   sum.use.teacher += static_cast<double>(layout.size) * (form.end_to_end ? of_compute_value : ops::kFloatBytes);
@@ -39,8 +40,8 @@ void add_its_passes(const StepOperators& step, StepWork& sum) {
   const OperatorWork of(*teacher, step.types, step.tokens);
   const auto layers = static_cast<double>(teacher->n_layer);
   Work products, attention;
-  for (const ParameterRow& row : parameter_table(*teacher))
-    if (times_multiplied(row, GradientCheckpointing::none) > 0)
+  for (const layout::ParameterRow& row : layout::parameter_table(*teacher))
+    if (model::times_multiplied(row, GradientCheckpointing::none) > 0)
       products = products + of.product(row.shape[1], row.shape[0]).forward;
   for (int64_t layer = 0; layer < teacher->n_layer; ++layer)
     attention = attention + of.attention(teacher->visible_share(layer)).forward;

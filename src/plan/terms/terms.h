@@ -20,18 +20,19 @@ namespace gpt::plan::terms {
 
 // A stage's part of a run, in the process that has most of it.
 struct RunPart {
-  RunPart(const ModelConfig& whole, const TrainingConfig& training, const ActivationForm& form, const ModelPart& part);
+  RunPart(const ModelConfig& whole, const TrainingConfig& training, const ActivationForm& form,
+          const layout::ModelPart& part);
   RunPart(const RunPart&) = delete;
   RunPart& operator=(const RunPart&) = delete;
 
   const ModelConfig& whole;
   const TrainingConfig& training;
   const ActivationForm& form;
-  const ModelPart& part;
+  const layout::ModelPart& part;
   const at::ScalarType gradient;  // its type
   const bool is_narrow;           // computed in 16 bits
-  std::vector<ParameterRow> rows;
-  FlatLayout layout;
+  std::vector<layout::ParameterRow> rows;
+  layout::FlatLayout layout;
   // How many micro-batches are between their passes at once in this stage, and how many blocks keep something of each: those that the
   // backward pass reaches.
   double in_flight = 1, layers = 0;
@@ -52,7 +53,7 @@ struct RunPart {
 
 // Bytes of the process at the peak of a step.
 struct MemoryTerms {
-  MemoryUse use;  // there whenever the peak is
+  report::MemoryUse use;  // there whenever the peak is
   // While passes run, besides: at the head, where the logits are a part of it, or in the backward pass of a block, with the one of its products
   // that takes most.
   double head = 0, logits = 0, block = 0, product = 0;
@@ -68,7 +69,7 @@ struct MemoryTerms {
 struct StepOperators {
   const TrainingConfig& training;
   ModelConfig model;  // whose passes are meant
-  std::vector<ParameterRow> rows;
+  std::vector<layout::ParameterRow> rows;
   OperatorWork::Types types;
   double micro_steps, tokens;  // of a micro-batch
   OperatorWork of{model, types, tokens};
@@ -91,7 +92,7 @@ struct CardStep {
   const ModelConfig& model;
   const TrainingConfig& training;
   const ActivationForm& form;
-  std::vector<ParameterRow> rows;
+  std::vector<layout::ParameterRow> rows;
   double host;  // bytes of the memory estimate
 };
 
