@@ -125,7 +125,6 @@ TokenizerPipeline read_tokenizer_json(const json& object, const std::string& ori
   file.must_have_only({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
                        "post_processor", "decoder", "model"});
   file["version"].must_be({"1.0"});
-  for (const char* key : {"truncation", "padding"}) file[key].must_be({nullptr});
 
   const JsonNode bpe = file["model"];
   if (!bpe.is_type("BPE") && !bpe["type"].is_null()) bpe.unsupported("BPE");  // old files leave it out

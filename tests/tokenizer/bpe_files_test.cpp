@@ -156,8 +156,6 @@ TEST(TokenizerJsonFile, RefusesByNameWhatItDoesNotImplement) {
       {"/post_processor", {{"type", "Unheard"}}, "post_processor is \"Unheard\", which"},
       {"/decoder", {{"type", "WordPiece"}}, "decoder is \"WordPiece\", which"},
       {"/decoder", nullptr, "decoder is null, which"},
-      {"/truncation", {{"max_length", 512}}, "truncation is {\"max_length\":512}, which"},
-      {"/padding", {{"strategy", "BatchLongest"}}, "padding is {\"strategy\":\"BatchLongest\"}, which"},
       {"/model/type", "Unigram", "model is \"Unigram\", which this program does not support (only BPE)"},
       {"/model/type", "WordPiece", "model is \"WordPiece\", which this program does not support (only BPE)"},
       {"/model/dropout", 0.1, "model.dropout is 0.1, which"},
