@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # What can be said of the source without running it: the direction of includes, between folders and inside them, a launch check after
-# every kernel launch, one definition of each type, how many headers take the whole configuration, the size of files, the syntax of
-# scripts, how comments begin, whether the documents and the picture of the floors describe this tree, and whether tables agree with
-# the measured figures; then clang-format and clang-tidy. Prints each problem on a line, with its place where it has one, and exits
-# with 1 if there is any.
+# every kernel launch, one definition of each type, namespaces that are named after folders, how many headers take the whole
+# configuration, the size of files, the syntax of scripts, how comments begin, whether the documents and the picture of the floors
+# describe this tree, and whether tables agree with the measured figures; then clang-format and clang-tidy. Prints each problem on a
+# line, with its place where it has one, and exits with 1 if there is any.
 #
 # clang-tidy takes seconds for each file. So it sees only what changed since this branch left origin/main (on main itself: the last
 # commit) and what is not committed yet; a changed header is seen through one file that includes it. CUDA files are left out,
@@ -87,6 +87,18 @@ check_one_definition() {
       full = full name
       if (full in place && place[full] !~ ("^" FILENAME ":")) print FILENAME ":" FNR ": " full " is defined at " place[full] " too: the linker takes one for both"
       else place[full] = FILENAME ":" FNR
+    }'
+}
+
+# A name says which folder it is from. What all speak of, in core/ and config/, is in gpt alone; products/ and simd/ belong to the operators; and
+# functions of one subject may have a namespace of its name. exchange/base_model.cpp defines what checkpoint/ asks for from below, and
+# parameters/pointers.h is for operators and products alone.
+check_namespaces() {
+  find src include/gpt -regex '.*\.\(h\|cpp\|cuh\)' -not -regex '.*/\(core\|config\|products\|simd\|bin\)/.*' -not -name base_model.cpp -not -name pointers.h | sort | xargs -r awk '
+    { split(FILENAME, path, "/"); folder = path[1] == "src" ? path[2] : path[3] }
+    /^namespace gpt[ :]/ && $2 !~ ("^gpt::" folder "(::|$)") && $2 !~ /^gpt::(byte_alphabet|host|llmc|unicode|utf8|zip)$/ {
+      ahead = $2; line = FNR
+      if (getline > 0 && $0 !~ /^(class|struct|enum) .*;$/) print FILENAME ":" line ": is in " ahead "; a name in this folder is in gpt::" folder
     }'
 }
 
@@ -278,7 +290,7 @@ check_units() {
   report "clang-tidy on ${#units[@]} of the $count files that ${scope/all/exist}" check tidy "${units[@]}"
 }
 
-for name in includes circles launches one_definition takers sizes scripts layout mentions named_sources comments lines records figures picture; do check "$name"; done
+for name in includes circles launches one_definition namespaces takers sizes scripts layout mentions named_sources comments lines records figures picture; do check "$name"; done
 if [[ $scope != sources ]]; then
   if [[ -x $tools/clang-tidy && -e build/compile_commands.json ]]; then
     check format

@@ -13,7 +13,7 @@ namespace {
 PartClock* listener = nullptr;  // callbacks are plain functions
 
 size_t part_named(std::string_view name) {
-  return static_cast<size_t>(std::find(part::kAll.begin(), part::kAll.end(), name) - part::kAll.begin());
+  return static_cast<size_t>(std::find(ops::part::kAll.begin(), ops::part::kAll.end(), name) - ops::part::kAll.begin());
 }
 
 std::pair<uint64_t, uint64_t> next_node() {

@@ -20,13 +20,13 @@ namespace gpt::bench {
 
 class PartClock {
  public:
-  static constexpr size_t kBetween = part::kAll.size();  // the index of what belongs to no part
+  static constexpr size_t kBetween = ops::part::kAll.size();  // the index of what belongs to no part
 
   struct Times {
     struct OfPart {
       double forward_ms = 0, backward_ms = 0;
     };
-    std::array<OfPart, kBetween + 1> parts;  // in the order of part::kAll
+    std::array<OfPart, kBetween + 1> parts;  // in the order of ops::part::kAll
     double launched_ms = 0;                  // until the host had launched all work
   };
 

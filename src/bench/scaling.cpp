@@ -73,7 +73,7 @@ plan::StepParts time_parts(const run::Setup& setup, const plan::Scenario& scenar
       plan::activation_form(asked.config.model, asked.config.training, {}, setup.device, setup.precision);
   const auto largest =
       plan::largest_batch_size(asked.config.model, asked.config.training, form, scenario.memory.comfortable());
-  const double speed = measure_product_speed(setup.device.device, setup.precision.compute_type());
+  const double speed = ops::measure_product_speed(setup.device.device, setup.precision.compute_type());
   const auto trial = largest ? plan::try_steps(asked, speed, *largest, kTrialSeconds) : std::nullopt;
   if (!trial)
     refuse_scaling(

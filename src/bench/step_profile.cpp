@@ -212,8 +212,9 @@ std::vector<std::string> advice(const StepProfile& profile) {
   const ExecutionConfig& execution = training.execution;
   const bool cuda = profile.device.device.is_cuda();
   const auto share = [&](const char* name) { return share_of(profile, name); };
-  const double attention = share(part::kAttention), products = share(part::kProducts), data = share(part::kData),
-               update = share(part::kOptimizer), head = share(part::kHead), between = share(kNameOfBetween);
+  const double attention = share(ops::part::kAttention), products = share(ops::part::kProducts),
+               data = share(ops::part::kData), update = share(ops::part::kOptimizer), head = share(ops::part::kHead),
+               between = share(kNameOfBetween);
   const bool is_math = execution.attention == AttentionKernel::math;
   const double busy = profile.cpu_ms / profile.mean_ms / static_cast<double>(profile.threads),
                launching = profile.launched_ms / profile.step_ms;

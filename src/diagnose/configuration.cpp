@@ -389,7 +389,7 @@ class Examination {
     plan::MemoryBudget memory = place_->memory;
     memory.available = std::min(place_->memory.available, place_->free_here);
     facts.corpus = corpus_ ? &*corpus_ : nullptr, facts.free_memory = memory.comfortable(), facts.cores = cores_;
-    facts.product_speed = measure_product_speed(place_->device.device, precision.compute_type());
+    facts.product_speed = ops::measure_product_speed(place_->device.device, precision.compute_type());
     is_timed_ = !asked_.no_probe && !asked_.seconds_per_step;
     const std::optional<UpdateTime> time = is_timed_ ? time_update(facts) : std::nullopt;
     if (time) step_ = time->step, plan_length_by(step_->seconds);

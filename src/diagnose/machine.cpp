@@ -62,7 +62,7 @@ std::string cores_in_words() {
 plan::Checks check_cpu() {
   const device::DeviceInfo cpu = device::describe_device(at::kCPU);
   const Capabilities capabilities = at::cpu::get_cpu_capabilities();
-  const Probe attention = probe_cpu_attention(at::kFloat);
+  const ops::Probe attention = ops::probe_cpu_attention(at::kFloat);
   return {
       plan::passed("CPU", fmt::format("{}, {}, {} in use", cpu.name, cores_in_words(),
                                       plural(at::get_num_threads(), "thread"))),
@@ -76,7 +76,7 @@ plan::Checks check_cpu() {
   };
 }
 
-plan::Check judge(const std::string& name, bool in_hardware, const Probe& probe, const std::string& fix) {
+plan::Check judge(const std::string& name, bool in_hardware, const ops::Probe& probe, const std::string& fix) {
   if (!in_hardware) return plan::warned(name, "not in this card's hardware", fix);
   return probe.works ? plan::passed(name, "ran") : plan::warned(name, probe.reason, fix);
 }
@@ -88,15 +88,16 @@ plan::Checks check_gpu(at::Device device) {
   plan::Checks checks{plan::passed(gpu, fmt::format("{}, {:.1f} GB, compute capability {}.{}", info.name,
                                                     info.memory_bytes / 1e9, info.compute_major, info.compute_minor)),
                       check_free_memory(gpu + " memory", device::free_bytes(device), info.memory_bytes),
-                      judge(gpu + " TF32", info.tf32, info.tf32 ? probe_tf32(device) : Probe{},
+                      judge(gpu + " TF32", info.tf32, info.tf32 ? ops::probe_tf32(device) : ops::Probe{},
                             "float32 matrix products run in full precision"),
                       judge(gpu + " bfloat16", info.bfloat16,
-                            info.bfloat16 ? probe_product(device, at::kBFloat16) : Probe{},
+                            info.bfloat16 ? ops::probe_product(device, at::kBFloat16) : ops::Probe{},
                             "dtype: auto uses float16 with loss scaling"),
-                      judge(gpu + " float16", info.float16, info.float16 ? probe_product(device, at::kHalf) : Probe{},
+                      judge(gpu + " float16", info.float16,
+                            info.float16 ? ops::probe_product(device, at::kHalf) : ops::Probe{},
                             "set training.dtype: float32")};
   const auto attention = [&](const char* name, const ops::SdpBackends& kernels) {
-    const Probe probe = probe_attention(device, kernels, type);
+    const ops::Probe probe = ops::probe_attention(device, kernels, type);
     const std::string title = fmt::format("{} {} attention", gpu, name);
     checks.push_back(probe.works
                          ? plan::passed(title, fmt::format("ran forward and backward in {}", c10::toString(type)))

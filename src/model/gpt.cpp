@@ -113,7 +113,7 @@ at::Tensor GPT::loss(const at::Tensor& in, const at::Tensor& targets, const Loss
   const ops::ClassifierOptions classifier{*config_.vocab_size, options.label_smoothing, options.chunk_rows,
                                           options.teacher};
   const at::Tensor x = hidden(in, options);
-  const InPart part(part::kHead);
+  const ops::InPart part(ops::part::kHead);
   return of_pass(operators_, targets.sizes())
       ->classifier_loss(x, transformer_->lm_head, targets, classifier, options.upstream);
 }

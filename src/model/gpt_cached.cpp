@@ -17,7 +17,7 @@ namespace {
 
 // The same as Transformer::embed() for tokens with these positions (N).
 at::Tensor embed_at(const Transformer& model, const at::Tensor& ids, const at::Tensor& positions, const Pass& pass) {
-  const InPart part(part::kEmbedding);
+  const ops::InPart part(ops::part::kEmbedding);
   const at::Tensor x = pass.ops->embedding(ids, model.wte, /*positions=*/{}, /*starts=*/{}, /*dropout=*/{});
   return model.scaled(model.wpe.defined() ? x + model.wpe.compute_value().index_select(0, positions) : x);
 }

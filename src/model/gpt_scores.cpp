@@ -21,7 +21,7 @@ at::Tensor GPT::token_losses(const at::Tensor& ids, const at::Tensor& targets, c
   const at::NoGradGuard no_grad;
   const at::Tensor x = through_stages(ids, starts);
   if (!part_.is_last_stage()) return at::zeros(targets.sizes(), x.options().dtype(at::kFloat));
-  const InPart part(part::kHead);
+  const ops::InPart part(ops::part::kHead);
   return operators_->classifier_losses(x, transformer_->lm_head, targets, {.vocabulary = *config_.vocab_size})
       .view_as(targets);
 }
@@ -37,7 +37,7 @@ TokenScores GPT::score(const at::Tensor& ids, const at::Tensor& places, const at
   };
   if (!part_.is_last_stage()) return of_all({});
   const at::Tensor rows = x.flatten(0, 1).index_select(0, places);  // (N, C)
-  const InPart part(part::kHead);
+  const ops::InPart part(ops::part::kHead);
   const auto [Vp, C] = std::pair(transformer_->lm_head.value().size(0), rows.size(1));
   const int64_t most =
       ops::classifier_chunk_rows(rows.size(0), {Vp, C}, at::kFloat, 0, device::multiprocessors_of(device()));

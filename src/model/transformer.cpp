@@ -89,7 +89,7 @@ Transformer::Transformer(const ModelConfig& config, const parameters::Parameters
 }
 
 ops::Normalized add_norm(const ops::Normalization& norm, const Stream& stream, const Pass& pass) {
-  const InPart part(part::kNorm);
+  const ops::InPart part(ops::part::kNorm);
   return pass.ops->add_norm(norm, stream.x, stream.branch, stream.dropout);
 }
 
@@ -97,7 +97,7 @@ ops::Normalized add_norm(const ops::Normalization& norm, const Stream& stream, c
 at::Tensor joined(const Stream& stream, const ops::Normalization& any, const Pass& pass) {
   if (!stream.branch.defined()) return stream.x;
   if (stream.dropout.probability > 0) return add_norm(any, stream, pass).sum;
-  const InPart part(part::kNorm);
+  const ops::InPart part(ops::part::kNorm);
   return stream.x + stream.branch;
 }
 

@@ -46,7 +46,7 @@ struct Linear {
 
   at::Tensor operator()(const at::Tensor& x, const Pass& pass,
                         ops::ProductInput input = ops::ProductInput::keep) const {
-    const InPart part(part::kProducts);
+    const ops::InPart part(ops::part::kProducts);
     return pass.ops->linear(x, of(pass), input);
   }
 
@@ -60,7 +60,7 @@ struct Linear {
   // As the last product of what is recomputed.
   at::Tensor last(const at::Tensor& x, const Pass& pass, ops::ProductInput input) const {
     if (pass.run == BodyRun::first) return (*this)(x, pass, input);
-    const InPart part(part::kProducts);
+    const ops::InPart part(ops::part::kProducts);
     return pass.ops->linear_for_backward(x, of(pass));
   }
 };
@@ -101,12 +101,12 @@ struct FeedForward {
   }
 
   std::pair<at::Tensor, at::Tensor> gate_and_in(const at::Tensor& x, const Pass& pass, ops::ProductInput input) const {
-    const InPart part(part::kProducts);
+    const ops::InPart part(ops::part::kProducts);
     return pass.ops->linear_pair(x, gate.of(pass), in.of(pass), input);
   }
 
   at::Tensor gated(const at::Tensor& open, const at::Tensor& x, const Pass& pass) const {
-    const InPart part(part::kActivation);
+    const ops::InPart part(ops::part::kActivation);
     return pass.ops->activate_gated(activation(), open, x, pass.dropout(dropout));
   }
 };
@@ -125,7 +125,7 @@ struct Attention {
   // Before the output product.
   at::Tensor operator()(const at::Tensor& x, const Pass& pass) const {
     at::Tensor qkv = queries_keys_values(x, pass);
-    const InPart part(part::kAttention);
+    const ops::InPart part(ops::part::kAttention);
     ops::AttentionSpec of_pass = spec;
     of_pass.dropout = pass.dropout(spec.dropout), of_pass.document_starts = pass.document_starts;
     if (spec.window > 0) of_pass.window = pass.window.value_or(spec.window);
@@ -167,7 +167,7 @@ struct Transformer {
   bool has_end() const { return ln_f.weight.defined(); }
 
   at::Tensor embed(const at::Tensor& ids, const at::Tensor& starts, const Pass& pass) const {
-    const InPart part(part::kEmbedding);
+    const ops::InPart part(ops::part::kEmbedding);
     return scaled(pass.ops->embedding(ids, wte, wpe, starts, pass.dropout(dropout)));  // (B, T, C)
   }
 

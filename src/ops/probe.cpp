@@ -26,7 +26,7 @@
 #include "gpt/ops/linear.h"
 #include "gpt/ops/sdp_backends.h"
 
-namespace gpt {
+namespace gpt::ops {
 namespace {
 
 // Keeps LibTorch's warnings off standard error: an attention kernel that refuses gives its reasons as warnings.
@@ -106,7 +106,7 @@ AttentionResult attend(const at::Tensor& qkv, const Attend& function) {
   return {output.detach(), leaf.grad()};
 }
 
-Attend with_kernels(const ops::SdpBackends& kernels) {
+Attend with_kernels(const SdpBackends& kernels) {
   return [kernels](const at::Tensor& qkv) {
     const ops::OnlySdpBackends only(kernels);
     const auto parts = qkv.view({1, kPositions, 3, kHeads, kWidth}).transpose(1, 3).unbind(2);  // each (1, H, T, D)
@@ -182,7 +182,7 @@ Probe probe_tf32(at::Device device) {
   });
 }
 
-Probe probe_attention(at::Device device, const ops::SdpBackends& kernels, at::ScalarType type) {
+Probe probe_attention(at::Device device, const SdpBackends& kernels, at::ScalarType type) {
   return probe_attention(device, type, with_kernels(kernels));
 }
 
@@ -209,4 +209,4 @@ double measure_copy_speed(at::Device device, double seconds) {
   return 2 * static_cast<double>(bytes) / best_seconds(device, seconds, [&] { to.copy_(from); });
 }
 
-}  // namespace gpt
+}  // namespace gpt::ops

@@ -100,7 +100,7 @@ void check_before_training(const run::Setup& setup, bool is_resumed) {
   const run::Plan plan = run::plan_run(config.training, loader.batches_per_epoch());
   say_doubts_about_length(config, facts, plan);
   say_if_doubtful(check_compute(config.model, config.training, plan,
-                                measure_product_speed(device.device, setup.precision.compute_type())));
+                                ops::measure_product_speed(device.device, setup.precision.compute_type())));
 }
 
 }  // namespace gpt::plan

@@ -28,8 +28,8 @@ void MachineSpeed::keep_faster(const MachineSpeed& other) {
 MachineSpeed measure_machine(at::Device device, at::ScalarType type) {
   constexpr double kSeconds = 0.2;        // for each, and as much to prepare both
   device::release_unused_memory(device);  // there is room for the matrices, and then for what comes next
-  const MachineSpeed speed{.flops = measure_product_speed(device, type, kSeconds),
-                           .bytes_per_second = measure_copy_speed(device, kSeconds)};
+  const MachineSpeed speed{.flops = ops::measure_product_speed(device, type, kSeconds),
+                           .bytes_per_second = ops::measure_copy_speed(device, kSeconds)};
   device::release_unused_memory(device);
   return speed;
 }
@@ -64,7 +64,7 @@ std::vector<PartWork> work_of_step(const ModelConfig& whole, const TrainingConfi
   for (const terms::Term& term : terms::all())
     if (term.work) term.work(step, sum);
   std::vector<PartWork> parts;
-  for (const char* part : part::kAll) parts.push_back({part, sum.of[part]});
+  for (const char* part : ops::part::kAll) parts.push_back({part, sum.of[part]});
   return parts;
 }
 

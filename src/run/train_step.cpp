@@ -75,7 +75,7 @@ void TrainStep::load(batches::DataLoader& loader, size_t lane, int64_t first_sam
   strategy_->lanes().use(lane);
   const batches::BatchShape shape = loader.next_shape();
   {
-    const InPart part(part::kData);
+    const ops::InPart part(ops::part::kData);
     loader.next_into(batch(shape));
   }
   map_faults::require_intact();  // before anything is learned from it
@@ -192,7 +192,7 @@ void TrainStep::apply() {
 }
 
 void TrainStep::update() {
-  const InPart part(part::kOptimizer);
+  const ops::InPart part(ops::part::kOptimizer);
   at::NoGradGuard no_grad;
   const at::Tensor norm = strategy_->norm();
   optim::GradScaler& scaler = updated_.scaler;

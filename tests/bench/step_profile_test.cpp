@@ -45,7 +45,7 @@ struct Sleeper : torch::autograd::Function<Sleeper> {
 };
 
 size_t index_of(std::string_view name) {
-  return static_cast<size_t>(std::find(part::kAll.begin(), part::kAll.end(), name) - part::kAll.begin());
+  return static_cast<size_t>(std::find(ops::part::kAll.begin(), ops::part::kAll.end(), name) - ops::part::kAll.begin());
 }
 
 // How long a sleep takes at most is not known; where its time goes is.
@@ -54,17 +54,17 @@ TEST(PartClock, GivesTheGradientToThePartThatMadeTheNode) {
   clock.begin();
   at::Tensor x = at::ones({2}).requires_grad_();
   {
-    const InPart part(part::kNorm);
+    const ops::InPart part(ops::part::kNorm);
     x = Sleeper::apply(x);
-    const InPart inner(part::kProducts);
+    const ops::InPart inner(ops::part::kProducts);
     x = Sleeper::apply(x);
     x = Sleeper::apply(x);
   }
   x = Sleeper::apply(x);
   x.sum().backward();
   const PartClock::Times times = clock.end();
-  const auto& norm = times.parts[index_of(part::kNorm)];
-  const auto& products = times.parts[index_of(part::kProducts)];
+  const auto& norm = times.parts[index_of(ops::part::kNorm)];
+  const auto& products = times.parts[index_of(ops::part::kProducts)];
   const auto& between = times.parts[PartClock::kBetween];
   EXPECT_GE(norm.forward_ms, kForwardMs);
   EXPECT_GE(products.forward_ms, 2 * kForwardMs);
@@ -73,7 +73,7 @@ TEST(PartClock, GivesTheGradientToThePartThatMadeTheNode) {
   EXPECT_GE(between.backward_ms, kBackwardMs);
   // The outer part made the nodes of the inner one too, which is the last to claim them.
   EXPECT_GE(norm.backward_ms, kBackwardMs);
-  EXPECT_EQ(times.parts[index_of(part::kAttention)].forward_ms, 0);
+  EXPECT_EQ(times.parts[index_of(ops::part::kAttention)].forward_ms, 0);
 }
 
 class PartsOfAModel : public DeviceTest {};
@@ -94,12 +94,13 @@ TEST_P(PartsOfAModel, AllHaveTimeForwardAndBackward) {
         clock.begin();
         model.loss(ids, ids, {}).backward();
         const PartClock::Times times = clock.end();
-        for (const char* name : {part::kEmbedding, part::kNorm, part::kProducts, part::kAttention, part::kActivation}) {
+        for (const char* name : {ops::part::kEmbedding, ops::part::kNorm, ops::part::kProducts, ops::part::kAttention,
+                                 ops::part::kActivation}) {
           EXPECT_GT(times.parts[index_of(name)].forward_ms, 0) << name;
           EXPECT_GT(times.parts[index_of(name)].backward_ms, 0) << name;
         }
-        EXPECT_GT(times.parts[index_of(part::kHead)].forward_ms, 0);
-        EXPECT_EQ(times.parts[index_of(part::kOptimizer)].forward_ms, 0);
+        EXPECT_GT(times.parts[index_of(ops::part::kHead)].forward_ms, 0);
+        EXPECT_EQ(times.parts[index_of(ops::part::kOptimizer)].forward_ms, 0);
       }
     }
   }
@@ -113,7 +114,7 @@ StepProfile profile_of(at::Device device, const std::vector<std::pair<std::strin
   profile.device.device = device;
   profile.threads = 2, profile.step_ms = profile.mean_ms = 100, profile.cpu_ms = 200, profile.speed = {1e12, 1e9};
   double rest = 100;
-  for (const char* name : part::kAll) {
+  for (const char* name : ops::part::kAll) {
     const auto found =
         std::find_if(shares.begin(), shares.end(), [&](const auto& share) { return share.first == name; });
     const double ms = found == shares.end() ? 0 : 100 * found->second;
@@ -130,7 +131,7 @@ bool mentions(const std::vector<std::string>& sentences, const std::string& text
 }
 
 TEST(StepAdvice, IsAboutWhatTakesTheTime) {
-  const StepProfile balanced = profile_of(at::kCPU, {{part::kProducts, 0.7}, {part::kAttention, 0.2}});
+  const StepProfile balanced = profile_of(at::kCPU, {{ops::part::kProducts, 0.7}, {ops::part::kAttention, 0.2}});
   EXPECT_EQ(advice(balanced),
             (std::vector<std::string>{"Nothing stands out: products, attention and head take 90 % of a step."}));
 
@@ -145,7 +146,7 @@ TEST(StepAdvice, IsAboutWhatTakesTheTime) {
   EXPECT_TRUE(mentions(advice(idle), "Threads were busy for only 55 % of the time"));
   EXPECT_TRUE(mentions(advice(idle), "`--threads 1`"));
 
-  StepProfile update = profile_of(at::kCPU, {{part::kProducts, 0.6}, {part::kOptimizer, 0.4}});
+  StepProfile update = profile_of(at::kCPU, {{ops::part::kProducts, 0.6}, {ops::part::kOptimizer, 0.4}});
   EXPECT_TRUE(mentions(advice(update), "The update takes 40 % of a step"));
   update.config.training.optimizer.fused_adamw = false;
   EXPECT_TRUE(mentions(advice(update), "`training.fused_adamw: true`"));
@@ -158,7 +159,7 @@ TEST(StepAdvice, IsAboutWhatTakesTheTime) {
 }
 
 TEST(StepAdvice, OnAGpuTheHostMayBeTheSlowPart) {
-  StepProfile profile = profile_of(at::Device(at::kCUDA, 0), {{part::kProducts, 0.5}, {part::kData, 0.1}});
+  StepProfile profile = profile_of(at::Device(at::kCUDA, 0), {{ops::part::kProducts, 0.5}, {ops::part::kData, 0.1}});
   profile.launched_ms = 97;
   profile.config.training.execution.compile_mode = CompileMode::standard;
   EXPECT_TRUE(mentions(advice(profile), "`training.compile_mode: auto`"));
@@ -173,7 +174,7 @@ TEST(StepAdvice, OnAGpuTheHostMayBeTheSlowPart) {
 
 // Half the steps take 100 ms; among the others are some in which another program had the processor.
 TEST(StepProfiles, SayWhereSomethingElseTookTheTime) {
-  StepProfile profile = profile_of(at::kCPU, {{part::kProducts, 0.9}});
+  StepProfile profile = profile_of(at::kCPU, {{ops::part::kProducts, 0.9}});
   const auto text = [&profile] { return to_markdown(findings(profile).text); };
   EXPECT_NE(text().find("2.00 of 2 threads were busy"), std::string::npos) << text();
   EXPECT_EQ(text().find("another program"), std::string::npos) << text();
@@ -210,9 +211,9 @@ TEST(StepProfiles, ASignalKeepsFiveStepsOrMore) {
 }
 
 TEST(StepProfiles, ShowEveryPart) {
-  const Findings result = findings(profile_of(at::kCPU, {{part::kProducts, 0.7}}));
+  const Findings result = findings(profile_of(at::kCPU, {{ops::part::kProducts, 0.7}}));
   const std::string text = to_markdown(result.text);
-  for (const char* name : part::kAll) {
+  for (const char* name : ops::part::kAll) {
     EXPECT_NE(text.find(std::string("| ") + name + " "), std::string::npos) << name;
     EXPECT_NE(result.json.find(std::string("\"") + name + "\""), std::string::npos) << name;
   }
@@ -221,9 +222,9 @@ TEST(StepProfiles, ShowEveryPart) {
 
 // A product of 35 ms at least, and a norm that moves for 10 ms.
 TEST(StepProfiles, SayHowCloseEachPartIsToWhatTheMachineCanDo) {
-  StepProfile profile = profile_of(at::kCPU, {{part::kProducts, 0.7}, {part::kNorm, 0.2}});
-  profile.parts[index_of(part::kProducts)].work = {.flops = 35e9, .bytes = 1e6};
-  profile.parts[index_of(part::kNorm)].work = {.flops = 0, .bytes = 1e7};
+  StepProfile profile = profile_of(at::kCPU, {{ops::part::kProducts, 0.7}, {ops::part::kNorm, 0.2}});
+  profile.parts[index_of(ops::part::kProducts)].work = {.flops = 35e9, .bytes = 1e6};
+  profile.parts[index_of(ops::part::kNorm)].work = {.flops = 0, .bytes = 1e7};
   const Findings result = findings(profile);
   const std::string text = unpadded(result.text);
   for (const char* row :
@@ -234,7 +235,7 @@ TEST(StepProfiles, SayHowCloseEachPartIsToWhatTheMachineCanDo) {
   const auto json = nlohmann::json::parse(result.json);
   EXPECT_EQ(json["least_ms"], 45);
   EXPECT_EQ(json["copy_bytes_per_second"], 1e9);
-  EXPECT_EQ(json["parts"][index_of(part::kNorm)]["bytes"], 1e7);
+  EXPECT_EQ(json["parts"][index_of(ops::part::kNorm)]["bytes"], 1e7);
 }
 
 }  // namespace

@@ -256,10 +256,18 @@ class SourceChecks(Checks):
     def test_a_type_that_is_defined_twice(self):
         self.write("src/core/a.h", "namespace gpt {\n\nstruct Documents {\n};\n\n}  // namespace gpt\n")
         self.write("src/ops/a.h", "namespace gpt::ops {\n\nstruct Documents {\n};\n\n}  // namespace gpt::ops\n")
-        self.write("src/train/a.cpp", "namespace gpt {\nnamespace {\n\nclass Documents {\n};\n\n}  // namespace\n}  // namespace gpt\n")
+        self.write("src/train/a.cpp", "namespace gpt::train {\nnamespace {\n\nclass Documents {\n};\n\n}  // namespace\n}  // namespace gpt::train\n")
         self.assertEqual(self.found(), "")
-        self.write("src/model/a.h", "namespace gpt {\n\nclass Documents final : public Base {\n};\n\n}  // namespace gpt\n")
-        self.assertEqual(self.found(), "src/model/a.h:3: gpt::Documents is defined at src/core/a.h:3 too: the linker takes one for both\n")
+        self.write("src/core/b.h", "namespace gpt {\n\nclass Documents final : public Base {\n};\n\n}  // namespace gpt\n")
+        self.assertEqual(self.found(), "src/core/b.h:3: gpt::Documents is defined at src/core/a.h:3 too: the linker takes one for both\n")
+
+    def test_a_namespace_that_is_not_of_its_folder(self):
+        self.write("src/core/a.h", "namespace gpt {\n\nint a();\n\n}  // namespace gpt\n")
+        self.write("src/ops/a.h", "namespace gpt::model {\nclass A;\n}\n\nnamespace gpt::ops::cpu {\n\nint a();\n\n}  // namespace gpt::ops::cpu\n")
+        self.write("src/train/utf8.h", "namespace gpt::utf8 {\n\nint a();\n\n}  // namespace gpt::utf8\n")
+        self.assertEqual(self.found(), "")
+        self.write("src/model/a.h", "// What it is.\nnamespace gpt {\n\nint b();\n\n}  // namespace gpt\n")
+        self.assertEqual(self.found(), "src/model/a.h:2: is in gpt; a name in this folder is in gpt::model\n")
 
     def test_too_many_headers_with_the_whole_configuration(self):
         self.write("src/config/begin.h", "")

@@ -474,7 +474,7 @@ TEST(GPT, TheProductsOfABlockBelongToTheirPart) {
   (void)model.loss(random_ids(2, 16, 1), random_ids(2, 16, 2));
   at::removeCallback(handle);
   // Attention's two, gate and in, and out, of each block.
-  EXPECT_EQ(parts_of_products, std::vector<std::string>(2 * 4, part::kProducts));
+  EXPECT_EQ(parts_of_products, std::vector<std::string>(2 * 4, ops::part::kProducts));
 }
 
 TEST(GPT, CountsItsParametersAndWork) {

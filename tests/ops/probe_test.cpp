@@ -3,7 +3,7 @@
 #include <ATen/Context.h>
 #include <gtest/gtest.h>
 
-namespace gpt {
+namespace gpt::ops {
 namespace {
 
 TEST(Probe, ProductsWorkOnTheCpu) {
@@ -15,7 +15,7 @@ TEST(Probe, ProductsWorkOnTheCpu) {
 
 TEST(Probe, FlashAttentionWorksOnTheCpu) {
   for (at::ScalarType type : {at::kFloat, at::kBFloat16}) {
-    const Probe probe = probe_attention(at::kCPU, ops::SdpBackends{.flash = true}, type);
+    const Probe probe = probe_attention(at::kCPU, SdpBackends{.flash = true}, type);
     EXPECT_TRUE(probe.works) << type << ": " << probe.reason;
   }
 }
@@ -29,7 +29,7 @@ TEST(Probe, OurAttentionWorksOnTheCpu) {
 
 // The CPU has no such kernel: the probe has to find that out, not fall back to another one.
 TEST(Probe, AMissingKernelIsReportedWithItsReason) {
-  const Probe probe = probe_attention(at::kCPU, ops::SdpBackends{.cudnn = true}, at::kBFloat16);
+  const Probe probe = probe_attention(at::kCPU, SdpBackends{.cudnn = true}, at::kBFloat16);
   EXPECT_FALSE(probe.works);
   EXPECT_NE(probe.reason, "");
 }
@@ -48,7 +48,7 @@ TEST(Probe, LeavesTheProcessAsItWas) {
   context.setSDPUseMemEfficient(false);
   const auto precision = [&] { return context.float32Precision(at::Float32Backend::CUDA, at::Float32Op::MATMUL); };
   const auto before = precision();
-  probe_attention(at::kCPU, ops::SdpBackends{.flash = true}, at::kFloat);
+  probe_attention(at::kCPU, SdpBackends{.flash = true}, at::kFloat);
   probe_tf32(at::kCPU);
   EXPECT_TRUE(context.userEnabledFlashSDP());
   EXPECT_FALSE(context.userEnabledMemEfficientSDP());
@@ -58,4 +58,4 @@ TEST(Probe, LeavesTheProcessAsItWas) {
 }
 
 }  // namespace
-}  // namespace gpt
+}  // namespace gpt::ops

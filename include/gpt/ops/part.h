@@ -7,7 +7,7 @@
 
 #include <array>
 
-namespace gpt {
+namespace gpt::ops {
 
 namespace part {
 inline constexpr const char *kData = "data", *kEmbedding = "embedding", *kNorm = "residual sum and norm",
@@ -28,4 +28,4 @@ class InPart {
   at::RecordFunction record_;
 };
 
-}  // namespace gpt
+}  // namespace gpt::ops

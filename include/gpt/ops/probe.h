@@ -7,7 +7,7 @@
 
 #include "gpt/ops/sdp_backends.h"
 
-namespace gpt {
+namespace gpt::ops {
 
 struct Probe {
   bool works = false;
@@ -21,7 +21,7 @@ Probe probe_product(at::Device device, at::ScalarType type);
 Probe probe_tf32(at::Device device);
 
 // Causal attention, forward and backward, with every other kernel disabled; compared with the unfused one in float32.
-Probe probe_attention(at::Device device, const ops::SdpBackends& kernels, at::ScalarType type);
+Probe probe_attention(at::Device device, const SdpBackends& kernels, at::ScalarType type);
 // The program's own attention on the CPU, probed in the same way.
 Probe probe_cpu_attention(at::ScalarType type);
 
@@ -33,4 +33,4 @@ double measure_product_speed(at::Device device, at::ScalarType type, double seco
 // written, and counts twice. The best of a few, taking about so many seconds.
 double measure_copy_speed(at::Device device, double seconds = 0.1);
 
-}  // namespace gpt
+}  // namespace gpt::ops

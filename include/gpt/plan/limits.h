@@ -34,11 +34,11 @@ void measure_again(MachineSpeed& speed, at::Device device, at::ScalarType type);
 std::string explain_limit(const MachineSpeed& speed);
 
 struct PartWork {
-  std::string name;  // one of part::kAll
+  std::string name;  // one of ops::part::kAll
   Work work;
 };
 
-// The work of a step with so many tokens, in the order of part::kAll.
+// The work of a step with so many tokens, in the order of ops::part::kAll.
 std::vector<PartWork> work_of_step(const ModelConfig& model, const TrainingConfig& training,
                                    const device::Precision& precision, double tokens);
 

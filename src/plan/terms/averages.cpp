@@ -10,7 +10,7 @@ namespace {
 void add_averaging(const StepOperators& step, StepWork& sum) {
   if (!step.training.optimizer.has_averages()) return;
   const double bytes = bytes_of(device::kept_weight_type(step.training.precision)) + 2.0 * ops::kFloatBytes;
-  sum.add(part::kOptimizer, {0, static_cast<double>(layout::trained_count(step.rows)) * bytes});
+  sum.add(ops::part::kOptimizer, {0, static_cast<double>(layout::trained_count(step.rows)) * bytes});
 }
 
 }  // namespace

@@ -71,10 +71,10 @@ void add_passes(const StepOperators& step, StepWork& sum) {
                              mlp = of.activation();
   const Work norms = of.norm(/*has_branch=*/false).both() + with_branch.both() + only_forward * in_block.forward +
                      others * repeated(in_block, level >= norm) + -1.0 * repeated(with_branch, level >= norm);
-  sum.add(part::kNorm, step.micro_steps * norms);
-  sum.add(part::kProducts, step.micro_steps * products(step, first, level));
-  sum.add(part::kAttention, step.micro_steps * attention);
-  sum.add(part::kActivation,
+  sum.add(ops::part::kNorm, step.micro_steps * norms);
+  sum.add(ops::part::kProducts, step.micro_steps * products(step, first, level));
+  sum.add(ops::part::kAttention, step.micro_steps * attention);
+  sum.add(ops::part::kActivation,
           step.micro_steps * (only_forward * mlp.forward + others * repeated(mlp, level >= activation)));
 }
 

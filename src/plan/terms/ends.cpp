@@ -41,10 +41,11 @@ void add_ends(const RunPart& run, MemoryTerms& sum) {
 
 void add_passes_of_ends(const StepOperators& step, StepWork& sum) {
   const OperatorWork& of = step.of;
-  sum.add(part::kData, step.micro_steps * of.batch());
-  sum.add(part::kEmbedding, step.micro_steps * (layout::first_trained_layer(step.rows) < 0 ? of.embedding().both()
-                                                                                           : of.embedding().forward));
-  sum.add(part::kHead, step.micro_steps * of.head().both());
+  sum.add(ops::part::kData, step.micro_steps * of.batch());
+  sum.add(ops::part::kEmbedding,
+          step.micro_steps *
+              (layout::first_trained_layer(step.rows) < 0 ? of.embedding().both() : of.embedding().forward));
+  sum.add(ops::part::kHead, step.micro_steps * of.head().both());
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ void add_update(const StepOperators& step, StepWork& sum) {
   const optim::MuonWork of_muon = optim::muon_work(step.rows, step.training.optimizer);
   const Work update =
       adamw(parameters - of_muon.parameters, bytes) + muon(of_muon.parameters, bytes, of_muon.least_flops);
-  sum.add(part::kOptimizer, norm_of_gradients(parameters, bytes) + update);
+  sum.add(ops::part::kOptimizer, norm_of_gradients(parameters, bytes) + update);
 }
 
 void add_update_on_card(const CardStep& step, CardTerms& sum) {

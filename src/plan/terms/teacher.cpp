@@ -46,12 +46,12 @@ void add_its_passes(const StepOperators& step, StepWork& sum) {
   for (int64_t layer = 0; layer < teacher->n_layer; ++layer)
     attention = attention + of.attention(teacher->visible_share(layer)).forward;
   const Work norms = of.norm(/*has_branch=*/false).forward + layers * of.norms_of_block().forward;
-  sum.add(part::kEmbedding, step.micro_steps * of.embedding().forward);
-  sum.add(part::kNorm, step.micro_steps * norms);
-  sum.add(part::kProducts, step.micro_steps * products);
-  sum.add(part::kAttention, step.micro_steps * attention);
-  sum.add(part::kActivation, step.micro_steps * (layers * of.activation().forward));
-  sum.add(part::kHead, step.micro_steps * of.head().forward);
+  sum.add(ops::part::kEmbedding, step.micro_steps * of.embedding().forward);
+  sum.add(ops::part::kNorm, step.micro_steps * norms);
+  sum.add(ops::part::kProducts, step.micro_steps * products);
+  sum.add(ops::part::kAttention, step.micro_steps * attention);
+  sum.add(ops::part::kActivation, step.micro_steps * (layers * of.activation().forward));
+  sum.add(ops::part::kHead, step.micro_steps * of.head().forward);
 }
 
 void add_its_passes_on_card(const CardStep& step, CardTerms& sum) {
