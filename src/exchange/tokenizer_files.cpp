@@ -62,6 +62,23 @@ std::vector<std::string> word_level_tokens(const json& file) {
   return tokens;
 }
 
+// Hugging Face's library counts added tokens on from the vocabulary, whatever ids they have, unless the vocabulary has them, too
+// (findings/added_token_ids.sh). So it gets them where it would count otherwise.
+std::string with_own_ids(std::string text) {
+  json file = json::parse(text);
+  json& vocabulary = file["model"]["vocab"];
+  json added = json::object();
+  bool is_counted = true;
+  for (const json& token : file.value("added_tokens", json::array())) {
+    if (vocabulary.contains(token["content"])) continue;
+    is_counted = is_counted && token["id"] == vocabulary.size() + added.size();
+    added[token["content"]] = token["id"];
+  }
+  if (is_counted) return text;
+  vocabulary.update(added);
+  return file.dump();
+}
+
 }  // namespace
 
 // Splitting does not matter where nothing is merged, so it is the form that every reader knows: GPT-2's.
@@ -74,7 +91,7 @@ tokenizer::BpeModel byte_vocabulary(const tokenizer::Tokenizer& tokenizer) {
 }
 
 std::string hugging_face_json(const tokenizer::Tokenizer& tokenizer) {
-  if (tokenizer.name() == "bpe") return tokenizer.to_json();
+  if (tokenizer.name() == "bpe") return with_own_ids(tokenizer.to_json());
   if (tokenizer.name() == "byte") return tokenizer::tokenizer_json(byte_vocabulary(tokenizer));
   if (tokenizer.name() == "char") return characters_json(tokenizer);
   throw std::logic_error("no form for a tokenizer " + tokenizer.name());

@@ -107,27 +107,12 @@ std::unique_ptr<Tokenizer> read_tokenizer(const fs::path& path) {
   return tokenizer_from_json(text, origin);
 }
 
-// Whether Hugging Face's library gives the added tokens the ids that the file has: it counts on from the tokens of the vocabulary.
-bool counts_on(const std::vector<AddedToken>& added, size_t vocabulary) {
-  auto next = static_cast<int32_t>(vocabulary);
-  for (const AddedToken& token : added) {
-    if (!token.in_vocabulary && token.id != next++) return false;
-  }
-  return true;
-}
-
-// Hugging Face's file as it is kept: without the lengths to which texts were last cut or filled up before it was saved
-// (findings/saved_truncation.sh), and with its ids in the vocabulary where that library would count anew (findings/added_token_ids.sh).
-std::string kept(std::string_view text, const json& object, const TokenizerPipeline& pipeline) {
+// Hugging Face's file without the lengths to which texts were last cut or filled up before it was saved (findings/saved_truncation.sh).
+std::string without_lengths(std::string_view text, const json& object) {
   const auto is_set = [&](const char* key) { return object.contains(key) && !object[key].is_null(); };
-  const bool has_lengths = is_set("truncation") || is_set("padding");
-  const bool has_own_ids = pipeline.is_byte_level && !counts_on(pipeline.added_tokens, object["model"]["vocab"].size());
-  if (!has_lengths && !has_own_ids) return std::string(text);
+  if (!is_set("truncation") && !is_set("padding")) return std::string(text);
   json file = object;
   file["truncation"] = file["padding"] = nullptr;
-  if (has_own_ids) {
-    for (const AddedToken& token : pipeline.added_tokens) file["model"]["vocab"][token.text] = token.id;
-  }
   return file.dump();
 }
 
@@ -151,8 +136,7 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view text, const std:
     TokenizerPipeline pipeline = read_tokenizer_json(object, origin);
     if (pipeline.is_plain() && !pipeline.adds_tokens)
       return std::make_unique<BpeTokenizer>(std::move(pipeline.model), origin);
-    std::string file = kept(text, object, pipeline);
-    return std::make_unique<PipelineTokenizer>(std::move(pipeline), std::move(file), origin);
+    return std::make_unique<PipelineTokenizer>(std::move(pipeline), without_lengths(text, object), origin);
   }
   const auto type = object.find("type");
   if (type == object.end()) refuse_tokenizer(origin, "it has neither 'type' nor Hugging Face's 'model'");

@@ -5,11 +5,14 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "gpt/core/error.h"
+#include "gpt/core/file.h"
 #include "gpt/tokenizer/make_tokenizer.h"
 #include "gpt/tokenizer/special_tokens.h"
 #include "support/expect_error.h"
+#include "support/source_folder.h"
 
 namespace gpt::exchange {
 namespace {
@@ -42,6 +45,26 @@ TEST(TokenizerFiles, SpecialTokensAreAddedBehindCharactersAndBytes) {
     EXPECT_EQ(read->encode_with_specials("a é<|im_end|>"), tokenizer->encode_with_specials("a é<|im_end|>"));
     EXPECT_EQ(read->encode("é"), tokenizer->encode("é"));
   }
+}
+
+// Hugging Face's library counts added tokens on from the vocabulary, whatever their ids are, unless they are in it, too.
+TEST(TokenizerFiles, IdsThatLeaveAGapAreWrittenIntoTheVocabulary) {
+  const std::string plain =
+      read_file(test::source_folder() + "/tests/tokenizer/hugging_face/qwen2.json", ExitCode::data);
+  EXPECT_EQ(hugging_face_json(*tokenizer::tokenizer_from_json(plain, "plain")), plain);
+  json file = json::parse(plain);
+  json& last = file["added_tokens"].back();
+  const std::string name = last["content"];
+  const int32_t id = last["id"].get<int32_t>() + 7;
+  last["id"] = id;
+  const auto tokenizer = tokenizer::tokenizer_from_json(file.dump(), "file");
+  EXPECT_EQ(tokenizer->to_json(), file.dump());  // whose hash bins and checkpoints have
+  const json exported = json::parse(hugging_face_json(*tokenizer));
+  EXPECT_EQ(exported["model"]["vocab"].value(name, 0), id);
+  EXPECT_EQ(exported["added_tokens"], file["added_tokens"]);
+  const auto again = tokenizer::tokenizer_from_json(exported.dump(), "again");
+  EXPECT_EQ(again->encode_with_specials(name), std::vector<int32_t>{id});
+  EXPECT_EQ(again->encode_with_specials("a" + name + " b"), tokenizer->encode_with_specials("a" + name + " b"));
 }
 
 TEST(TokenizerFiles, OtherWordsAreRefused) {

@@ -126,23 +126,6 @@ TEST(PipelineTokenizer, IsKeptWithoutTheLengthsThatItWasLastUsedWith) {
   EXPECT_EQ(json::parse(tokenizer->to_json()), plain);
 }
 
-// Hugging Face's library counts added tokens on from the vocabulary, whatever their ids are, unless they are in it, too.
-TEST(PipelineTokenizer, IdsThatLeaveAGapAreKeptInTheVocabulary) {
-  json file = json::parse(hugging_face_file("qwen2.json"));
-  json& last = file["added_tokens"].back();
-  const std::string name = last["content"];
-  const int32_t id = last["id"].get<int32_t>() + 7;
-  last["id"] = id;
-  const auto tokenizer = tokenizer_from_json(file.dump(), "t.json");
-  EXPECT_EQ(tokenizer->encode_with_specials(name), Ids{id});
-  const json kept = json::parse(tokenizer->to_json());
-  EXPECT_EQ(kept["model"]["vocab"].value(name, 0), id);
-  EXPECT_EQ(kept["added_tokens"], file["added_tokens"]);
-  const auto again = tokenizer_from_json(tokenizer->to_json(), "again");
-  EXPECT_EQ(again->encode_with_specials("a" + name + " b"), tokenizer->encode_with_specials("a" + name + " b"));
-  EXPECT_EQ(again->to_json(), tokenizer->to_json());
-}
-
 TEST(PipelineTokenizer, KnowsTheEndOfAText) {
   EXPECT_EQ(hugging_face_tokenizer("qwen2")->end_of_text(), 320);
   EXPECT_EQ(hugging_face_tokenizer("llama2")->end_of_text(), 2);
