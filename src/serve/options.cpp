@@ -75,6 +75,9 @@ std::vector<config::Section> serve_sections(ServeOptions& o) {
         config::switch_row("strict-fields", o.strict_fields,
                            "refuse requests with a field that this server does not know, which may be misspelled; "
                            "otherwise the log names it once"),
+        config::switch_row("ignore-tools", o.ignore_tools,
+                           "answer chats that offer the model tools as if they offered none, for clients that always "
+                           "do; otherwise they are refused"),
         config::switch_row("trust-markup", o.trust_markup,
                            "special tokens that are spelled out in the messages of a chat are those tokens; otherwise "
                            "they are text")}},

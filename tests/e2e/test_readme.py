@@ -1,5 +1,6 @@
 """What the documents say of the configuration is what the program says, and so are their examples of what is planned without the data."""
 
+import functools
 import json
 import re
 import shlex
@@ -16,7 +17,29 @@ def all_readmes():
     return [programs.SOURCE / "README.md", *(path for folder in folders for path in sorted((programs.SOURCE / folder).rglob("README.md")))]
 
 
+@functools.cache
+def flags_of(program):
+    """All flags of --help and their other names, without dashes; gpt-bench takes those of its commands and of a run."""
+    shown = programs.run(program, "--help", check_code=0).stdout
+    if program == "gpt-bench":
+        commands = re.findall(r"^  ([a-z]+)  ", shown, re.M)
+        shown = "\n".join(programs.run(program, command, "--help", check_code=0).stdout for command in commands)
+    names = re.findall(r"(?<![\w-])--?([\w.-]+)", shown) + [name for names in re.findall(r"\(([\w, \n-]+)\)", shown) for name in re.split(r"[,\s]+", names)]
+    return {name.split(".")[-1].replace("_", "-") for name in names} | (flags_of("gpt-train") if program == "gpt-bench" else set())
+
+
 class Readme(unittest.TestCase):
+    def test_flags_that_documents_name_exist(self):
+        named = 0
+        for document in [*programs.SOURCE.glob("*.md"), *all_readmes()]:
+            text = document.read_text().replace("\\\n", " ")
+            for program, rest in re.findall(r"\b(gpt-(?:train|generate|serve|prepare|export|eval|prune|diagnose|bench|board))\b([^`\n|;&()#]*)", text):
+                for flag in re.findall(r"(?<![\w-])--([a-z][\w.-]*\w)", rest):
+                    named += 1
+                    with self.subTest(document=document.name, program=program):
+                        self.assertIn(flag.split(".")[-1].replace("_", "-"), flags_of(program))
+        self.assertGreater(named, 300)
+
     def test_reference_is_current(self):
         readme = (CONFIGS / "README.md").read_text()
         shown = readme.split("<!-- gpt-train --print-reference -->\n")[1].split("\n<!-- end of reference -->")[0]
