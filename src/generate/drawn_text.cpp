@@ -36,10 +36,15 @@ DrawnText::DrawnText(at::Device device, uint64_t seed, std::vector<std::string> 
                      bool has_begun)
     : generator(make_generator(device, seed)), stream(std::move(stop)), ends(std::move(ends)), has_begun(has_begun) {}
 
+std::string DrawnText::piece_of(int32_t token, const tokenizer::Tokenizer& tokenizer) const {
+  return is_end(token, ends, tokenizer) ? "" : tokenizer.piece(token, /*begins_text=*/!has_begun);
+}
+
 std::string DrawnText::take(int32_t token, const tokenizer::Tokenizer& tokenizer) {
   ++result.new_tokens;
   if (is_end(token, ends, tokenizer)) return ignores_end ? "" : (end("end of text"), finish());
-  std::string piece = stream.push(tokenizer.piece(token, /*begins_text=*/!std::exchange(has_begun, true)));
+  std::string piece = stream.push(piece_of(token, tokenizer));
+  has_begun = true;
   if (stream.stopped()) end("stop text"), piece += stream.finish();
   result.text += piece;
   return piece;

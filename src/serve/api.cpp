@@ -6,6 +6,7 @@
 #include <chrono>
 #include <ctime>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <utility>
 
 #include "gpt/core/error.h"
@@ -313,6 +314,8 @@ Task::Prompt Api::read_prompt(const CompletionRequest& request, size_t number) {
     const int64_t most = *request.prompt_tokens < 0 ? context : *request.prompt_tokens;
     const int64_t more = std::max<int64_t>(std::ssize(prompt.tokens) - most, 0);
     prompt.tokens.erase(prompt.tokens.begin(), prompt.tokens.begin() + more);
+  } else if (text) {
+    prompt.silent = unspelled_prefix(*text, prompt.tokens);
   }
   if (std::ssize(prompt.tokens) > context) {
     throw ApiError(400,
@@ -325,6 +328,15 @@ Task::Prompt Api::read_prompt(const CompletionRequest& request, size_t number) {
     if (id >= ids)
       throw ApiError(400, fmt::format("prompt: token {} is outside the vocabulary of {}", id, ids), "prompt");
   return prompt;
+}
+
+// How many tokens the model's texts begin with that were put before this one.
+int64_t Api::unspelled_prefix(const std::string& text, const std::vector<int32_t>& tokens) const {
+  const generate::LoadedModel& loaded = session_.loaded;
+  const std::vector<int32_t>& prefix = loaded.text_format.prefix;
+  if (prefix.empty() || !std::ranges::equal(prefix, std::span(tokens).first(std::min(tokens.size(), prefix.size()))))
+    return 0;
+  return text.starts_with(loaded.tokenizer->decode(prefix)) ? 0 : std::ssize(prefix);
 }
 
 std::vector<int32_t> Api::encode(const std::string& prompt) {

@@ -142,7 +142,7 @@ void Batcher::begin(Growing& growing) {
 // All positions at once and in float32, apart from the decoder. Returns the logits after the last one.
 at::Tensor Batcher::score_prompt(const Growing& growing) {
   const Task& task = *growing.task;
-  const std::vector<int32_t>& prompt = task.prompt_of(growing.choice).tokens;
+  const auto& [prompt, has_text, silent] = task.prompt_of(growing.choice);
   const ops::RowAdapters::Scope scope(adapters_.get(), {{std::ssize(prompt), task.adapter}});
   const at::Tensor ids = at::tensor(std::vector<int64_t>(prompt.begin(), prompt.end())).unsqueeze(0);
   const at::Tensor logits =
@@ -150,6 +150,9 @@ at::Tensor Batcher::score_prompt(const Growing& growing) {
   std::vector<TokenScore> scores = {{.id = prompt[0], .logprob = {}, .top = {}}};
   for (TokenScore& score : score_tokens(logits, std::span(prompt).subspan(1), *task.logprobs))
     scores.push_back(std::move(score));
+  const tokenizer::Tokenizer& tokenizer = *session_.loaded.tokenizer;
+  for (int64_t i = has_text ? silent : std::ssize(scores); i < std::ssize(scores); ++i)
+    scores[i].text = tokenizer.piece(scores[i].id, /*begins_text=*/i == silent);
   tell(growing, {.scores = std::move(scores)});
   return logits.narrow(0, logits.size(0) - 1, 1);
 }
@@ -189,7 +192,10 @@ void Batcher::take(Growing& growing, int32_t token, const at::Tensor& logits) {
   const Task& task = *growing.task;
   generate::DrawnText& text = growing.text;
   TextEvent event{.new_tokens = 1};
-  if (task.logprobs) event.scores = score_tokens(logits, {&token, 1}, *task.logprobs);
+  if (task.logprobs) {
+    event.scores = score_tokens(logits, {&token, 1}, *task.logprobs);
+    event.scores[0].text = text.piece_of(token, *session_.loaded.tokenizer);
+  }
   event.text = text.take(token, *session_.loaded.tokenizer);
   if (!text.is_done() && text.result.new_tokens == task.sampling.max_new_tokens) event.text += text.end_by_length();
   if (!text.is_done()) decoder_.append(text.slot, token);

@@ -58,7 +58,7 @@ ordered_json LogprobsWriter::write(const std::vector<TokenScore>& scores) {
   for (const TokenScore& score : scores) {
     tokens.push_back(token_text(*tokenizer_, score.id));
     offsets.push_back(characters_);
-    const std::string text = text_.push(score.id < tokenizer_->vocab_size() ? tokenizer_->piece(score.id, false) : "");
+    const std::string text = text_.push(score.text);
     characters_ += std::count_if(text.begin(), text.end(), utf8::begins_character);
     if (!score.logprob) {
       logprobs.push_back(nullptr);

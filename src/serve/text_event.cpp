@@ -5,7 +5,7 @@ namespace {
 
 size_t bytes_of(const TextEvent& event) {
   size_t bytes = sizeof event + event.text.size() + event.scores.size() * sizeof(TokenScore);
-  for (const TokenScore& score : event.scores) bytes += score.top.size() * sizeof score.top[0];
+  for (const TokenScore& score : event.scores) bytes += score.top.size() * sizeof score.top[0] + score.text.size();
   return bytes;
 }
 

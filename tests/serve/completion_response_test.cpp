@@ -54,9 +54,12 @@ TEST(CompletionResponse, StreamsPieces) {
 
 TEST(CompletionResponse, NamesTokensAndPlacesThem) {
   const float logprob = -0.1234567f;
-  std::vector<TokenScore> scores = {{.id = 'a'}};  // the first of a prompt
-  for (const unsigned char byte : std::string("é!"))
-    scores.push_back({.id = byte, .logprob = logprob, .top = {{'x', -0.05f}, {0xff, -0.1f}}});
+  std::vector<TokenScore> scores = {{.id = 'a', .text = "a"}};  // the first of a prompt
+  for (const char byte : std::string("é!"))
+    scores.push_back({.id = static_cast<unsigned char>(byte),
+                      .logprob = logprob,
+                      .top = {{'x', -0.05f}, {0xff, -0.1f}},
+                      .text = {byte}});
   const auto check = [&](const json& logprobs) {
     EXPECT_EQ(logprobs["tokens"], json({"a", "bytes:\\xc3", "bytes:\\xa9", "!"}));
     EXPECT_EQ(logprobs["text_offset"], json({0, 1, 1, 2}));  // the two bytes are one character
@@ -68,6 +71,13 @@ TEST(CompletionResponse, NamesTokensAndPlacesThem) {
   CompletionWriter whole(*bytes(), "mine", 1, 1, true, {});
   for (const TokenScore& score : scores) whole.add({.scores = {score}});
   check(json::parse(whole.whole())["choices"][0]["logprobs"]);
+}
+
+// Tokens before the prompt's text, and ends of texts that are passed over, are no characters of it.
+TEST(CompletionResponse, PlacesTokensWithoutTextWhereTheNextOneBegins) {
+  const std::vector<TokenScore> scores = {{.id = 1}, {.id = 'H', .text = "H"}, {.id = 2}, {.id = 'i', .text = "i"}};
+  const json logprobs = json::parse(LogprobsWriter(*bytes()).write(scores).dump());
+  EXPECT_EQ(logprobs["text_offset"], json({0, 0, 1, 1}));
 }
 
 // Whatever ids a model writes, the answer is JSON in UTF-8.

@@ -23,6 +23,7 @@ struct GenerationResult {
   double seconds = 0;          // prefill and decoding
   double prefill_seconds = 0;  // up to the first token
   std::string stop_reason;     // "length", "stop text", "end of text", "interrupted"
+  bool fills_context = false;  // an answer of a chat whose length is what the model still had room for
 };
 
 struct DrawnText {
@@ -39,6 +40,9 @@ struct DrawnText {
 
   bool is_done() const { return !result.stop_reason.empty(); }
   void end(const char* reason) { result.stop_reason = reason; }
+
+  // The bytes that it would add to the text.
+  std::string piece_of(int32_t token, const tokenizer::Tokenizer& tokenizer) const;
 
   // All return what of the text is now certain.
   std::string take(int32_t token, const tokenizer::Tokenizer& tokenizer);

@@ -65,6 +65,7 @@ class Api : public http::Handler {
   std::vector<int32_t> encode_dialogue(const chat::ChatTemplate& chat_template, chat::Dialogue dialogue);
   std::vector<int32_t> encode(const std::string& prompt);
   Task::Prompt read_prompt(const CompletionRequest& request, size_t number);
+  int64_t unspelled_prefix(const std::string& text, const std::vector<int32_t>& tokens) const;
   void name_left_out(const AnswerRequest& request);
   std::vector<std::string> echoes(const CompletionRequest& request, const Task& task) const;
 

@@ -25,6 +25,7 @@ struct Task {
   struct Prompt {
     std::vector<int32_t> tokens;  // no more than block_size
     bool has_text = true;         // false: the tokens stand for an empty text
+    int64_t silent = 0;           // tokens at the beginning that the text of the prompt does not spell
   };
   explicit Task(bool is_streamed = true) : events(is_streamed) {}
 

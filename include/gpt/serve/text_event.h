@@ -22,6 +22,7 @@ struct TokenScore {
   int32_t id = 0;
   std::optional<float> logprob = {};                // nothing for the first token of a prompt
   std::vector<std::pair<int32_t, float>> top = {};  // the likeliest tokens there, the likeliest first
+  std::string text = {};                            // the bytes that the token adds to what is answered
 };
 
 struct TextEvent {
