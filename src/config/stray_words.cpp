@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <system_error>
 
 #include "gpt/config/value.h"
+#include "gpt/core/file.h"
 
 namespace gpt::config {
 namespace {
@@ -14,11 +14,6 @@ namespace {
 namespace fs = std::filesystem;
 
 bool is_flag(const std::string& word) { return word.size() > 1 && word[0] == '-'; }
-
-bool exists(const std::string& path) {
-  std::error_code ignored;
-  return fs::exists(path, ignored);
-}
 
 // A pattern that the shell may have made these files of.
 std::string pattern_of(const std::vector<std::string>& files) {

@@ -186,6 +186,11 @@ std::string read_file(const std::string& path, ExitCode code, std::optional<Size
   }
 }
 
+bool exists(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
 void create_folders(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);

@@ -65,6 +65,18 @@ std::string shortened(std::string_view text, size_t most) {
                      with_commas(static_cast<int64_t>(end - begin)), text.substr(end));
 }
 
+std::string shell_quoted(const std::string& text) {
+  if (text.find_first_of("\"\\$`!") == std::string::npos) return '"' + text + '"';
+  std::string result = "'";
+  for (const char c : text) result += c == '\'' ? "'\\''" : std::string(1, c);
+  return result + "'";
+}
+
+std::string shell_word(const std::string& text) {
+  const bool is_plain = !text.empty() && text.find_first_of(" \t\n\"'\\$`!*?;&|<>()#~[]{}") == std::string::npos;
+  return is_plain ? text : shell_quoted(text);
+}
+
 void print(std::string_view text) {
   const std::string shown = isatty(STDOUT_FILENO) ? printable(text) : std::string(text);
   output::write(shown);

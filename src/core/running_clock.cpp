@@ -105,4 +105,8 @@ double seconds_since_start() {
   return seconds_before + std::chrono::duration<double>(RunningClock::now() - seconds_counted_from).count();
 }
 
+double seconds_since_1970() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
 }  // namespace gpt

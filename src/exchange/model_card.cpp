@@ -77,15 +77,6 @@ std::string losses_of(const checkpoint::Checkpoint& checkpoint, const std::strin
   return rows;
 }
 
-std::string quoted_where_needed(const std::string& value) {
-  std::string text = printable_line(value);
-  const bool is_plain = !text.empty() && text.find_first_of(" \t\n\"'\\$`!*?;&|<>()#~[]{}") == std::string::npos;
-  if (is_plain) return text;
-  std::string result = "'";
-  for (const char c : text) result += c == '\'' ? "'\\''" : std::string(1, c);
-  return result + "'";
-}
-
 // Every setting that is not the default, but for where things are on the machine that trained it.
 std::string command_of(Config config) {
   Config defaults;
@@ -97,7 +88,8 @@ std::string command_of(Config config) {
                           name == "device" || std::holds_alternative<config::Structure>(rows[i].target);
     const std::string value = config::value_text(rows[i].target);
     if (is_local || value == config::value_text(usual[i].target)) continue;
-    command += fmt::format(" --{} {}", rows[i].key(), quoted_where_needed(rows[i].is_path ? last_name(value) : value));
+    command +=
+        fmt::format(" --{} {}", rows[i].key(), shell_word(printable_line(rows[i].is_path ? last_name(value) : value)));
   }
   return command;
 }

@@ -18,6 +18,7 @@
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
 #include "gpt/core/format.h"
+#include "gpt/core/printable.h"
 #include "gpt/core/process.h"
 #include "gpt/prepare/plain_text.h"
 
@@ -108,19 +109,6 @@ std::vector<config::Section> sections(GenerateOptions& o, Given& given) {
   };
 }
 
-// In quotes that a shell takes off again.
-std::string shell_quoted(const std::string& text) {
-  if (text.find_first_of("\"\\$`!") == std::string::npos) return '"' + text + '"';
-  std::string result = "'";
-  for (const char c : text) result += c == '\'' ? "'\\''" : std::string(1, c);
-  return result + "'";
-}
-
-std::string quoted_where_needed(const std::string& text) {
-  const bool plain = !text.empty() && text.find_first_of(" \t\n\"'\\$`!*?;&|<>()#~[]{}") == std::string::npos;
-  return plain ? text : shell_quoted(text);
-}
-
 // The command as it was probably meant: the words of the prompt in quotes, which make them one argument.
 std::string with_quotes(int argc, const char* const* argv, const std::vector<std::string>& words) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
@@ -129,7 +117,7 @@ std::string with_quotes(int argc, const char* const* argv, const std::vector<std
   if (first == arguments.end()) {
     arguments = {prompt};  // words here and there: the flags between them do not matter
   } else {
-    for (std::string& argument : arguments) argument = quoted_where_needed(argument);
+    for (std::string& argument : arguments) argument = shell_word(argument);
     *first = prompt;
     arguments.erase(first + 1, first + words.size());
   }
@@ -179,8 +167,7 @@ void check_combination(const GenerateOptions& options, const config::Origins& gi
                        const std::vector<std::string>& words) {
   const auto refuse = [](const std::string& message) { throw Error(ExitCode::config, message); };
   for (const std::string& word : words) {
-    if (is_checkpoint(word))
-      refuse(fmt::format("'{}' is a checkpoint: write --checkpoint {}", word, quoted_where_needed(word)));
+    if (is_checkpoint(word)) refuse(fmt::format("'{}' is a checkpoint: write --checkpoint {}", word, shell_word(word)));
   }
   if (given.count("prompt") + !words.empty() + !options.prompt_file.empty() + options.interactive > 1) {
     refuse("choose one: the prompt as an argument, --prompt, --prompt-file or --interactive");

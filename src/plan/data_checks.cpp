@@ -10,6 +10,7 @@
 
 #include "gpt/config/automatic.h"
 #include "gpt/core/error.h"
+#include "gpt/core/file.h"
 #include "gpt/core/format.h"
 #include "gpt/core/remedies.h"
 #include "gpt/data/document_mask.h"
@@ -24,11 +25,6 @@ namespace gpt::plan {
 namespace {
 
 std::string count(int64_t value) { return format_count(static_cast<double>(value)); }
-
-bool exists(const std::string& path) {
-  std::error_code ignored;
-  return std::filesystem::exists(path, ignored);
-}
 
 }  // namespace
 

@@ -14,6 +14,7 @@
 
 #include "gpt/checkpoint/checkpoint.h"
 #include "gpt/checkpoint/file_names.h"
+#include "gpt/config/data_config.h"
 #include "gpt/core/file.h"
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
@@ -131,8 +132,12 @@ std::string shortest_name(const std::string& file) {
 std::string next_command(const PruneOptions& options) {
   const std::string from = shortest_name(options.output);
   const std::string to = from.ends_with(".pt") ? from.substr(0, from.size() - 3) : from;
-  return printable_line(fmt::format("gpt-train --init_from {} --{} {} --output_dir {}-trained", from,
-                                    data::has_name_of_bin(options.data) ? "bin" : "data", options.data, to));
+  const std::string field = options.text_field == DataConfig().text_field
+                                ? ""
+                                : fmt::format(" --text_field {}", shell_word(options.text_field));
+  return printable_line(fmt::format("gpt-train --init_from {} --{} {}{} --output_dir {}", shell_word(from),
+                                    data::has_name_of_bin(options.data) ? "bin" : "data", shell_word(options.data),
+                                    field, shell_word(to + "-trained")));
 }
 
 }  // namespace

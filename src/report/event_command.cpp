@@ -13,6 +13,7 @@
 #include "gpt/core/format.h"
 #include "gpt/core/host_name.h"
 #include "gpt/core/log.h"
+#include "gpt/core/running_clock.h"
 #include "gpt/core/surroundings.h"
 #include "json_number.h"
 
@@ -101,7 +102,6 @@ void EventCommand::tell(const std::string& event, const std::string& text, const
       has_left_out_ = true;
       return;
     }
-    const auto time = std::chrono::system_clock::now().time_since_epoch();  // since 1970, UTC
     ordered_json json{{"text", fmt::format("{}: step {} of {}: {}", name_, with_commas(step_),
                                            with_commas(total_steps_), text)},
                       {"event", event},
@@ -110,7 +110,7 @@ void EventCommand::tell(const std::string& event, const std::string& text, const
                       {"host", host_name()},
                       {"step", step_},
                       {"total_steps", total_steps_},
-                      {"time", std::chrono::duration<double>(time).count()}};
+                      {"time", seconds_since_1970()}};
     json.update(ordered_json::parse(more));
     waiting_.push_back(
         {event, json.dump(-1, ' ', /*ensure_ascii=*/false, ordered_json::error_handler_t::replace) + "\n", is_last});

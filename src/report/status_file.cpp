@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "gpt/core/file.h"
+#include "gpt/core/running_clock.h"
 #include "json_number.h"
 
 namespace gpt::report {
@@ -45,10 +46,6 @@ std::optional<EvaluationRecord> evaluation_in(const ordered_json& object, const 
     evaluation.loss = number_in<double>(*found, "val_loss");
   if (found->contains("val_bits_per_byte")) evaluation.bits_per_byte = number_in<double>(*found, "val_bits_per_byte");
   return evaluation;
-}
-
-double seconds_since_1970() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 }  // namespace

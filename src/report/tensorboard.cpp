@@ -5,7 +5,6 @@
 
 #include <array>
 #include <charconv>
-#include <chrono>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
@@ -18,6 +17,7 @@
 
 #include "gpt/core/error.h"
 #include "gpt/core/file.h"
+#include "gpt/core/running_clock.h"
 #include "gpt/report/run_history.h"
 
 namespace gpt::report {
@@ -72,8 +72,6 @@ void append_little_endian(std::string& to, Integer value) {
   for (size_t i = 0; i < sizeof value; ++i) to += static_cast<char>(value >> (8 * i) & 0xFF);
 }
 
-double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
-
 // An event of that time, to which `add_content(writer)` adds its content, as a record.
 template <class AddContent>
 std::string event_record(int64_t step, double time, const AddContent& add_content) {
@@ -88,7 +86,7 @@ std::string event_record(int64_t step, double time, const AddContent& add_conten
 using Scalar = std::pair<const char*, std::optional<double>>;
 
 template <class Scalars = std::initializer_list<Scalar>>  // of pairs of a tag and a number
-std::string scalar_record(int64_t step, const Scalars& scalars, double time = now()) {
+std::string scalar_record(int64_t step, const Scalars& scalars, double time = seconds_since_1970()) {
   return event_record(step, time, [&](protozero::pbf_writer& event) {
     protozero::pbf_writer summary(event, event::summary);
     for (const auto& [tag, number] : scalars) {
@@ -123,7 +121,7 @@ std::string as_markdown(const std::string& text) {
 }
 
 std::string text_record(int64_t step, const char* tag, const std::string& text) {
-  return event_record(step, now(), [&](protozero::pbf_writer& event) {
+  return event_record(step, seconds_since_1970(), [&](protozero::pbf_writer& event) {
     protozero::pbf_writer summary(event, event::summary);
     protozero::pbf_writer value(summary, summary::value);
     value.add_string(value::tag, tag);
@@ -161,7 +159,7 @@ std::string settings_record(const RunRecord& run) {
     protozero::pbf_writer session(plugin, hyper_parameters::session_start);
     for (const auto& [key, value] : run.settings) add_setting(session, key, value);
   }
-  return event_record(0, now(), [&](protozero::pbf_writer& event) {
+  return event_record(0, seconds_since_1970(), [&](protozero::pbf_writer& event) {
     protozero::pbf_writer summary(event, event::summary);
     protozero::pbf_writer value(summary, summary::value);
     value.add_string(value::tag, "_hparams_/session_start_info");
@@ -239,11 +237,11 @@ void TensorBoardEvents::begin(const RunRecord& run) {
   create_folders(folder_);
   cut_after(folder_, run.first_step);
   file_.emplace(folder_ + "/" + file_name());
-  file_->record(event_record(0, now(), [](protozero::pbf_writer& event) {
+  file_->record(event_record(0, seconds_since_1970(), [](protozero::pbf_writer& event) {
     event.add_string(event::file_version, "brain.Event:2");
   }));
   // TensorBoard drops the steps from this one on.
-  file_->record(event_record(run.first_step + 1, now(), [](protozero::pbf_writer& event) {
+  file_->record(event_record(run.first_step + 1, seconds_since_1970(), [](protozero::pbf_writer& event) {
     protozero::pbf_writer log(event, event::session_log);
     log.add_enum(session_log::status, session_log::start);
   }));

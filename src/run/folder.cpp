@@ -11,18 +11,13 @@
 
 #include "gpt/config/load.h"
 #include "gpt/core/error.h"
+#include "gpt/core/file.h"
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
 
 namespace gpt::run {
 namespace fs = std::filesystem;
 namespace {
-
-// A folder that may not be read holds nothing usable.
-bool exists(const std::string& path) {
-  std::error_code ignored;
-  return fs::exists(path, ignored);
-}
 
 std::vector<std::string> checkpoints_in(const std::string& folder) {
   return checkpoint::newest_first(folder, names_in(folder));
@@ -168,7 +163,9 @@ FoundStart Folder::find_start(const std::string& resume_from, bool restart) cons
   const std::string path = named ? checkpoint::absolute_checkpoint(resume_from) : "";
   if (restart || !holds_run) {
     if (!named) return {std::nullopt, old_run()};
-    return {StartingPoint{load(path), path, /*is_last=*/false, /*started_by=*/path}, old_run()};
+    StartingPoint start{load(path), path, /*is_last=*/false, /*started_by=*/path};
+    start.checkpoint.best_val_loss = std::numeric_limits<double>::infinity();  // of a file that is not in this folder
+    return {std::move(start), old_run()};
   }
   std::string reasons;
   std::optional<StartingPoint> own = newest(reasons);

@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "gpt/config/load.h"
+#include "gpt/core/running_clock.h"
 #include "gpt/core/version.h"
 #include "gpt/report/console.h"
 #include "gpt/report/event_command.h"
@@ -22,8 +22,7 @@
 namespace gpt::train {
 
 report::Moment moment_of(const run::State& state) {
-  const auto time = std::chrono::system_clock::now().time_since_epoch();
-  return {std::chrono::duration<double>(time).count(), state.loader.tokens_seen()};
+  return {seconds_since_1970(), state.loader.tokens_seen()};
 }
 
 report::Listeners listeners_of(const run::Folder& folder, const ReportConfig& config,

@@ -10,6 +10,7 @@
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
+#include "gpt/core/printable.h"
 #include "gpt/core/process.h"
 #include "gpt/device/memory.h"
 #include "gpt/report/console.h"
@@ -64,8 +65,7 @@ bool Trainer::outlasts_shortage() {
     return setup_.mesh.all->is_any(own && process::stop_signal() == 0);  // after a signal nobody waits
   });
   if (!is_over) return false;
-  (void)must_stop();  // processes hear what was said before
-  log::info("There is memory again: the run goes on");
+  if (!must_stop()) log::info("There is memory again: the run goes on");  // processes hear what was said before
   return true;
 }
 
@@ -176,7 +176,8 @@ void Trainer::finish() {
                            format_short_duration(stopwatch_.seconds()), folder_.checkpoint_path()));
   const bool best_is_better = state_.evaluations_since_best > 0 && std::isfinite(state_.best_val_loss);
   if (setup_.corpus.tokenizer)
-    log::info(fmt::format("Next: gpt-generate --checkpoint {}{}", best_is_better ? folder_.best_path() : folder_.path(),
+    log::info(fmt::format("Next: gpt-generate --checkpoint {}{}",
+                          shell_word(best_is_better ? folder_.best_path() : folder_.path()),
                           setup_.corpus.has_conversations ? " --chat" : ""));
 }
 

@@ -25,6 +25,14 @@ TEST(Printable, AValueWithinAMessageHasNoLineEnds) {
   EXPECT_EQ(printable_line("a\nb\tc\u202e"), "a\\x0ab\\x09c\\u202e");
 }
 
+TEST(Printable, AWordForAShellIsQuotedWhereItWouldBeRead) {
+  EXPECT_EQ(shell_word("models/a-1.pt"), "models/a-1.pt");
+  EXPECT_EQ(shell_word("my model"), "\"my model\"");
+  EXPECT_EQ(shell_word("*.txt"), "\"*.txt\"");
+  EXPECT_EQ(shell_word("$a's"), "'$a'\\''s'");
+  EXPECT_EQ(shell_word(""), "\"\"");
+}
+
 TEST(Shortened, LosesItsMiddle) {
   EXPECT_EQ(shortened("short", 5), "short");
   EXPECT_EQ(shortened("0123456789", 4), "01 ... (6 bytes left out) ... 89");

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <limits>
 #include <string>
 
 #include "core/scratch_folder.h"
@@ -79,6 +80,16 @@ TEST_F(RunFolderTest, GoingBackHoldsOneCheckpointAtATimeAndReadsTheStepsOfNumber
   for (const std::string& name : {checkpoint::numbered_checkpoint(7), std::string(checkpoint::kBestCheckpoint),
                                   std::string(checkpoint::kLastCheckpoint), std::string("ckpt_broken.pt")})
     EXPECT_TRUE(has("set_aside/1/" + name)) << name;
+}
+
+// Whose best checkpoint is elsewhere.
+TEST_F(RunFolderTest, ARunThatBeginsInAnotherFolderHasNoBestCheckpointYet) {
+  checkpoint_.best_val_loss = 1.5;
+  const std::string origin = save(checkpoint::kLastCheckpoint, 9);
+  const Folder folder(root_ / "next");
+  const auto start = folder.find_start(origin, /*restart=*/false).start;
+  EXPECT_EQ(start->checkpoint.step, 9);
+  EXPECT_EQ(start->checkpoint.best_val_loss, std::numeric_limits<double>::infinity());
 }
 
 TEST_F(RunFolderTest, ADamagedCheckpointIsNoPlaceToGoBackTo) {

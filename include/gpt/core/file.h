@@ -25,6 +25,7 @@ struct SizeLimit {
 // The whole file; `code`: the kind of error when it cannot be read. Kind and size are checked before anything is. Waits for a pipe,
 // where a stop signal ends the waiting: gpt::Error(interrupted).
 std::string read_file(const std::string& path, ExitCode code, std::optional<SizeLimit> limit = {});
+bool exists(const std::string& path);                            // false where nobody can tell
 void create_folders(const std::string& path);                    // as mkdir -p; throws gpt::Error(disk)
 void move_file(const std::string& from, const std::string& to);  // or a folder: rename, fsync; throws gpt::Error(disk)
 // Gives a file a second name, in place of what has it: it takes no room. False where the file system does not, and nothing has changed.

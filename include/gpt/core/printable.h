@@ -20,6 +20,10 @@ std::string printable_line(std::string_view text);
 // The text without its middle, which "..." stands for, where it has more than `most` bytes. No character is cut.
 std::string shortened(std::string_view text, size_t most);
 
+// In quotes that a shell takes off again; the second only where one would not take the text as it is.
+std::string shell_quoted(const std::string& text);
+std::string shell_word(const std::string& text);
+
 // Writes to standard output, and printably where that is a terminal.
 void print(std::string_view text);
 

@@ -65,4 +65,6 @@ class RunningClock {
 // For how long this process has run, its loading of libraries included and its pauses not.
 double seconds_since_start();
 
+double seconds_since_1970();  // in UTC, as the calendar of this machine has it
+
 }  // namespace gpt
