@@ -114,7 +114,7 @@ checkpoint::Checkpoint load_adapters(const ExportOptions& options) {
 }
 
 void export_peft(const ExportOptions& options) {
-  require_free_folder(options.output);
+  require_free_folder(options.output, /*is_for_adapter=*/true);
   const checkpoint::Checkpoint checkpoint = load_adapters(options);
   const Family& family = family_of(checkpoint.config.model, options.checkpoint, "peft");
   const std::vector<ForeignAdapter> adapters = foreign_adapters(checkpoint, family);

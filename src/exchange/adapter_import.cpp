@@ -41,7 +41,8 @@ void require_plain_lora(const ConfigSettings& settings) {
   settings.must_be("peft_type", {"LORA"});
   settings.must_be("bias", {"none"});
   for (const char* key : {"use_dora", "use_qalora", "use_bdlora", "lora_bias"}) settings.must_be(key, {false});
-  for (const char* key : {"layer_replication", "trainable_token_indices", "target_parameters"})
+  for (const char* key : {"layer_replication", "trainable_token_indices", "target_parameters",
+                          "alora_invocation_tokens", "arrow_config", "kasa_config"})
     settings.must_be_absent(key);
   // The others subtract what they begin with from the model's weights.
   settings.must_be("init_lora_weights", {true, false, "gaussian", "orthogonal", "eva"});

@@ -18,6 +18,7 @@
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
 #include "gpt/core/printable.h"
+#include "gpt/exchange/adapter_import.h"
 #include "gpt/exchange/hugging_face.h"
 #include "gpt/exchange/model_card.h"
 #include "gpt/exchange/text_format_files.h"
@@ -139,7 +140,7 @@ checkpoint::Checkpoint load_weights(const ExportOptions& options, checkpoint::Pa
                           : checkpoint::load_checkpoint(options.checkpoint, parts);
 }
 
-void require_free_folder(const std::string& folder) {
+void require_free_folder(const std::string& folder, bool is_for_adapter) {
   std::error_code ignored;
   if (!fs::exists(folder, ignored)) return;
   if (!fs::is_directory(folder, ignored))
@@ -147,7 +148,14 @@ void require_free_folder(const std::string& folder) {
                 fmt::format("--output {}: it is a file, and a folder is needed; name another one, or add --format gguf",
                             folder));
   sweep_unfinished_files(folder);
-  if (names_in(folder).empty() || holds_export(folder)) return;
+  const bool holds_other = is_for_adapter ? exists(folder + "/" + kConfig) : holds_adapter(folder);
+  const bool is_export = holds_export(folder);
+  if (is_export && holds_other)
+    throw Error(ExitCode::config,
+                fmt::format("--output {}: the folder holds {}, which {} does not replace; name another one", folder,
+                            is_for_adapter ? "a whole model" : "an adapter",
+                            is_for_adapter ? "an adapter" : "a whole model"));
+  if (is_export || names_in(folder).empty()) return;
   throw Error(ExitCode::config,
               fmt::format("--output {}: the folder holds something else than an export; name one that is empty or new",
                           folder));

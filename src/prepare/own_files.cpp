@@ -10,19 +10,20 @@ namespace gpt::prepare {
 
 namespace {
 
-// A model in Hugging Face's form: its weights and their description.
+// A model or an adapter in Hugging Face's form: its weights and their description.
 bool holds_model(const std::vector<std::string>& names) {
+  const auto has = [&](const char* name) { return std::find(names.begin(), names.end(), name) != names.end(); };
   const auto has_weights = [](const std::string& name) {
     return name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json") || name == "pytorch_model.bin";
   };
-  return std::find(names.begin(), names.end(), "config.json") != names.end() &&
-         std::any_of(names.begin(), names.end(), has_weights);
+  return (has("config.json") || has("adapter_config.json")) && std::any_of(names.begin(), names.end(), has_weights);
 }
 
 // The files beside its weights that are text, but nothing to train on.
 bool belongs_to_model(const std::string& name) {
   constexpr const char* kNames[] = {"README.md",
                                     "config.json",
+                                    "adapter_config.json",
                                     "generation_config.json",
                                     "tokenizer.json",
                                     "tokenizer_config.json",

@@ -367,11 +367,21 @@ class Lora(Scratch):
         for change, message in (({"use_dora": True}, "use_dora is true; this program has only false"),
                                 ({"modules_to_save": ["lm_head"]}, 'modules_to_save is ["lm_head"]; adapter_model.safetensors has no tensor of "lm_head"'),
                                 ({"init_lora_weights": "pissa"}, "init_lora_weights is "),
+                                ({"alora_invocation_tokens": [1, 2]}, "alora_invocation_tokens is "),
                                 ({"base_model_name_or_path": "org/name"}, "base_model_name_or_path is org/name, and the model is needed as a folder")):
             (folder / "adapter_config.json").write_text(json.dumps({**settings, **change}))
             self.assertIn(message, self.begin_with(self.root / "none", folder, check_code=4).stderr)
         shutil.copytree(self.base_of("llama"), self.root / "name")  # beside the adapter
         self.begin_with(self.root / "beside", folder)
+
+    def test_a_model_and_an_adapter_do_not_replace_each_other(self):
+        run = self.tuned_of("llama")
+        for name, first, second, held in (("an-adapter", ["--adapter"], [], "an adapter"), ("a-model", [], ["--adapter"], "a whole model")):
+            folder = self.export(run, name, *first)
+            before = {path.name: path.read_bytes() for path in folder.iterdir()}
+            refused = programs.run("gpt-export", "--checkpoint", run, "--output", folder, *second, check_code=2)
+            self.assertIn(f"the folder holds {held}, which ", refused.stderr)
+            self.assertEqual({path.name: path.read_bytes() for path in folder.iterdir()}, before)
 
     def test_what_does_not_go_with_adapters_is_refused_in_a_line(self):
         run = self.root / "refused"

@@ -67,10 +67,11 @@ TEST_F(SourceListTest, WhatTheProgramWroteAmongTextsIsLeftOut) {
 // --output_dir . among the texts
 TEST_F(SourceListTest, AModelAndWhatBelongsToItIsLeftOut) {
   files({"a.txt", "README.md", "config.json", "model.safetensors", "tokenizer.json", "export/config.json",
-         "export/README.md", "export/model-00001-of-00002.safetensors", "settings/config.json", "settings/README.md"});
+         "export/README.md", "export/model-00001-of-00002.safetensors", "settings/config.json", "settings/README.md",
+         "adapter/adapter_config.json", "adapter/adapter_model.safetensors", "adapter/README.md"});
   EXPECT_EQ(found("."), (Texts{"./a.txt", "./settings/README.md", "./settings/config.json"}));
-  EXPECT_EQ(left_out("."), (Texts{"./README.md: a model", "./config.json: a model", "./export: a model",
-                                  "./model.safetensors: a model", "./tokenizer.json: a model"}));
+  EXPECT_EQ(left_out("."), (Texts{"./README.md: a model", "./adapter: a model", "./config.json: a model",
+                                  "./export: a model", "./model.safetensors: a model", "./tokenizer.json: a model"}));
 }
 
 TEST_F(SourceListTest, InAFolderThatIsARunItselfItsFilesAreLeftOut) {

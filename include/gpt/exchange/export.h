@@ -63,8 +63,10 @@ checkpoint::Checkpoint load_weights(const ExportOptions& options, checkpoint::Pa
 
 // What all folders have.
 inline constexpr const char* kModelCard = "README.md";
-void require_free_folder(const std::string& folder);  // throws gpt::Error(config) where it holds anything but an export
-at::ScalarType weight_type(ExportDtype dtype);        // of those that LibTorch has
+// Throws gpt::Error(config) where it holds anything but an export, or one of the other kind: whoever reads a folder with a model and an adapter
+// takes it for the adapter.
+void require_free_folder(const std::string& folder, bool is_for_adapter = false);
+at::ScalarType weight_type(ExportDtype dtype);  // of those that LibTorch has
 
 // Exports in the format that `options` name. With `json` {"output", "dtype", "bytes", "files"} is on standard output then.
 void export_model(const ExportOptions& options);
