@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "content.h"
+#include "conversation_input.h"
 #include "document_reader.h"
 #include "gpt/core/format.h"
 #include "gpt/core/printable.h"
@@ -47,11 +48,15 @@ void require_utf8(const Chunk& chunk, DocumentReader& reader) {
 }
 
 // Reads all of it, as it will be read. Throws UnreadableSource with the reason for which it will be passed over.
-std::string how_it_is_read(const Source& source, const std::string& field, bool only_utf8) {
+std::string how_it_is_read(const Source& source, const std::string& field,
+                           std::optional<chat::ConversationShape> conversations, bool only_utf8) {
   if (source.stream) return describe(source.kind, source.packing);  // it can be read once
   std::atomic<uint64_t> consumed = 0;
   const Content content = open_content(source, open_file(source, consumed, [] {}));
-  DocumentReader reader({source}, {.last_cut = utf8::last_character, .text_field = field, .waiting = [] {}});
+  DocumentReader reader({source}, {.last_cut = utf8::last_character,
+                                   .text_field = field,
+                                   .waiting = [] {},
+                                   .conversations = conversations});
   while (std::optional<Chunk> chunk = reader.next()) {
     const Chunk documents = reader.parsed(std::move(*chunk));
     if (only_utf8) require_utf8(documents, reader);
@@ -67,6 +72,7 @@ std::string how_it_is_read(const Source& source, const std::string& field, bool 
 std::string list_input(const PrepareOptions& options, const std::string& output_dir) {
   const bool only_utf8 = needs_utf8(options.tokenizer, options.saved_tokenizer);
   const SourceList list = find_sources(options.inputs, output_dir, options.cache_dir);
+  const auto conversations = options.chat_format ? conversations_in(list.sources, options.text_field) : std::nullopt;
   TextTable read{{{TextColumn::right, 9}, {TextColumn::left, 24}, {}}};
   std::string passed_over;
   int64_t files = 0, bytes = 0, others = std::ssize(list.passed_over);
@@ -75,7 +81,8 @@ std::string list_input(const PrepareOptions& options, const std::string& output_
   for (const Source& source : list.sources) {
     try {
       read.rows.push_back({source.stream ? "" : format_bytes(static_cast<double>(source.bytes)),
-                           how_it_is_read(source, options.text_field, only_utf8), printable_line(source.name)});
+                           how_it_is_read(source, options.text_field, conversations, only_utf8),
+                           printable_line(source.name)});
       ++files, bytes += source.bytes;
     } catch (const UnreadableSource& error) {
       if (!source.found) throw;

@@ -27,6 +27,22 @@ TEST(InputList, ShowsWhatWillBePassedOver) {
   EXPECT_NE(list.find("2 passed over"), std::string::npos) << list;
 }
 
+TEST(InputList, ReadsConversationsAsTheRunWill) {
+  const ScratchFolder folder;
+  folder.file("in/a.jsonl", R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})"
+                            "\n");
+  folder.file("in/b.txt", "text");
+  PrepareOptions options;
+  options.inputs = {folder / "in"};
+  options.chat_format = tokenizer::TextFormat();
+  const std::string list = list_input(options, "");
+  EXPECT_NE(list.find("in/a.jsonl\n"), std::string::npos) << list;
+  EXPECT_NE(list.find("passed over: " + (folder / "in/b.txt") + ": it holds text, and the input is conversations"),
+            std::string::npos)
+      << list;
+  EXPECT_NE(list.find("1 file to read"), std::string::npos) << list;
+}
+
 // Also what stands far in, and what only some tokenizers refuse.
 TEST(InputList, ReadsAsMuchAsTheRunWill) {
   const ScratchFolder folder;
