@@ -111,9 +111,13 @@ void HtmlReport::stop(const StopRecord& stop) {
   event({stop.step, "stopped " + stop.why});
 }
 
+void HtmlReport::efficiency(const EfficiencyRecord& efficiency) {
+  efficiency_ = efficiency;
+  step_ = std::max(step_, efficiency.step);
+}
+
 void HtmlReport::end() {
   has_ended_ = true;
-  step_ = run_.total_steps;
   write();
 }
 

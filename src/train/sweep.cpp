@@ -89,7 +89,8 @@ struct SweptRun {
   // What may be due to the settings that the sweep changes.
   bool may_differ() const {
     const auto code = static_cast<ExitCode>(status);
-    return code == ExitCode::numerics || code == ExitCode::memory;
+    const bool is_killed = status == kSignalled + SIGKILL;  // as the kernel does where memory is over
+    return code == ExitCode::numerics || code == ExitCode::memory || is_killed;
   }
   // Such as "/validation/val_loss".
   std::optional<double> number(const char* place) const {
@@ -288,7 +289,11 @@ class Runs {
     std::vector<std::string> command = arguments_of(combination);
     command.insert(command.begin(), path_of_this_program());
     command.insert(command.end(), {"--result", file});
-    if (restarts) command.emplace_back("--restart");
+    if (restarts) {
+      command.emplace_back("--restart");
+      std::error_code ignored;
+      std::filesystem::remove(file, ignored);  // a run that is refused now leaves none of its own
+    }
     if (to_third) command.emplace_back("--stop-at-third");
     const Ending ending = wait_passing_signals(start_child(command, {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}));
     SweptRun run{.combination = combination,

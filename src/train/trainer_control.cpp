@@ -113,8 +113,7 @@ bool Trainer::save_now() {
 
 void Trainer::save_if_asked() {
   if (!std::exchange(saves_, false)) return;
-  (void)save_now();
-  log::info(fmt::format("SIGUSR1 at step {}: saved {}", state_.step, folder_.checkpoint_path()));
+  if (save_now()) log::info(fmt::format("SIGUSR1 at step {}: saved {}", state_.step, folder_.checkpoint_path()));
 }
 
 // What was decided would be set aside with the rest of a run that begins anew, where it is killed before its first checkpoint.

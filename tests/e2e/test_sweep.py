@@ -69,6 +69,16 @@ class Sweep(programs.WithText):
         self.assertIn("cannot read", done.stderr)
         self.assertEqual([line.split()[5] for line in done.stdout.splitlines()[1:]], ["done", "exit"])
 
+    def test_a_run_that_is_refused_when_all_begin_anew_has_no_result_of_the_one_before(self):
+        other = self.root / "other.txt"
+        other.write_bytes(self.text.read_bytes())
+        swept = f"data={self.text},{other}"
+        self.run_sweep("anew", swept, training__max_steps=2, training__eval_interval=2)
+        other.unlink()
+        done = self.run_sweep("anew", swept, check_code=3, more=("--restart",), training__max_steps=2, training__eval_interval=2)
+        refused = next(line for line in done.stdout.splitlines() if str(other) in line)
+        self.assertEqual(refused.split()[:3], ["-", "-", "-"])
+
     def test_what_is_wrong_with_any_run_is_said_before_the_first(self):
         for values, text in ((("learning_rat=1,2",), "did you mean '--learning_rate'?"), (("n_layer=1,two",), "got 'two'"),
                              (("n_layer",), "'n_layer' is not KEY=VALUE,VALUE without spaces, such as learning_rate=1e-3,3e-3"),

@@ -112,6 +112,15 @@ TEST_F(HtmlReportTest, ShowsTheRun) {
   EXPECT_EQ(shown()["step"], 1000);
 }
 
+TEST_F(HtmlReportTest, ARunThatEndsEarlyIsAtTheStepThatItHasReached) {
+  HtmlReport report = this->report();
+  report.begin(run_from(0));
+  report.step(step_at(33));
+  report.event({.step = 34, .what = "ended: no new best in 5 evaluations (training.patience)"});
+  report.end();
+  EXPECT_EQ(shown()["step"], 34);
+}
+
 TEST_F(HtmlReportTest, ARunThatStopsIsNotSaidToTrainUntilItResumes) {
   HtmlReport first = report();
   first.begin(run_from(0));

@@ -32,7 +32,7 @@ class HtmlReport : public Listener {
   void losses(const std::vector<LossRecord>& losses) override;
   void evaluation(const EvaluationRecord& evaluation) override;
   void task(const TaskRecord& task) override;
-  void efficiency(const EfficiencyRecord& efficiency) override { efficiency_ = efficiency; }
+  void efficiency(const EfficiencyRecord& efficiency) override;
   void sample(const SampleRecord& sample) override;
   void event(const EventRecord& event) override;
   void stop(const StopRecord& stop) override;
