@@ -164,7 +164,10 @@ setInterval(askForCurves, 2000);
 const choose = (name, isChosen) => {
   shown.chosen = shown.chosen.filter((other) => other !== name);
   if (isChosen) shown.chosen.push(name);
-  for (const dropped of shown.chosen.splice(0, shown.chosen.length - kMostCurves)) rowOf.get(dropped).querySelector("input").checked = false;
+  for (const dropped of shown.chosen.splice(0, shown.chosen.length - kMostCurves)) {
+    const row = rowOf.get(dropped);  // gone, where its folder is
+    if (row) row.querySelector("input").checked = false;
+  }
   remember();
   element("curves").hidden = shown.chosen.length === 0;
   drawCurves();

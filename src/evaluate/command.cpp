@@ -57,14 +57,15 @@ const char* name_of_example(Form form) {
 // How far one input is: as a status line at a terminal, and every half a minute elsewhere.
 class Progress {
  public:
-  Progress(std::string name, const ExampleSource& source) : name_(std::move(name)), source_(source) {}
+  Progress(std::string name, const ExampleSource& source, int64_t limit)
+      : name_(std::move(name)), source_(source), limit_(limit) {}
   ~Progress() { log::status(""); }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
   void operator()(int64_t outcomes) {
     const auto now = Clock::now();
-    const double share = source_.share();
+    const double share = share_done(outcomes);
     if (begin_share_ < 0) begin_share_ = share, begin_ = now;  // what was known already took no time
     if (now < next_) return;
     next_ = now + std::chrono::milliseconds(log::is_terminal() ? 100 : 30'000);
@@ -78,8 +79,17 @@ class Progress {
 
  private:
   using Clock = std::chrono::steady_clock;
+
+  // 0 where it is not known: windows of a text are counted, and documents are what limits it.
+  double share_done(int64_t outcomes) const {
+    if (limit_ == 0) return source_.share();
+    if (has_loss(source_.form())) return 0;
+    return std::max(source_.share(), static_cast<double>(outcomes) / static_cast<double>(limit_));
+  }
+
   const std::string name_;
   const ExampleSource& source_;
+  const int64_t limit_;  // of examples or documents; 0: there is none
   Clock::time_point begin_, next_ = Clock::now() + std::chrono::seconds(log::is_terminal() ? 1 : 30);
   double begin_share_ = -1;
 };
@@ -144,7 +154,7 @@ class Evaluations {
 
   // False where a signal has stopped it.
   bool evaluate_input(TaskResult& result, ExampleSource& source) {
-    Progress progress(result.name, source);
+    Progress progress(result.name, source, options_.limit);
     EvaluationOptions how{.limit = options_.limit};
     how.stop = [&](int64_t outcomes) {
       progress(outcomes);

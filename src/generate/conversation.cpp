@@ -109,6 +109,7 @@ std::vector<int32_t> Conversation::write(std::vector<int32_t> prompt, DrawnText&
   while (goes_on && !text.is_done())
     session_.threads ? work_timed(*session_.threads, decoder_.computes_single_tokens(), draw_one) : draw_one();
   if (!text.is_done()) text.finish(), text.end("interrupted");
+  text.result.fills_context = text.result.stop_reason == "length" && most < sampling_.max_new_tokens;
   return drawn;
 }
 

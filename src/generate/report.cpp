@@ -14,8 +14,10 @@ namespace {
 
 std::string tokens(int64_t count) { return plural(count, "token"); }
 
-std::string_view ending(std::string_view stop_reason) {
-  if (stop_reason == "length") return "ended at --max-new-tokens";
+std::string_view ending(const GenerationResult& result) {
+  const std::string_view stop_reason = result.stop_reason;
+  if (stop_reason == "length")
+    return result.fills_context ? "the model's context is full" : "ended at --max-new-tokens";
   if (stop_reason == "stop text") return "ended at a stop text";
   if (stop_reason == "end of text") return "the model ended the text";
   return "interrupted";
@@ -34,11 +36,15 @@ std::string describe(const GenerationResult& result, uint64_t seed) {
   return fmt::format("Seed {}: {} in {}{}, prompt of {} in {}; {}", seed, tokens(result.new_tokens),
                      format_short_duration(result.seconds - result.prefill_seconds),
                      speed ? fmt::format(" ({} tokens/s)", format_number(*speed)) : "", tokens(result.prompt_tokens),
-                     format_short_duration(result.prefill_seconds), ending(result.stop_reason));
+                     format_short_duration(result.prefill_seconds), ending(result));
 }
 
 void GenerationReport::operator()(const GenerationResult& result, uint64_t seed) {
-  if (!is_brief_) log::info(describe(result, seed));
+  if (!is_brief_) {
+    log::info(describe(result, seed));
+  } else if (result.fills_context) {
+    log::info(fmt::format("The answer is cut off: the model sees {} at once (block_size)", tokens(block_size_)));
+  }
   if (result.cropped_tokens == 0 || std::exchange(has_outgrown_, true)) return;
   log::info(fmt::format("The model sees {} at once (block_size): from there on it goes on without the oldest of them",
                         tokens(block_size_)));

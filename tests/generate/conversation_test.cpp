@@ -78,6 +78,9 @@ TEST_P(ConversationTest, EndsAnAnswerAtTheEndOfTheContext) {
   const GenerationResult answer = conversation().answer("abcdefghij");
   EXPECT_EQ(answer.new_tokens, 6);
   EXPECT_EQ(answer.stop_reason, "length");
+  EXPECT_TRUE(answer.fills_context);
+  sampling_.max_new_tokens = 2;
+  EXPECT_FALSE(conversation().answer("a").fills_context);
 }
 
 TEST_P(ConversationTest, KeepsWhatWasWrittenBeforeItWasStopped) {
