@@ -19,8 +19,9 @@ namespace {
 
 // A step reaches between a fifth and a half of the speed of its matrix products alone.
 constexpr double kUsualShare = 0.3;
-// As many times the wished time may a trial take rather than tell nothing.
-constexpr double kPatience = 20;
+// As many times the wished time may a trial take rather than tell nothing, and rather than measure a part of an update: a smaller batch
+// takes longer for each of its sequences.
+constexpr double kPatience = 20, kPatienceForWhole = 2;
 
 // `warm_up`: updates before those that are timed.
 int64_t batch_size_for(const Config& config, double product_speed, int64_t largest_batch, double seconds,
@@ -31,6 +32,9 @@ int64_t batch_size_for(const Config& config, double product_speed, int64_t large
                per_token = layout::flops_per_token(in_training(config.model, config.training), rows) +
                            run::teacher_flops_per_token(config.model, config.training),
                per_sequence = per_token * static_cast<double>(config.sequence_length()) / speed;
+  const int64_t whole = config.training.gradient_accumulation_steps == 1 ? config.training.batch_size : 0;
+  const double of_whole = static_cast<double>(warm_up + 1) * (of_muon + static_cast<double>(whole) * per_sequence);
+  if (whole > 0 && whole <= largest_batch && of_whole <= kPatienceForWhole * seconds) return whole;
   const auto updates = static_cast<double>(2 * warm_up + 2);  // that should fit into the time
   const double sequences = std::max(0.0, seconds / updates - of_muon) / per_sequence;
   if (sequences >= 1) return std::min<int64_t>(largest_batch, static_cast<int64_t>(sequences));
