@@ -234,6 +234,65 @@ std::vector<Setting> settings_of(const Scan& scan, std::vector<std::string>& not
   return settings;
 }
 
+// What every program answers beside its own work.
+struct CommonOptions {
+  bool help = false, version = false, man = false, quiet = false;
+  Shell shell = Shell::bash;
+  std::string topic;
+
+  Option manual() {
+    return {.name = "manual",
+            .target = &topic,
+            .help = "show a page of the documentation, such as run, plan, prepare or configs"};
+  }
+  Option completions() {
+    return {.name = "print-completions",
+            .target = choice(shell, {{"bash", Shell::bash}, {"zsh", Shell::zsh}}),
+            .help = "show a script that completes the command line of this program in that shell"};
+  }
+  Section section() {
+    return {"Other",
+            {switch_row("quiet", quiet, "say nothing but warnings, errors and what was asked for", {{"q"}}),
+             switch_row("version", version, "show the versions of this program, LibTorch and CUDA"), manual(),
+             completions(), switch_row("print-man-page", man, "show this help as a manual page, for man(1)"),
+             switch_row("help", help, "show this help", {{"h"}})}};
+  }
+};
+
+// Whatever else the command line has.
+bool prints_help(const Program& program, const Scan& scan) {
+  if (scan.asks_for("help")) {
+    print(help_text(program, reading_columns(STDOUT_FILENO)));
+  } else if (scan.asks_for("print-man-page")) {
+    print(man_page(program));
+  } else {
+    return false;
+  }
+  return true;
+}
+
+void set_alone(const Option& option, std::vector<Setting>& settings) {
+  std::erase_if(settings, [&](const Setting& setting) { return setting.key != option.key(); });
+  apply_settings(settings, {option});
+}
+
+// Instead of what the program does.
+bool prints_page(const Program& program, const Scan& scan, std::vector<Setting> settings) {
+  CommonOptions common;
+  if (scan.asks_for("print-completions")) {
+    set_alone(common.completions(), settings);
+    print(completion_script(program, common.shell));
+  } else if (scan.asks_for("manual")) {
+    set_alone(common.manual(), settings);
+    print(manual(common.topic, reading_columns(STDOUT_FILENO)));
+  } else if (scan.asks_for("version")) {
+    print(version_text(program.name.substr(0, program.name.find(' '))) + "\n");  // without a verb
+  } else {
+    return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 std::vector<Option> rows_of(const std::vector<Section>& sections) {
@@ -243,57 +302,22 @@ std::vector<Option> rows_of(const std::vector<Section>& sections) {
 }
 
 std::optional<Arguments> parse_arguments(Program program, int argc, const char* const* argv) {
-  bool help = false, version = false, man = false, quiet = false;
-  Shell shell = Shell::bash;
-  std::string topic;
-  const Option pages = {.name = "manual",
-                        .target = &topic,
-                        .help = "show a page of the documentation, such as run, plan, prepare or configs"};
-  const Option completions = {.name = "print-completions",
-                              .target = choice(shell, {{"bash", Shell::bash}, {"zsh", Shell::zsh}}),
-                              .help = "show a script that completes the command line of this program in that shell"};
-  program.sections.push_back(
-      {"Other",
-       {switch_row("quiet", quiet, "say nothing but warnings, errors and what was asked for", {{"q"}}),
-        switch_row("version", version, "show the versions of this program, LibTorch and CUDA"), pages, completions,
-        switch_row("print-man-page", man, "show this help as a manual page, for man(1)"),
-        switch_row("help", help, "show this help", {{"h"}})}});
+  CommonOptions common;
+  program.sections.push_back(common.section());
   const std::vector<Option> rows = rows_of(program.sections);
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   const Scan scan = scanned(rows, arguments, program.takes_words);
-  if (scan.asks_for("help")) {
-    print(help_text(program, reading_columns(STDOUT_FILENO)));
-    return std::nullopt;
-  }
-  if (scan.asks_for("print-man-page")) {
-    print(man_page(program));
-    return std::nullopt;
-  }
+  if (prints_help(program, scan)) return std::nullopt;
   Arguments result{.settings = {}, .notes = {}, .words = words_of(program, arguments, scan)};
   if (scan.lacks_value) fail(arguments.back() + " needs a value");
   result.settings = settings_of(scan, result.notes);
-  if (scan.asks_for("print-completions")) {
-    std::erase_if(result.settings, [&](const Setting& setting) { return setting.key != completions.key(); });
-    apply_settings(result.settings, {completions});
-    print(completion_script(program, shell));
-    return std::nullopt;
-  }
-  if (scan.asks_for("manual")) {
-    std::erase_if(result.settings, [&](const Setting& setting) { return setting.key != pages.key(); });
-    apply_settings(result.settings, {pages});
-    print(manual(topic, reading_columns(STDOUT_FILENO)));
-    return std::nullopt;
-  }
+  if (prints_page(program, scan, result.settings)) return std::nullopt;
   if (scan.asks_for("quiet")) log::be_quiet();
   std::erase_if(result.settings, [](const Setting& setting) { return setting.key == "quiet"; });
-  if (!scan.asks_for("version")) {
-    if (program.says_notes) {
-      for (const std::string& note : result.notes) log::info("Note: " + note);
-    }
-    return result;
+  if (program.says_notes) {
+    for (const std::string& note : result.notes) log::info("Note: " + note);
   }
-  print(version_text(program.name.substr(0, program.name.find(' '))) + "\n");  // without a verb
-  return std::nullopt;
+  return result;
 }
 
 }  // namespace gpt::config

@@ -157,9 +157,7 @@ std::string hash_of_rest(json object) {
   return hash128(object.dump());
 }
 
-}  // namespace
-
-Metadata parse_metadata(std::string_view text, const std::string& origin) {
+json parsed(std::string_view text, const std::string& origin) {
   json object;
   try {
     object = json::parse(text);
@@ -168,19 +166,50 @@ Metadata parse_metadata(std::string_view text, const std::string& origin) {
     fail(origin, parse_error ? fmt::format("invalid JSON at byte {}", parse_error->byte) : "invalid JSON");
   }
   if (!object.is_object()) fail(origin, "not a JSON object; metadata is {\"vocab_size\": N, \"dtype\": \"uint16\"}");
+  return object;
+}
+
+// Bytes of a token id; 0 where the file does not say.
+int width_of(const Section& root, int64_t vocab_size, const std::string& origin) {
+  const std::string dtype = root.choice("dtype", "uint16", "uint32");
+  if (dtype.empty()) return 0;
+  const int bytes = dtype == "uint32" ? 4 : 2;
+  if (bytes >= width_for(vocab_size)) return bytes;
+  fail(origin,
+       fmt::format("'dtype' is \"uint16\", which cannot hold the ids of a 'vocab_size' of {}; it must be \"uint32\"",
+                   vocab_size));
+}
+
+void read_splits(Metadata& metadata, const Section& root, const std::string& origin) {
+  metadata.train = split_counts(root, "train", origin);
+  metadata.validation = split_counts(root, "validation", origin);
+  if (metadata.train.tokens > 0 || metadata.validation.tokens == 0) return;
+  fail(origin, fmt::format("'validation.tokens' is {} but 'train.tokens' is 0; the bin begins with the training tokens",
+                           metadata.validation.tokens));
+}
+
+void read_files(Metadata& metadata, const Section& root, const std::string& origin) {
+  for (const json& entry : root.list("sources")) {
+    const Section source(entry, "sources", origin);
+    metadata.sources.push_back({source.text("path"), source.count("bytes")});
+  }
+  for (const json& entry : root.list("skipped")) {
+    if (!entry.is_string()) fail(origin, fmt::format("'skipped' holds {}; a path is needed", shown(entry)));
+    metadata.skipped.push_back(entry.get<std::string>());
+  }
+}
+
+}  // namespace
+
+Metadata parse_metadata(std::string_view text, const std::string& origin) {
+  const json object = parsed(text, origin);
   const Section root(object, "", origin);
   if (!root.find("vocab_size"))
     fail(origin, "'vocab_size' is missing; metadata is {\"vocab_size\": N, \"dtype\": \"uint16\"}");
 
   Metadata metadata;
   metadata.vocab_size = root.whole_number("vocab_size", 1, std::numeric_limits<int32_t>::max());
-  const std::string dtype = root.choice("dtype", "uint16", "uint32");
-  metadata.width_bytes = dtype.empty() ? 0 : dtype == "uint32" ? 4 : 2;
-  if (!dtype.empty() && metadata.width_bytes < width_for(metadata.vocab_size)) {
-    fail(origin,
-         fmt::format("'dtype' is \"uint16\", which cannot hold the ids of a 'vocab_size' of {}; it must be \"uint32\"",
-                     metadata.vocab_size));
-  }
+  metadata.width_bytes = width_of(root, metadata.vocab_size, origin);
   metadata.tokenizer = root.text("tokenizer");
   metadata.tokenizer_hash = root.hash("tokenizer_hash");
   metadata.bin_hash = root.hash("bin_hash");
@@ -189,13 +218,7 @@ Metadata parse_metadata(std::string_view text, const std::string& origin) {
          "it is not as it was written (its own hash differs); prepare the text again, or remove 'metadata_hash' if the "
          "change is yours");
   }
-  metadata.train = split_counts(root, "train", origin);
-  metadata.validation = split_counts(root, "validation", origin);
-  if (metadata.train.tokens == 0 && metadata.validation.tokens > 0) {
-    fail(origin,
-         fmt::format("'validation.tokens' is {} but 'train.tokens' is 0; the bin begins with the training tokens",
-                     metadata.validation.tokens));
-  }
+  read_splits(metadata, root, origin);
   metadata.conversations = conversation_counts(root, origin);
   metadata.split = root.choice("split", "documents", "tokens");
   metadata.invalid_utf8_bytes = root.count("invalid_utf8_bytes");
@@ -207,14 +230,7 @@ Metadata parse_metadata(std::string_view text, const std::string& origin) {
   metadata.ends_as_text = root.count("ends_as_text");
   metadata.repeated_documents = root.count("repeated_documents");
   metadata.replaced_characters = root.count("replaced_characters");
-  for (const json& entry : root.list("sources")) {
-    const Section source(entry, "sources", origin);
-    metadata.sources.push_back({source.text("path"), source.count("bytes")});
-  }
-  for (const json& entry : root.list("skipped")) {
-    if (!entry.is_string()) fail(origin, fmt::format("'skipped' holds {}; a path is needed", shown(entry)));
-    metadata.skipped.push_back(entry.get<std::string>());
-  }
+  read_files(metadata, root, origin);
   return metadata;
 }
 

@@ -44,47 +44,41 @@ config::Guide guide() {
 )"};
 }
 
-}  // namespace
-
-int diagnose(int argc, char** argv) {
-  using config::switch_row;
+struct Options {
   bool json = false, cache = false, clear_cache = false;
-  PlanOptions asked;
-  std::vector<std::string> runs;
+  std::vector<std::string> runs = {};
+  PlanOptions plan = {};
+
+  // What is wanted instead of checks; empty: checks are.
+  const char* instead() const {
+    return !runs.empty() ? "--run" : cache ? "--cache" : clear_cache ? "--clear-cache" : "";
+  }
+};
+
+std::vector<config::Option> options_of(Options& options) {
+  using config::switch_row;
   std::vector<config::Option> rows{
-      switch_row("json", json, "print the checks, the cache or the runs as JSON on standard output"),
+      switch_row("json", options.json, "print the checks, the cache or the runs as JSON on standard output"),
       {.name = "run",
-       .target = &runs,
+       .target = &options.runs,
        .help = "draw and compare the losses of runs, finished or not, given their folders, and run no checks",
        .is_path = true},
-      switch_row("cache", cache, "list the texts in data.cache_dir, and run no checks"),
-      switch_row("clear-cache", clear_cache, "remove the cached texts that are not in use, and run no checks")};
-  for (config::Option& row : options(asked)) rows.push_back(std::move(row));
-  const auto command = config::parse_command_line(
-      argc, argv, "gpt-diagnose",
-      "Checks this machine and, with --config or options, a run: its data, model, memory, time, cost and disk.", rows,
-      [&asked](Config& config, const config::Origins& origins) {
-        if (!asked.gpu.empty()) config.device = "cuda";
-        plan::choose_for_this_machine(config, origins);
-      },
-      guide());
-  if (command.handled) return 0;
-  for (const std::string& note : command.notes) log::info("Note: " + note);
-  require_consistent(asked, command, !runs.empty() ? "--run" : cache ? "--cache" : clear_cache ? "--clear-cache" : "");
-  if (clear_cache && json)
-    throw Error(ExitCode::config, "--clear-cache removes texts and has nothing to say in JSON: leave out --json");
-  if (clear_cache) log::info(prepare::clear_text_cache(command.config.data));
-  if (cache) output::write(prepare::describe_text_cache(command.config.data, json));
-  if (!runs.empty()) {
-    const std::vector<board::RunSummary> summaries = read_runs(runs);
-    output::write(json ? runs_json(summaries)
-                       : draw_runs(summaries, terminal_columns(STDOUT_FILENO), locale_is_utf8()));
-  }
-  if (cache || clear_cache || !runs.empty()) return 0;
-  process::watch_signals();
-  device::use_cpu_threads(command.config.threads, plan::count_processes(command.config));
-  device::use_cpu_allocator();
+      switch_row("cache", options.cache, "list the texts in data.cache_dir, and run no checks"),
+      switch_row("clear-cache", options.clear_cache, "remove the cached texts that are not in use, and run no checks")};
+  for (config::Option& row : diagnose::options(options.plan)) rows.push_back(std::move(row));
+  return rows;
+}
 
+void show_cache_and_runs(const Options& options, const DataConfig& data) {
+  if (options.clear_cache) log::info(prepare::clear_text_cache(data));
+  if (options.cache) output::write(prepare::describe_text_cache(data, options.json));
+  if (options.runs.empty()) return;
+  const std::vector<board::RunSummary> summaries = read_runs(options.runs);
+  output::write(options.json ? runs_json(summaries)
+                             : draw_runs(summaries, terminal_columns(STDOUT_FILENO), locale_is_utf8()));
+}
+
+plan::Checks check_all(const config::CommandLine& command, const PlanOptions& asked) {
   const bool configured = !command.config_path.empty() || !command.origins.empty();
   plan::Checks checks;
   if (!asked.is_elsewhere()) append(checks, check_machine());
@@ -93,8 +87,35 @@ int diagnose(int argc, char** argv) {
   } else if (!asked.checkpoint.empty()) {
     checks.push_back(check_checkpoint(asked.checkpoint));
   }
+  return checks;
+}
 
-  output::write(json ? to_json(checks) : to_table(checks, colours(), terminal_columns(STDOUT_FILENO)));
+}  // namespace
+
+int diagnose(int argc, char** argv) {
+  Options options;
+  const PlanOptions& asked = options.plan;
+  const auto command = config::parse_command_line(
+      argc, argv, "gpt-diagnose",
+      "Checks this machine and, with --config or options, a run: its data, model, memory, time, cost and disk.",
+      options_of(options),
+      [&asked](Config& config, const config::Origins& origins) {
+        if (!asked.gpu.empty()) config.device = "cuda";
+        plan::choose_for_this_machine(config, origins);
+      },
+      guide());
+  if (command.handled) return 0;
+  for (const std::string& note : command.notes) log::info("Note: " + note);
+  require_consistent(asked, command, options.instead());
+  if (options.clear_cache && options.json)
+    throw Error(ExitCode::config, "--clear-cache removes texts and has nothing to say in JSON: leave out --json");
+  show_cache_and_runs(options, command.config.data);
+  if (*options.instead()) return 0;
+  process::watch_signals();
+  device::use_cpu_threads(command.config.threads, plan::count_processes(command.config));
+  device::use_cpu_allocator();
+  const plan::Checks checks = check_all(command, asked);
+  output::write(options.json ? to_json(checks) : to_table(checks, colours(), terminal_columns(STDOUT_FILENO)));
   return static_cast<int>(plan::any_failed(checks) ? ExitCode::failed_check : ExitCode::ok);
 }
 
