@@ -20,15 +20,14 @@ using torch::autograd::variable_list;
 
 struct Lookup {
   parameters::Parameter table, positions;
-  int64_t offset;
   Dropout dropout;
   at::Tensor places;  // (B T) int64: the positions, where documents have their own; else undefined
-
-  // The rows of the positions of a sequence; undefined without positions.
-  at::Tensor rows_of(const at::Tensor& positions, int64_t T) const {
-    return positions.defined() ? positions.narrow(0, offset, T) : positions;
-  }
 };
+
+// The rows of the positions of a sequence; undefined without positions.
+at::Tensor first_rows(const at::Tensor& positions, int64_t T) {
+  return positions.defined() ? positions.narrow(0, 0, T) : positions;
+}
 
 // (B, T): each names the row of a table of B T rows, so that a lookup drops out what lies there.
 at::Tensor own_rows(const at::Tensor& ids) { return at::arange(ids.numel(), ids.options()).view(ids.sizes()); }
@@ -53,7 +52,7 @@ at::Tensor compute(const Lookup& lookup, at::Tensor ids) {
   const at::Tensor positions = lookup.positions.defined() ? lookup.positions.compute_value().detach() : at::Tensor();
   if (lookup.places.defined()) return compute_in_documents(lookup, ids, table, positions);
   const at::Tensor y = at::empty({ids.size(0), ids.size(1), table.size(1)}, table.options());
-  kernels_of(table)->embedding(lookup.dropout, ids, table, lookup.rows_of(positions, ids.size(1)), y);
+  kernels_of(table)->embedding(lookup.dropout, ids, table, first_rows(positions, ids.size(1)), y);
   return y;
 }
 
@@ -95,14 +94,13 @@ struct Embedding : torch::autograd::Function<Embedding> {
       return variable_list(3);
     }
     const at::Tensor of_table = begun_gradient(lookup.table),
-                     of_positions = lookup.rows_of(begun_gradient(lookup.positions), ids.size(1));
+                     of_positions = first_rows(begun_gradient(lookup.positions), ids.size(1));
     kernels_of(ids)->embedding_backward(lookup.dropout, ids, gradients[0].contiguous(), of_table, of_positions);
     return variable_list(3);
   }
 };
 
-void check(const at::Tensor& ids, const parameters::Parameter& table, const parameters::Parameter& positions,
-           int64_t offset) {
+void check(const at::Tensor& ids, const parameters::Parameter& table, const parameters::Parameter& positions) {
   const at::Tensor& rows = table.compute_value();
   TORCH_CHECK(ids.dim() == 2 && ids.scalar_type() == at::kLong && ids.device() == rows.device(),
               "embedding: ids must be (B, T) int64 on ", rows.device(), ", got ", ids.sizes(), " ", ids.scalar_type(),
@@ -113,20 +111,20 @@ void check(const at::Tensor& ids, const parameters::Parameter& table, const para
   const at::Tensor& of_positions = positions.compute_value();
   TORCH_CHECK(of_positions.dim() == 2 && of_positions.size(1) == rows.size(1) &&
                   of_positions.scalar_type() == rows.scalar_type() && of_positions.device() == rows.device() &&
-                  offset >= 0 && offset + ids.size(1) <= of_positions.size(0),
+                  ids.size(1) <= of_positions.size(0),
               "embedding: positions ", of_positions.sizes(), " do not fit a table of ", rows.sizes(),
-              " and the positions ", offset, " to ", offset + ids.size(1) - 1);
+              " and sequences of ", ids.size(1), " tokens");
 }
 
 }  // namespace
 
 at::Tensor embedding(const at::Tensor& ids, const parameters::Parameter& table, const parameters::Parameter& positions,
-                     int64_t offset, const DropoutSpec& dropout, const at::Tensor& starts) {
-  check(ids, table, positions, offset);
-  Lookup lookup{table, positions, offset, dropout_of(dropout, table.compute_value(), ids.size(1)), {}};
+                     const DropoutSpec& dropout, const at::Tensor& starts) {
+  check(ids, table, positions);
+  Lookup lookup{table, positions, dropout_of(dropout, table.compute_value(), ids.size(1)), {}};
   if (starts.defined() && positions.defined()) {
-    TORCH_CHECK(starts.sizes() == ids.sizes() && starts.scalar_type() == at::kInt && offset == 0,
-                "embedding: starts must be int32 as ids ", ids.sizes(), " without an offset, got ", starts.sizes());
+    TORCH_CHECK(starts.sizes() == ids.sizes() && starts.scalar_type() == at::kInt,
+                "embedding: starts must be int32 as ids ", ids.sizes(), ", got ", starts.sizes());
     lookup.places = positions_in_documents(starts).flatten();
   }
   if (!at::GradMode::is_enabled()) return compute(lookup, ids.contiguous());

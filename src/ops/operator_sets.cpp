@@ -205,7 +205,7 @@ class FusedOperators : public Operators {
   at::Tensor embedding(const at::Tensor& ids, const parameters::Parameter& table,
                        const parameters::Parameter& positions, const at::Tensor& starts,
                        const DropoutSpec& dropout) const override {
-    return ops::embedding(ids, table, positions, /*offset=*/0, dropout, starts);
+    return ops::embedding(ids, table, positions, dropout, starts);
   }
   Normalized add_norm(const Normalization& norm, const at::Tensor& x, const at::Tensor& branch,
                       const DropoutSpec& dropout) const override {

@@ -53,7 +53,7 @@ Kept of_embedding(const at::TensorOptions& options, int64_t samples, int64_t col
       test::parameter_of(at::ones({samples * kLength, columns}, options.dtype(at::kFloat)),
                          {.compute = options.dtype().toScalarType()});
   const at::Tensor ids = at::arange(samples * kLength, options.dtype(at::kLong)).view({samples, kLength});
-  const at::Tensor y = embedding(ids, table, {}, 0, dropout);
+  const at::Tensor y = embedding(ids, table, {}, dropout);
   y.backward(at::ones_like(y.detach()));
   return {is_kept(y), is_kept(table.gradient()).view_as(y)};
 }
