@@ -202,7 +202,7 @@ class TensorParallel : public ops::WrappedOperators {
       const at::Tensor& sums = positions.gradient();
       if (!positions.begin_contribution()) sums.zero_();
       if (places.defined())
-        sums.index_add_(0, places, all.flatten(0, 1).to(sums.scalar_type()));
+        ops::add_position_rows(sums, places, all.flatten(0, 1));
       else
         sums.narrow(0, 0, rows.T).add_(all.sum(0, /*keepdim=*/false, at::kFloat));
       return all;

@@ -74,8 +74,7 @@ void add_gradients_in_documents(const Lookup& lookup, const at::Tensor& ids, at:
   }
   const at::Tensor of_table = begun_gradient(lookup.table), of_positions = begun_gradient(lookup.positions);
   if (of_table.defined()) kernels->embedding_backward({}, ids, gradient, of_table, {});
-  if (of_positions.defined())
-    of_positions.index_add_(0, lookup.places, gradient.flatten(0, 1).to(of_positions.scalar_type()));
+  if (of_positions.defined()) add_position_rows(of_positions, lookup.places, gradient.flatten(0, 1));
 }
 
 struct Embedding : torch::autograd::Function<Embedding> {

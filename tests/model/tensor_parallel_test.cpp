@@ -17,6 +17,7 @@
 
 #include "distributed/local_group.h"
 #include "gpt/device/precision.h"
+#include "gpt/layout/cut.h"
 #include "gpt/model/gpt.h"
 #include "gpt/ops/operator_sets.h"
 #include "support/cached_batch.h"
@@ -288,6 +289,26 @@ TEST(TensorParallel, SendsTheBytesOfTheFormula) {
       });
     }
   }
+}
+
+// Documents of one token each, all of which are at the first position.
+TEST(TensorParallel, PositionsOfManyDocumentsAreRoundedOnce) {
+  constexpr int64_t kTokens = 1000, kColumns = 8, kProcesses = 2;
+  const ModelConfig config = divided_config({"gpt2", Mlp::gelu, Norm::layernorm, Position::learned, true, true});
+  test::in_ranks(kProcesses, [&](distributed::Group& group) {
+    group.arrange(kProcesses);
+    const auto& tensor = group.mesh().tensor;
+    const layout::FlatSpan own = layout::vocabulary_rows(config.padded_vocab(), {tensor->rank(), tensor->size()});
+    const parameters::Parameter table(at::zeros({own.end - own.begin, kColumns}, at::kBFloat16)),
+        positions(at::zeros({kTokens, kColumns}, at::kBFloat16));
+    const at::Tensor ids = at::zeros({1, kTokens}, at::kLong), starts = at::arange(kTokens, at::kInt).unsqueeze(0),
+                     x = dividing_rows(tensor_parallel(ops::fused_operators(), tensor, config), 1, kTokens)
+                             ->embedding(ids, table, positions, starts, {});
+    x.backward(at::full(x.sizes(), 1, at::kBFloat16));
+    const at::Tensor gradient = positions.gradient();
+    EXPECT_TRUE(gradient[0].eq(kTokens).all().item<bool>());
+    EXPECT_TRUE(gradient.narrow(0, 1, kTokens - 1).eq(0).all().item<bool>());
+  });
 }
 
 TEST(TensorParallel, NeighboursDivideTheModelAndTheOthersTheSequences) {

@@ -138,6 +138,22 @@ TEST_P(EmbeddingTest, PositionsBeginAnewWithEachDocument) {
   }
 }
 
+// Documents of one token each, all of which are at the first position.
+TEST_P(EmbeddingTest, PositionsOfManyDocumentsAreRoundedOnce) {
+  constexpr int64_t kTokens = 1000, kColumns = 8;
+  const parameters::Parameter table(draw({3, kColumns}, at::kBFloat16)),
+      positions(draw({kTokens, kColumns}, at::kBFloat16));
+  const at::Tensor ids = at::zeros({1, kTokens}, at::dtype(at::kLong).device(device())),
+                   starts = at::arange(kTokens, at::dtype(at::kInt).device(device())).unsqueeze(0),
+                   upstream = draw({1, kTokens, kColumns}).abs().to(at::kBFloat16);
+  embedding(ids, table, positions, {}, starts).backward(upstream);
+  const at::Tensor gradient = exact(positions.gradient()), expected = exact(upstream).flatten(0, 1).sum(0);
+  ASSERT_EQ(positions.gradient().scalar_type(), at::kBFloat16);
+  EXPECT_LE(largest(gradient[0] - expected), test::unit_roundoff(at::kBFloat16) * largest(expected) +
+                                                 test::tolerance(at::kFloat, kTokens, largest(expected)));
+  EXPECT_EQ(largest(gradient.narrow(0, 1, kTokens - 1)), 0) << "nothing is at other positions";
+}
+
 // The gradient of a row is rounded once, however often the row occurs.
 TEST_P(EmbeddingTest, ARoundedGradientIsThatOfFloat32Rounded) {
   for (const auto& s : kEmbeddingShapes) {

@@ -18,4 +18,8 @@ at::Tensor positions_in_documents(const at::Tensor& starts);
 // token's position within its document, (B, T, C).
 at::Tensor position_rows(const at::Tensor& positions, const at::Tensor& starts, int64_t T);
 
+// Adds each of the rows (N, C) to the one of `gradient` (P, C) that its place (N) int64 names. A gradient of 16 bits is
+// rounded once for each row, to nearest, however many are added to it.
+void add_position_rows(const at::Tensor& gradient, const at::Tensor& places, const at::Tensor& rows);
+
 }  // namespace gpt::ops
