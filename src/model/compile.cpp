@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cmath>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -91,18 +92,26 @@ std::string cuda_attention_path(const ModelConfig& config, AttentionKernel asked
 }
 
 // Within its scope the model computes with these operators. Leaves no gradients, also where one of them throws.
+// Nothing is swapped: LibTorch's operators keep weights as tensors over the buffer of all weights, and each block would
+// take page-locked memory of that size for the rest of the run.
 class TriedOperators {
  public:
-  TriedOperators(GPT& model, ops::SharedOperators operators) : model_(model), in_use_(model, std::move(operators)) {
+  TriedOperators(GPT& model, ops::SharedOperators operators)
+      : model_(model), in_use_(model, std::move(operators)), swap_(model.activation_swap()) {
+    model_.set_activation_swap(nullptr);
     model_.parameters().clear_gradients();
   }
-  ~TriedOperators() { model_.parameters().clear_gradients(); }
+  ~TriedOperators() {
+    model_.parameters().clear_gradients();
+    model_.set_activation_swap(swap_);
+  }
   TriedOperators(const TriedOperators&) = delete;
   TriedOperators& operator=(const TriedOperators&) = delete;
 
  private:
   GPT& model_;
   OperatorsInScope in_use_;
+  const std::shared_ptr<ActivationSwap> swap_;
 };
 
 // The norm of all gradients. Those that are divided are never there all at once.

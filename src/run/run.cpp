@@ -130,8 +130,11 @@ bool Run::check_operators(bool is_told) {
   }
   Config without = setup_.config;
   without.training.execution.use_compile = false;
+  without.training.execution.gradient_checkpointing = GradientCheckpointing::none;  // which then only saves less
   const auto refusal = config::find_refusal(without, facts_of(setup_));
-  if (refusal && (division.speaks_within_passes() || training.quantized.is_on()))  // all else can do without
+  const bool needs_them =
+      division.speaks_within_passes() || training.quantized.is_on() || training.execution.swap_activations != 0;
+  if (refusal && needs_them)  // all else can do without
     throw Error(ExitCode::config, fmt::format("{}: {}, which failed here or in another process; change this key",
                                               refusal->keys.front(), refusal->why));
   if (works) state_.model.set_operators(ops::aten_operators());

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "gpt/core/error.h"
+#include "gpt/device/host_copies.h"
 #include "gpt/device/random_state.h"
 #include "gpt/ops/operator_sets.h"
 #include "gpt/ops/sdp_backends.h"
@@ -68,6 +69,18 @@ TEST_P(CompileTest, KeepsTheOperatorsThatAgreeWithATen) {
   EXPECT_TRUE(at::equal(model.parameters().flat_values(), weights));
   EXPECT_TRUE(at::equal(device::random_state(device()), state));
   EXPECT_ANY_THROW((void)model.parameters().flat_gradients()) << "gradients were left";
+}
+
+// LibTorch's would swap the buffer of all weights in each block.
+TEST_P(CompileTest, SwapsNothingMeanwhile) {
+  GPT model(small_model(), device(), 1);
+  model.train(true);
+  const auto swap = std::make_shared<ActivationSwap>(2, device::host_copies(device()));
+  model.set_activation_swap(swap);
+  const test::CapturedLog log;
+  EXPECT_TRUE(compile_model(model, TrainingConfig{}, device::Precision{}));
+  EXPECT_EQ(swap->host_bytes(), 0);
+  EXPECT_EQ(model.activation_swap(), swap) << "the run does";
 }
 
 // As transformers makes it for the token that pads.

@@ -9,6 +9,7 @@
 #include "gpt/products/tuned_product.h"
 #include "support/captured_log.h"
 #include "support/device_cases.h"
+#include "support/expect_error.h"
 #include "train/tiny_run.h"
 
 namespace gpt::run {
@@ -201,6 +202,20 @@ TEST_P(RunTest, WhereItsOperatorsAreWrongItGoesOnWithLibTorchsAndRecordsNothing)
   EXPECT_FALSE(run.step().is_recorded());
   for (int i = 0; i < Recorder::kRunsBefore + 2; ++i) ASSERT_TRUE(run.update(never_stops));
   EXPECT_EQ(replays, 0);
+}
+
+TEST_P(RunTest, WhereItsOperatorsAreWrongActivationsCannotBeSwapped) {
+  config_.training.execution.compile_mode = CompileMode::standard;
+  config_.training.execution.swap_activations = 1;
+  config_.training.execution.gradient_checkpointing = GradientCheckpointing::norm;  // which can do without them
+  const run::Setup setup = this->setup();
+  run::Run run(setup);
+  run.model().set_operators(std::make_shared<WrongOperators>());
+  const test::CapturedLog log;
+  EXPECT_ERROR(
+      run.check_operators(), ExitCode::config,
+      "training.swap_activations: swap_activations needs use_compile's operators, which keep each tensor once, "
+      "which failed here or in another process; change this key");
 }
 
 TEST_P(RunTest, OnAGpuACheckpointHasHowProductsAreComputed) {

@@ -109,6 +109,8 @@ class GPT {
   const std::shared_ptr<LayerWeights>& layer_weights() const { return layer_weights_; }
   void set_layer_weights(std::shared_ptr<LayerWeights> weights) { layer_weights_ = std::move(weights); }
 
+  // Null, unless activations wait in the memory of the host.
+  const std::shared_ptr<ActivationSwap>& activation_swap() const { return activation_swap_; }
   void set_activation_swap(std::shared_ptr<ActivationSwap> swap) { activation_swap_ = std::move(swap); }
   int64_t swapped_bytes() const { return activation_swap_ ? activation_swap_->host_bytes() : 0; }  // of the host
   void set_stage_link(std::shared_ptr<StageLink> link) { link_ = std::move(link); }
@@ -145,8 +147,8 @@ class GPT {
   std::unique_ptr<const transformer::Transformer> transformer_;
   ops::SharedOperators operators_, training_operators_;
   std::shared_ptr<LayerWeights> layer_weights_;
-  std::shared_ptr<ActivationSwap> activation_swap_;  // null, unless activations wait in the host's memory
-  std::shared_ptr<StageLink> link_;                  // of a stage
+  std::shared_ptr<ActivationSwap> activation_swap_;
+  std::shared_ptr<StageLink> link_;  // of a stage
   bool training_ = false;
   GradientCheckpointing gradient_checkpointing_ = GradientCheckpointing::none;
   std::optional<int64_t> document_separator_;
