@@ -166,13 +166,16 @@ std::function<void(int64_t)> ActivationSwap::in_backward(std::function<void(int6
 void ActivationSwap::passed(int64_t layer) {
   if (is_swapped(layer)) layers_[static_cast<size_t>(layer)].reset();
   fetch(layer - 1);
-  if (is_swapped(layer - 1)) layers_[static_cast<size_t>(layer - 1)]->await();
+  if (OfLayer* const next = in_pass(layer - 1)) next->await();
   fetch(layer - 2);
 }
 
 void ActivationSwap::fetch(int64_t layer) {
-  if (is_swapped(layer) && layers_[static_cast<size_t>(layer)])
-    layers_[static_cast<size_t>(layer)]->fetch(*copies_, buffers_[static_cast<size_t>(layer)]);
+  if (OfLayer* const wanted = in_pass(layer)) wanted->fetch(*copies_, buffers_[static_cast<size_t>(layer)]);
+}
+
+ActivationSwap::OfLayer* ActivationSwap::in_pass(int64_t layer) const {
+  return is_swapped(layer) ? layers_[static_cast<size_t>(layer)].get() : nullptr;
 }
 
 int64_t ActivationSwap::host_bytes() const {

@@ -118,6 +118,22 @@ TEST_P(ActivationSwapTest, APassWithoutGradientsKeepsNothing) {
   EXPECT_TRUE(late_->said.empty());
 }
 
+// Which have no backward pass, and nothing of theirs is swapped.
+TEST(ActivationSwap, GoesPastBlocksBeforeAllThatAreTrained) {
+  ModelConfig config = test::config_of(test::divisible_forms()[0]);
+  config.n_layer = 4;
+  const auto gradients = [&config](std::shared_ptr<ActivationSwap> swap) {
+    GPT model(config, at::kCPU, 1, {}, {.freeze = {"wte", "h.0-1"}});
+    model.set_activation_swap(std::move(swap));
+    const at::Tensor ids = at::randint(101, {8, 33}, at::detail::createCPUGenerator(1), at::dtype(at::kLong));
+    model.loss(ids.narrow(1, 0, 32), ids.narrow(1, 1, 32)).backward();
+    return model.parameters().flat_gradients().clone();
+  };
+  const auto copies = std::make_shared<test::LateCopies>();
+  EXPECT_TRUE(gradients(std::make_shared<ActivationSwap>(3, copies)).equal(gradients(nullptr)));
+  EXPECT_EQ(copies->said, (std::vector<std::string>{"out", "in", "await"}));
+}
+
 INSTANTIATE_TEST_SUITE_P(All, ActivationSwapTest, testing::Combine(testing::ValuesIn(kDevices), test::model_forms()),
                          index_and_device);
 

@@ -41,6 +41,7 @@ class ActivationSwap {
   bool is_swapped(int64_t layer) const { return layer >= 0 && layer < static_cast<int64_t>(layers_.size()); }
   void passed(int64_t layer);
   void fetch(int64_t layer);
+  OfLayer* in_pass(int64_t layer) const;  // null where nothing of it waits, such as a block before all that are trained
 
   const std::shared_ptr<device::HostCopies> copies_;
   std::vector<std::shared_ptr<OfLayer>> layers_;  // of the pass that is under way
