@@ -1,10 +1,21 @@
 #include "gpt/config/config.h"
 
+#include <algorithm>
 #include <iterator>
 
 #include "gpt/config/option.h"
 
-namespace gpt::config {
+namespace gpt {
+
+ModelConfig Config::model_in_stages() const {
+  ModelConfig trained = model;
+  if (model.attention_window < model.block_size) return trained;
+  for (const Stage& stage : data.stages)
+    if (stage.attention_window) trained.attention_window = std::min(trained.attention_window, *stage.attention_window);
+  return trained;
+}
+
+namespace config {
 
 std::vector<Option> options(Config& c) {
   std::vector<Option> rows = {
@@ -40,4 +51,5 @@ std::vector<Option> options(Config& c) {
   return rows;
 }
 
-}  // namespace gpt::config
+}  // namespace config
+}  // namespace gpt

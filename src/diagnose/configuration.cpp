@@ -208,9 +208,10 @@ class Examination {
 
   // The kernel of the attention here, or the one expected on the card.
   std::string attention(at::ScalarType type) const {
+    const ModelConfig model = config_.model_in_stages();
     const ExecutionConfig& execution = config_.training.execution;
-    return card_ ? plan::expected_attention(config_.model, execution, place_->device, type)
-                 : model::attention_path(config_.model, execution, place_->device.device, type, /*training=*/true);
+    return card_ ? plan::expected_attention(model, execution, place_->device, type)
+                 : model::attention_path(model, execution, place_->device.device, type, /*training=*/true);
   }
 
   // As gpt-train chooses it, and divides the update among its processes. Where device or vocabulary are not known, nothing but the tokens of
@@ -349,7 +350,7 @@ class Examination {
     const std::string kernel = attention(precision.compute_type());
     const plan::ActivationForm form =
         plan::activation_form(model, update_->divided, config_.distributed, place_->device, precision, kernel);
-    add(plan::check_attention(model, cuda, kernel));
+    add(plan::check_attention(config_.model_in_stages(), cuda, kernel));
     if (update_->divided.quantized.is_on())
       add(plan::check_quantized_forward(real(), place_->device, precision, !card_));
     examine_memory(form, precision, kernel);

@@ -27,6 +27,26 @@ ops::Adapter adapter_of(const parameters::Parameters& parameters, layout::Parame
   return adapter;
 }
 
+ops::DropoutSpec dropout_at(const ModelConfig& config, ops::DropoutKind kind, int64_t layer) {
+  return {config.dropout, dropout_site(kind, layer)};
+}
+
+// What this layer's attention is in each of so many parts of the model.
+ops::AttentionSpec attention_spec(const ModelConfig& config, const parameters::Parameters& parameters,
+                                  const BlockForm& form, int64_t layer, int64_t parts) {
+  using Role = layout::ParameterRole;
+  ops::AttentionSpec spec{.heads = config.heads() / parts,
+                          .kv_heads = config.kv_heads() / parts,
+                          .dropout = dropout_at(config, ops::DropoutKind::attention, layer),
+                          .layer = layer,
+                          .window = form.window,
+                          .blocks = {config.attention_block, config.top_blocks()}};
+  if (form.head_norm)
+    spec.norms = {parameters.weight(Role::query_norm, layer), parameters.weight(Role::key_norm, layer),
+                  form.head_norm->eps, form.head_norm->has_unit_offset ? 1.0 : 0.0};
+  return spec;
+}
+
 }  // namespace
 
 Transformer::Transformer(const ModelConfig& config, const parameters::Parameters& parameters,
@@ -35,9 +55,6 @@ Transformer::Transformer(const ModelConfig& config, const parameters::Parameters
   using Role = layout::ParameterRole;
   using ops::DropoutKind;
   require_attention_on(config, parameters.device());
-  const auto dropout_at = [&](DropoutKind kind, int64_t layer) {
-    return ops::DropoutSpec{config.dropout, dropout_site(kind, layer)};
-  };
   const auto linear = [&](Role role, int64_t layer) {
     return Linear{{parameters.weight(role, layer),
                    parameters.bias(role, layer),
@@ -55,34 +72,23 @@ Transformer::Transformer(const ModelConfig& config, const parameters::Parameters
   const auto norm_or_none = [&](const std::optional<NormForm>& form, Role role, int64_t layer) {
     return form ? norm(*form, role, layer) : ops::Normalization{};
   };
-  const auto attention = [&](const BlockForm& form, int64_t layer) {
-    ops::AttentionSpec spec{.heads = config.heads() / parts,
-                            .kv_heads = config.kv_heads() / parts,
-                            .dropout = dropout_at(DropoutKind::attention, layer),
-                            .layer = layer,
-                            .window = form.window,
-                            .blocks = {config.attention_block, config.top_blocks()}};
-    if (form.head_norm)
-      spec.norms = {parameters.weight(Role::query_norm, layer), parameters.weight(Role::key_norm, layer),
-                    form.head_norm->eps, form.head_norm->has_unit_offset ? 1.0 : 0.0};
-    return spec;
-  };
   const int64_t before = -1, after = config.n_layer;
   wte = parameters.weight(Role::token_embedding, before);
   wpe = parameters.weight(Role::position_embedding, before);
-  dropout = dropout_at(DropoutKind::embedding, before);
+  dropout = dropout_at(config, DropoutKind::embedding, before);
   if (config.scaled_embedding) embedding_scale = std::sqrt(static_cast<double>(config.n_embd));
   for (int64_t layer = layers.begin; layer < layers.end; ++layer) {
     const BlockForm form = block_form(config, layer);
-    h.push_back({norm_or_none(form.norm, Role::attention_norm, layer),
-                 {attention(form, layer), rotations.add(form.rotary), dropout_at(DropoutKind::attention_out, layer),
-                  linear(Role::attention_in, layer), norm_or_none(form.heads_norm, Role::query_norm, layer),
-                  norm_or_none(form.heads_norm, Role::key_norm, layer), linear(Role::attention_out, layer),
-                  norm_or_none(form.out_norm, Role::attention_out_norm, layer)},
-                 norm_or_none(form.norm, Role::mlp_norm, layer),
-                 {form.mlp.kind, dropout_at(DropoutKind::mlp, layer), linear(Role::mlp_gate, layer),
-                  linear(Role::mlp_in, layer), linear(Role::mlp_out, layer),
-                  norm_or_none(form.out_norm, Role::mlp_out_norm, layer)}});
+    h.push_back(
+        {norm_or_none(form.norm, Role::attention_norm, layer),
+         {attention_spec(config, parameters, form, layer, parts), rotations.add(form.rotary), config.has_window(layer),
+          dropout_at(config, DropoutKind::attention_out, layer), linear(Role::attention_in, layer),
+          norm_or_none(form.heads_norm, Role::query_norm, layer), norm_or_none(form.heads_norm, Role::key_norm, layer),
+          linear(Role::attention_out, layer), norm_or_none(form.out_norm, Role::attention_out_norm, layer)},
+         norm_or_none(form.norm, Role::mlp_norm, layer),
+         {form.mlp.kind, dropout_at(config, DropoutKind::mlp, layer), linear(Role::mlp_gate, layer),
+          linear(Role::mlp_in, layer), linear(Role::mlp_out, layer),
+          norm_or_none(form.out_norm, Role::mlp_out_norm, layer)}});
   }
   ln_f = norm(final_norm_form(config), Role::final_norm, after);
   lm_head = config.tie_weights ? wte : parameters.weight(Role::head, after);

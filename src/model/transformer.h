@@ -114,6 +114,7 @@ struct FeedForward {
 struct Attention {
   ops::AttentionSpec spec;
   size_t rotation;                 // which of the model's
+  bool has_window;                 // by the pattern: a pass may narrow one that sequences are no longer than, too
   ops::DropoutSpec dropout_after;  // of what it adds to the stream
   Linear c_attn;
   ops::Normalization query_norm, key_norm;  // of all heads of a token together, or none
@@ -128,7 +129,7 @@ struct Attention {
     const ops::InPart part(ops::part::kAttention);
     ops::AttentionSpec of_pass = spec;
     of_pass.dropout = pass.dropout(spec.dropout), of_pass.document_starts = pass.document_starts;
-    if (spec.window > 0) of_pass.window = pass.window.value_or(spec.window);
+    if (has_window) of_pass.window = pass.window.value_or(spec.window);
     return pass.ops->attention(std::move(qkv), of_pass, pass.rotary[rotation]);
   }
 };

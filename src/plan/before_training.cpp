@@ -40,7 +40,7 @@ void compare_splits(const data::Corpus& corpus) {
 // The estimate is up to a tenth too high: memory is certain not to suffice only where the reduced estimate is too much as well.
 void require_memory(const Config& config, const run::Setup& setup) {
   constexpr double kLeast = 0.9;
-  const ModelConfig& model = config.model;
+  const ModelConfig model = config.model_in_stages();
   const TrainingConfig& training = config.training;
   const device::DeviceInfo& device = setup.device;
   const device::Precision& precision = setup.precision;

@@ -209,7 +209,7 @@ void announce_run(const run::Run& run) {
                         format_count(static_cast<double>(layout::parameter_count(config.model))),
                         plural(m.n_layer, "layer"), plural(m.heads(), "head"), m.n_embd, m.block_size, *m.vocab_size,
                         padded, sparse.empty() ? "" : ", " + sparse));
-  if (const std::string idle = plan::idle_attention(m); !idle.empty()) log::warn(idle);
+  if (const std::string idle = plan::idle_attention(config.model_in_stages()); !idle.empty()) log::warn(idle);
   if (const std::string limits = exchange::export_limits(m); !limits.empty()) log::warn(limits);
   log::info(fmt::format("Data: {}: {} training and {} validation tokens, {}", corpus.source,
                         with_commas(corpus.train.size()), with_commas(corpus.validation.size()),

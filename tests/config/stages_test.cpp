@@ -112,5 +112,17 @@ TEST(StagesTest, GrowingOnesAreAThirdOfTheRunEach) {
   EXPECT_TRUE(growing_stages(64, 2).empty());
 }
 
+TEST(StagesTest, NarrowTheWindowsOfAModelWhoseOwnHideNothing) {
+  Config config;
+  config.model.block_size = 1024, config.model.attention_window = 1024;
+  EXPECT_EQ(config.model_in_stages().windowed_layers(), 0);
+  config.data.stages = {{.from = 0, .block_size = {}, .mix = {}, .attention_window = 128},
+                        {.from = 500, .block_size = {}, .mix = {}}};
+  EXPECT_EQ(config.model_in_stages().attention_window, 128);
+  EXPECT_GT(config.model_in_stages().windowed_layers(), 0);
+  config.model.attention_window = 512;
+  EXPECT_EQ(config.model_in_stages().attention_window, 512) << "which hides something without stages, too";
+}
+
 }  // namespace
 }  // namespace gpt::config

@@ -239,9 +239,9 @@ TEST(GPT, GradientCheckpointingGivesTheSameBits) {
 
 // At every level of gradient checkpointing.
 TEST(GPT, ACallMayNarrowTheWindowsOfWindowedLayersAlone) {
-  ModelConfig wide = tiny_config(), narrow = tiny_config();
-  wide.attention_window = 12, narrow.attention_window = 3;
-  for (ModelConfig* config : {&wide, &narrow}) config->n_layer = 3, config->window_pattern = "SL";
+  ModelConfig wide = tiny_config(), narrow = wide, whole = wide;
+  wide.attention_window = 12, narrow.attention_window = 3, whole.attention_window = whole.block_size;
+  for (ModelConfig* config : {&wide, &narrow, &whole}) config->n_layer = 3, config->window_pattern = "SL";
   GPT model(wide, at::kCPU, 1);
   const GPT other(narrow, at::kCPU, 1);
   const at::Tensor ids = random_ids(2, 16, 1), targets = random_ids(2, 16, 2);
@@ -259,6 +259,7 @@ TEST(GPT, ACallMayNarrowTheWindowsOfWindowedLayersAlone) {
   }
   const at::NoGradGuard no_grad;
   EXPECT_FALSE(model.loss(ids, targets).equal(other.loss(ids, targets)));
+  EXPECT_TRUE(GPT(whole, at::kCPU, 1).loss(ids, targets, {.attention_window = 3}).equal(expected));
 }
 
 class CachedForms : public testing::TestWithParam<std::tuple<DeviceCase, const char*>> {

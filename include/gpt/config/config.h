@@ -35,6 +35,9 @@ struct Config : UpdateConfig {
   std::string output_dir = kAutomaticFolder;
   DataConfig data;
   ReportConfig report;
+
+  // The model as its stages train it: windows that are no shorter than sequences are as narrow as in any stage.
+  ModelConfig model_in_stages() const;
 };
 
 namespace config {
