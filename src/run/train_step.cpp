@@ -123,6 +123,7 @@ at::Tensor TrainStep::forward(const parallel::PassingBatch& passing, const at::T
 
 void TrainStep::backward(const parallel::PassingBatch& passing, const at::Tensor& out, const at::Tensor& gradient) {
   strategy_->lanes().use(passing.lane);
+  const ops::TuneProducts tuning(tunes_products_);
   strategy_->begin_backward(passing.is_last);
   out.backward(updated_.model.part().is_last_stage() ? updated_.scaler.scale(passing.share) : gradient);
   strategy_->end_backward();
