@@ -90,7 +90,8 @@ ActivationForm activation_form(const ModelConfig& model, const TrainingConfig& t
           .rounds_products = device.device.is_cpu() && ops::cpu::rounds_products_from_float32(),
           .adds_products = device.device.is_cpu() && ops::cpu::adds_bfloat16_products(),
           .product_workspace = device.device.is_cpu() ? ops::cpu::product_workspace(precision.compute_type()) : 0,
-          .is_recorded = distributed.zero < 2 && distributed.model_processes() == 1 &&
+          .is_recorded = (distributed.zero < 2 || distributed.data_processes() == 1) &&
+                         distributed.model_processes() == 1 &&
                          model::effective_mode(training, model, device.device).records,
           .multiprocessors = device.multiprocessors,
           .end_to_end = precision.end_to_end,

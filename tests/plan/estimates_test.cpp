@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "gpt/device/cards.h"
 #include "gpt/device/cpu_allocator.h"
 #include "gpt/device/precision.h"
 #include "gpt/run/measured_memory.h"
@@ -172,6 +173,20 @@ TEST(Estimates, EvaluationsTakeMemoryBesideARecordedStep) {
   asked.execution.compile_mode = CompileMode::reduce_overhead;
   EXPECT_FALSE(activation_form(gpt2_small(), asked, {}, device::describe_device(at::kCPU), {}).is_recorded)
       << "a CPU has no graphs";
+}
+
+// As parallel::Division has it.
+TEST(Estimates, AStepIsRecordedWhereZeroHasNobodyToDivideItWith) {
+  const device::DeviceInfo card = device::find_card("A100")->describe();
+  DistributedConfig distributed;
+  const auto is_recorded = [&] {
+    return activation_form(gpt2_small(), {}, distributed, card, {}, "flash").is_recorded;
+  };
+  EXPECT_TRUE(is_recorded());
+  distributed.zero = 3;
+  EXPECT_TRUE(is_recorded());
+  distributed.processes = 2;
+  EXPECT_FALSE(is_recorded());
 }
 
 TEST(Estimates, TheLargestBatchIsTheLargest) {
