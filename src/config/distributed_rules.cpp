@@ -37,6 +37,16 @@ std::optional<Size> uneven_size(const Config& config) {
   return std::nullopt;
 }
 
+// How many columns a GPU's kernels draw dropout for at a time: kGroup in ops/cuda.
+constexpr int64_t kColumnsOfGroup = 8;
+
+// Whether a process would have a part of a group. Only a gated MLP drops out what processes have between them.
+bool cuts_groups_of_dropout(const Config& config) {
+  const ModelConfig& model = config.model;
+  return divides_model(config) && model.is_gated() && model.dropout > 0 &&
+         model.hidden() % (config.distributed.tensor_parallel * kColumnsOfGroup) != 0;
+}
+
 std::vector<RefusalRule> tensor_rules() {
   return {
       {.keys = {kTensor, kProcesses},
@@ -90,6 +100,23 @@ std::vector<RefusalRule> tensor_rules() {
                                        nearest(size.value,
                                                [&](int64_t n) { return n % c.distributed.tensor_parallel == 0; })),
                            {set_to(kTensor, "1")});
+           }},
+      {.keys = {kTensor, "model.n_hidden", "model.dropout"},
+       .when = [](const Config& c, const Facts& facts) { return facts.is_cpu == false && cuts_groups_of_dropout(c); },
+       .why =
+           [](const Config& c) {
+             return fmt::format(
+                 "a GPU draws the dropout of a gated MLP for groups of {} of its hidden values, and tensor_parallel {} "
+                 "does not divide n_hidden {} into whole ones",
+                 kColumnsOfGroup, c.distributed.tensor_parallel, c.model.hidden());
+           },
+       .cures =
+           [](const Config& c) {
+             const auto is_whole = [unit = c.distributed.tensor_parallel * kColumnsOfGroup](int64_t n) {
+               return n % unit == 0;
+             };
+             return either(set_to_each("model.n_hidden", nearest(c.model.hidden(), is_whole)),
+                           {set_to("model.dropout", "0"), set_to(kTensor, "1")});
            }},
       {.keys = {kTensor, "model.vocab_size"},
        .when =

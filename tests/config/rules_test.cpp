@@ -295,6 +295,25 @@ TEST(RulesOfTensorParallel, NameTheNearestSizesThatFit) {
   EXPECT_EQ(text(config), "tensor_parallel 4 is more than the 3 rows of the vocabulary; set it to 3 or less");
 }
 
+// Whose kernels draw dropout for groups of columns.
+TEST(RulesOfTensorParallel, LeaveTheGroupsWholeForWhichAGpuDrawsDropout) {
+  Config config = divided(2, 2);
+  config.model.n_hidden = 344;
+  const Facts on_gpu{.is_cpu = false};
+  EXPECT_EQ(find_refusal(config), std::nullopt) << "until the device is known";
+  EXPECT_EQ(find_refusal(config, {.is_cpu = true}), std::nullopt);
+  EXPECT_EQ(
+      find_refusal(config, on_gpu)->text(),
+      "a GPU draws the dropout of a gated MLP for groups of 8 of its hidden values, and tensor_parallel 2 does not "
+      "divide n_hidden 344 into whole ones; set n_hidden to 336 or 352, or dropout to 0, or tensor_parallel to 1");
+  config.model.n_hidden = 352;
+  EXPECT_EQ(find_refusal(config, on_gpu), std::nullopt);
+  config.model.n_hidden = 344, config.model.dropout = 0;
+  EXPECT_EQ(find_refusal(config, on_gpu), std::nullopt);
+  config.model.dropout = 0.1, config.model.mlp = Mlp::gelu;
+  EXPECT_EQ(find_refusal(config, on_gpu), std::nullopt) << "which drops out what all processes have whole";
+}
+
 TEST(IdleKeys, AreNamedForOneReasonEach) {
   Config config;
   config.training.cadence.eval_interval.count = 0;
