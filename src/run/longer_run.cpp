@@ -59,7 +59,8 @@ std::optional<int64_t> steps_before(const ScheduleConfig& schedule, const checkp
 
 double next_rate(const ScheduleConfig& schedule, const checkpoint::Checkpoint& checkpoint, int64_t steps_per_epoch) {
   const Place place = place_of(schedule, checkpoint, steps_per_epoch);
-  return optim::learning_rate_at(schedule_of(schedule, checkpoint), place.position, place.steps, checkpoint.plateau);
+  return checkpoint.learning_rate_factor *
+         optim::learning_rate_at(schedule_of(schedule, checkpoint), place.position, place.steps, checkpoint.plateau);
 }
 
 double next_weight_decay(const TrainingConfig& training, const checkpoint::Checkpoint& checkpoint,

@@ -84,6 +84,8 @@ TEST_F(LongerRunTest, ARunWithoutSuchACheckpointGoesOnWithAJump) {
   std::filesystem::remove(stable_);
   EXPECT_EQ(found(), std::nullopt);
   EXPECT_EQ(change(), "The learning rate of step 101 is 0.001, and would have been 1e-05 without the changes");
+  start_.checkpoint.learning_rate_factor = 0.5;  // as a rollback has decided
+  EXPECT_EQ(change(), "The learning rate of step 101 is 0.0005, and would have been 5e-06 without the changes");
 }
 
 TEST_F(LongerRunTest, SoDoesAWeightDecayThatFollowsTheRun) {
