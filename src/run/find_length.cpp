@@ -136,7 +136,8 @@ std::optional<Plan> plan_with_time(const UpdateConfig& config, const TimedRun& r
                                    const checkpoint::Checkpoint* start) {
   const ScheduleConfig& schedule = config.training.schedule;
   if (!schedule.has_time()) return std::nullopt;
-  const optim::Course course = start ? course_with(*start, schedule) : optim::Course();
+  const int64_t steps_per_epoch = plan_run(config.training, run.batches_per_epoch).steps_per_epoch;
+  const optim::Course course = start ? course_with(*start, schedule, steps_per_epoch) : optim::Course();
   if (course.planned > 0) {
     Plan plan = plan_run(config.training, run.batches_per_epoch, course.planned);
     plan.total_steps = course.total;

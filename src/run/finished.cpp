@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "gpt/core/format.h"
@@ -36,14 +37,18 @@ std::optional<FinishedRun> find_finished(const StartingPoint& start, const Confi
   const int64_t step = checkpoint.step, patience = config.training.cadence.patience;
   if (step < plan.total_steps && (patience == 0 || checkpoint.evaluations_since_best < patience)) return std::nullopt;
   if (step < plan.total_steps) return out_of_patience(start, config, plan);
-  const bool by_time = checkpoint.course.planned > 0 && config.training.schedule.has_time(),
-             by_epochs = !by_time && plan.counted_in_epochs;
+  const ScheduleConfig& schedule = config.training.schedule;
+  // What limits a run of max_time besides. Without a time there is nothing: a run that was told to be longer goes
+  // beyond its max_steps.
+  const int64_t most = schedule.has_time() ? most_steps(schedule, plan.steps_per_epoch) : plan.total_steps,
+                end = std::min(plan.total_steps, most);
+  const bool has_course = checkpoint.course.planned > 0 && schedule.has_time(),
+             by_time = has_course && plan.total_steps < most, by_epochs = !by_time && plan.counted_in_epochs;
   const std::string key = by_time ? "training.max_time" : by_epochs ? "training.epochs" : "training.max_steps";
   const int64_t steps_or_epochs = by_epochs ? step / plan.steps_per_epoch : step;
   if (!lies_in(start.path, config.output_dir)) {
-    const std::string length =
-        by_epochs ? fmt::format("training.epochs {} are {} steps", *config.training.schedule.epochs, plan.total_steps)
-                  : fmt::format("{} {} {}", key, by_time ? "ends after step" : "is", plan.total_steps);
+    const std::string length = by_epochs ? fmt::format("training.epochs {} are {} steps", *schedule.epochs, end)
+                                         : fmt::format("{} {} {}", key, by_time ? "ends after step" : "is", end);
     return FinishedRun{
         .fact = fmt::format("{} is at step {}, but {}, and a run that resumes from it goes on counting there",
                             start.path, step, length),
@@ -52,10 +57,9 @@ std::optional<FinishedRun> find_finished(const StartingPoint& start, const Confi
                                       : fmt::format("set {} above {}", key, steps_or_epochs)),
         .is_foreign = true};
   }
-  if (step > plan.total_steps) {
-    const std::string length =
-        by_epochs ? fmt::format("epochs {} ({})", *config.training.schedule.epochs, plural(plan.total_steps, "step"))
-                  : fmt::format("max_steps {}", plan.total_steps);
+  if (step > end) {
+    const std::string length = by_epochs ? fmt::format("epochs {} ({})", *schedule.epochs, plural(end, "step"))
+                                         : fmt::format("max_steps {}", end);
     return FinishedRun{.fact = fmt::format("{} is at step {} already, beyond {}", config.output_dir, with_commas(step),
                                            length),
                        .remedy = fmt::format("set {} above {} to continue, or choose another output_dir, such as {}",
@@ -70,7 +74,8 @@ std::optional<FinishedRun> find_finished(const StartingPoint& start, const Confi
                                          is_kept ? ", the length that it began with" : ""),
                      .remedy = fmt::format("raise {} to continue it, add --restart to start anew, or begin another run "
                                            "with --output_dir {}",
-                                           key, next_free_folder(config.output_dir))};
+                                           has_course && !by_time ? "training.max_time and " + key : key,
+                                           next_free_folder(config.output_dir))};
 }
 
 }  // namespace gpt::run

@@ -18,15 +18,19 @@ namespace gpt::run {
 bool has_same_length(const checkpoint::Checkpoint& checkpoint, const ScheduleConfig& schedule) {
   const ScheduleConfig& before = checkpoint.config.training.schedule;
   return before.epochs == schedule.epochs && before.max_steps == schedule.max_steps &&
-         before.has_time() == schedule.has_time();
+         before.max_time == schedule.max_time;
 }
 
-optim::Course course_with(const checkpoint::Checkpoint& checkpoint, const ScheduleConfig& schedule) {
+optim::Course course_with(const checkpoint::Checkpoint& checkpoint, const ScheduleConfig& schedule,
+                          int64_t steps_per_epoch) {
   const double before = checkpoint.config.training.schedule.max_time.seconds, now = schedule.max_time.seconds;
   if (now == 0) return has_same_length(checkpoint, schedule) ? checkpoint.course : optim::Course();
   if (before == 0) return {};
   optim::Course course = checkpoint.course;
-  if (course.planned > 0 && before != now) course.stretch(now / before, checkpoint.step);
+  if (course.planned == 0) return course;
+  if (before != now) course.stretch(now / before, checkpoint.step);
+  const int64_t most = most_steps(schedule, steps_per_epoch);
+  if (course.total > most) course.end_at(most, checkpoint.step);
   return course;
 }
 
@@ -46,7 +50,7 @@ struct Place {
 };
 
 Place place_of(const ScheduleConfig& schedule, const checkpoint::Checkpoint& checkpoint, int64_t steps_per_epoch) {
-  const optim::Course course = course_with(checkpoint, schedule);
+  const optim::Course course = course_with(checkpoint, schedule, steps_per_epoch);
   return {course.position_at(checkpoint.step),
           course.planned > 0 ? course.planned : total_steps(schedule, steps_per_epoch)};
 }

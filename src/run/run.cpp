@@ -24,14 +24,27 @@
 namespace gpt::run {
 namespace {
 
-// A run that has had another time goes on as far along its schedule as it is.
-void begin_course(State& state, const ScheduleConfig& schedule, const Beginning& begins) {
-  if (begins.start) state.course = course_with(begins.start->checkpoint, schedule);
+// A run that has had another time or limit goes on as far along its schedule as it is. Where it ends then is one of its
+// decisions, by which a start after a kill knows that those behind it are of the same length (run/find_length.h).
+void begin_course(State& state, const TrainingConfig& training, const Beginning& begins) {
+  const ScheduleConfig& schedule = training.schedule;
   if (!schedule.has_time()) state.seconds_spent = 0;
+  bool is_decided = false;
+  if (begins.start) {
+    const checkpoint::Checkpoint& checkpoint = begins.start->checkpoint;
+    state.course =
+        course_with(checkpoint, schedule, plan_run(training, state.loader.batches_per_epoch()).steps_per_epoch);
+    is_decided = schedule.has_time() && state.course.planned > 0 && !has_same_length(checkpoint, schedule);
+  }
   if (state.course.planned == 0 && begins.total_steps) {
     state.course.end_at(*begins.total_steps, state.step);
-    state.decisions.push_back({state.step, kTotalSteps, static_cast<double>(*begins.total_steps)});
+    is_decided = true;
   }
+  if (!is_decided) return;
+  std::erase_if(state.decisions, [&state](const checkpoint::Decision& decision) {
+    return decision.step == state.step && decision.what == kTotalSteps;
+  });
+  state.decisions.push_back({state.step, kTotalSteps, static_cast<double>(state.course.total)});
 }
 
 parallel::Division division_of(const Setup& setup) {
@@ -81,7 +94,7 @@ Run::Run(const Setup& setup, Beginning begins, const MakeRecorder& make_recorder
       schedule_(setup.config.training.schedule),
       keeps_time_(schedule_.has_time() && begins.keeps_time) {
   const TrainingConfig& training = setup.config.training;
-  begin_course(state_, schedule_, begins);
+  begin_course(state_, training, begins);
   const optim::Course& course = state_.course;
   plan_ = plan_run(training, state_.loader.batches_per_epoch(),
                    course.planned > 0 ? std::optional(course.planned) : std::nullopt);

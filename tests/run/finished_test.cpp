@@ -93,6 +93,27 @@ TEST_F(FindFinishedTest, ALengthThatIsLessThanWasDoneIsNoSuccess) {
   }
 }
 
+// It was laid out for 100 updates, and has done 30.
+TEST_F(FindFinishedTest, ATimedRunMayBeLimitedBySomethingElse) {
+  config_.training.schedule.max_time.seconds = 60;
+  StartingPoint start;
+  start.path = folder_ / "mine/ckpt.pt";
+  start.checkpoint.step = start.checkpoint.evaluated_step = 30;
+  start.checkpoint.course = {.planned = 100, .total = 100};
+  const auto finished = [&] {
+    Plan plan = plan_run(config_.training, 10);
+    plan.total_steps = 30;
+    return find_finished(start, config_, origins_, plan, /*has_validation=*/true).value();
+  };
+  EXPECT_EQ(finished().fact, config_.output_dir + " is at step 30 already, beyond max_steps 20");
+  EXPECT_EQ(finished().remedy.find("set training.max_steps above 30 to continue"), 0u) << finished().remedy;
+  config_.training.schedule.max_steps = 30;
+  EXPECT_EQ(finished().remedy.find("raise training.max_time and training.max_steps to continue it"), 0u)
+      << finished().remedy;
+  config_.training.schedule.max_steps.reset();
+  EXPECT_EQ(finished().remedy.find("raise training.max_time to continue it"), 0u) << finished().remedy;
+}
+
 TEST_F(FindFinishedTest, EpochsAreCountedInEpochs) {
   config_.training.schedule.max_steps.reset();
   config_.training.schedule.epochs = 2;

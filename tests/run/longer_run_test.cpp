@@ -26,6 +26,8 @@ class LongerRunTest : public testing::Test {
     return describe_rate_change(start_.checkpoint, now_.training.schedule, 10);
   }
 
+  optim::Course course() const { return course_with(start_.checkpoint, now_.training.schedule, 10); }
+
   ScratchFolder root_;
   std::string stable_;
   StartingPoint start_;
@@ -68,16 +70,38 @@ TEST_F(LongerRunTest, ALengthThatItWasToldHoldsUntilItsConfigurationSaysAnotherO
   start_.checkpoint.course = {.planned = 100, .total = 300, .since = 90, .position = 90};
   now_.training.schedule.max_steps = 100;
   EXPECT_TRUE(has_same_length(start_.checkpoint, now_.training.schedule));
-  EXPECT_EQ(course_with(start_.checkpoint, now_.training.schedule), start_.checkpoint.course);
+  EXPECT_EQ(course(), start_.checkpoint.course);
   EXPECT_EQ(found(), std::nullopt) << "its decay goes on";
   EXPECT_EQ(change(), std::nullopt);
   now_.training.schedule.max_time.seconds = 60;
-  EXPECT_EQ(course_with(start_.checkpoint, now_.training.schedule), optim::Course()) << "a time is another length";
+  EXPECT_EQ(course(), optim::Course()) << "a time is another length";
   now_.training.schedule.max_time.seconds = 0;
   now_.training.schedule.max_steps = 400;
   EXPECT_FALSE(has_same_length(start_.checkpoint, now_.training.schedule));
-  EXPECT_EQ(course_with(start_.checkpoint, now_.training.schedule), optim::Course());
+  EXPECT_EQ(course(), optim::Course());
   EXPECT_EQ(found(), stable_);
+}
+
+// With a time, which nothing else has limited so far.
+TEST_F(LongerRunTest, WhatLimitsATimedRunAnewEndsItsSchedule) {
+  start_.checkpoint.course = {.planned = 1000, .total = 1000};
+  ScheduleConfig& now = now_.training.schedule;
+  now.max_steps.reset(), now.max_time.seconds = 600;
+  start_.checkpoint.config = now_;
+  EXPECT_EQ(course(), start_.checkpoint.course);
+  now.max_steps = 400;
+  const optim::Course limited{.planned = 1000, .total = 400, .since = 100, .position = 100};
+  EXPECT_FALSE(has_same_length(start_.checkpoint, now));
+  EXPECT_EQ(course(), limited);
+  EXPECT_EQ(change(), std::nullopt) << "the rate does not jump";
+  now.max_steps.reset(), now.epochs = 40;
+  EXPECT_EQ(course(), limited);
+  now.max_time.seconds = 1200;
+  EXPECT_EQ(course(), (optim::Course{.planned = 2000, .total = 400, .since = 100, .position = 100}));
+  now.max_time.seconds = 600, now.epochs = 200;
+  EXPECT_EQ(course(), start_.checkpoint.course) << "its time ends it before that";
+  now.epochs = 5;
+  EXPECT_EQ(course().total, 100) << "it is beyond that";
 }
 
 TEST_F(LongerRunTest, ARunWithoutSuchACheckpointGoesOnWithAJump) {

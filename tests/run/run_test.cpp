@@ -7,6 +7,7 @@
 #include "gpt/ops/operator_sets.h"
 #include "gpt/optim/lr_schedule.h"
 #include "gpt/products/tuned_product.h"
+#include "gpt/run/decisions.h"
 #include "support/captured_log.h"
 #include "support/device_cases.h"
 #include "support/expect_error.h"
@@ -76,6 +77,24 @@ TEST_P(RunTest, TheWeightDecayGoesByHowFarTheRunIs) {
   EXPECT_DOUBLE_EQ(run.rates().decay_share, 0.45);
   run.state().step = 30;
   EXPECT_EQ(run.rates().decay_share, 0);
+}
+
+// A run of max_time whose max_steps is lowered on its way.
+TEST_P(RunTest, ATimedRunEndsWithItsScheduleWhereItIsLimitedAnew) {
+  ScheduleConfig& schedule = config_.training.schedule;
+  schedule.max_steps.reset(), schedule.max_time.seconds = 3600;
+  const run::Setup setup = this->setup();
+  run::Run first(setup, Beginning{.start = {}, .initial = {}, .total_steps = 40});
+  EXPECT_EQ(first.state().decisions, (std::vector<checkpoint::Decision>{{0, kTotalSteps, 40}}));
+  ASSERT_TRUE(first.update(never_stops));
+  schedule.max_steps = 10;
+  const run::Setup limited = this->setup();
+  run::Run second(limited, Beginning{StartingPoint{first.state().capture(), "a"}, {}});
+  EXPECT_EQ(second.plan().total_steps, 10);
+  EXPECT_EQ(second.state().decisions.back(), (checkpoint::Decision{1, kTotalSteps, 10}));
+  EXPECT_DOUBLE_EQ(second.learning_rate(), first.learning_rate()) << "it does not jump";
+  second.state().step = 10;
+  EXPECT_EQ(second.learning_rate(), schedule.min_lr);
 }
 
 // Where positions are rotated, what a model could see beside a sequence changes nothing, and learned positions behind it stay as they are.

@@ -11,12 +11,14 @@
 
 namespace gpt::run {
 
-// Whether the configuration says the length that it said when the checkpoint was written.
+// Whether the configuration says the length that it said when the checkpoint was written: updates, epochs and time.
 bool has_same_length(const checkpoint::Checkpoint& checkpoint, const ScheduleConfig& schedule);
 
-// The course of a run that goes on from the checkpoint with this schedule: with max_time, a longer one where that is longer now; without it, that
-// of the length that the run was told, until the configuration says another one.
-optim::Course course_with(const checkpoint::Checkpoint& checkpoint, const ScheduleConfig& schedule);
+// The course of a run that goes on from the checkpoint with this schedule: with max_time, a longer one where that is
+// longer now, and one that ends earlier where max_steps or epochs do; without it, that of the length that the run was
+// told, until the configuration says another one.
+optim::Course course_with(const checkpoint::Checkpoint& checkpoint, const ScheduleConfig& schedule,
+                          int64_t steps_per_epoch);
 
 // Where the learning rate of `start` has begun to decay along lr_schedule: wsd, and with the configuration `now` the decay begins later: the
 // checkpoint from before the decay, in the same folder, from which the run goes on without a jump of the rate. Otherwise nothing.
