@@ -18,6 +18,7 @@
 #include "gpt/run/interruptions.h"
 #include "gpt/run/longer_run.h"
 #include "gpt/run/run.h"
+#include "gpt/run/state.h"
 #include "gpt/run/time_budget.h"
 
 namespace gpt::run {
@@ -105,6 +106,24 @@ void leave_told_lengths_out(const Config& config, Beginning& begins, bool is_rep
                 fmt::format("--replay: the run that decided this was told its length, and {}", fixed));
 }
 
+// Lengths that were decided for another time or limit hold no longer. Those of a start that had what is given now, and
+// was killed before it had saved, begin with the one that its course had at the checkpoint.
+void leave_other_lengths_out(const ScheduleConfig& schedule, const optim::Course& course, Beginning& begins) {
+  if (!begins.start || has_same_length(begins.start->checkpoint, schedule)) return;
+  const auto is_of_this_course = [&](const checkpoint::Decision& decision) {
+    const bool is_same = course.planned == 0 || decision.value == static_cast<double>(course.total);
+    return is_length(decision) && decision.step == begins.start->checkpoint.step && is_same;
+  };
+  if (std::none_of(begins.decisions.begin(), begins.decisions.end(), is_of_this_course))
+    std::erase_if(begins.decisions, is_length);
+}
+
+optim::Course course_of(const Setup& setup, const Beginning& begins) {
+  if (!begins.start) return {};
+  const Plan plan = plan_run(setup.config.training, batches_in_epoch(setup.config, setup.corpus));
+  return course_with(begins.start->checkpoint, setup.config.training.schedule, plan.steps_per_epoch);
+}
+
 void require_time_left(const Duration& time, double spent, bool is_first) {
   constexpr double kMuch = 1.0 / 3;
   const std::string fact =
@@ -151,8 +170,10 @@ void find_length(Setup& setup, Beginning& begins, bool is_replay) {
   const Duration time = setup.config.training.schedule.max_time;
   leave_told_lengths_out(setup.config, begins, is_replay);
   if (time.seconds == 0) return leave_lengths_out(begins, is_replay);
+  const optim::Course course = course_of(setup, begins);
+  if (!is_replay) leave_other_lengths_out(setup.config.training.schedule, course, begins);
   begins.keeps_time = !is_replay || std::none_of(begins.decisions.begin(), begins.decisions.end(), is_length);
-  if (begins.start && begins.start->checkpoint.course.planned > 0) return;
+  if (course.planned > 0) return;
   const int64_t step = begins.start ? begins.start->checkpoint.step : 0;
   begins.total_steps = take_decided(begins, step);
   if (begins.total_steps) return;

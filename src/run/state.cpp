@@ -125,6 +125,11 @@ data::ScheduleOptions schedule_options(const Config& config, const data::Corpus&
   return options;
 }
 
+int64_t batches_in_epoch(const Config& config, const data::Corpus& corpus) {
+  return batches::DataLoader(corpus.sources, config.data, schedule_options(config, corpus), at::kCPU)
+      .batches_per_epoch();
+}
+
 uint64_t checkpoint_file_bytes(const Config& config, const tokenizer::Tokenizer* tokenizer) {
   // The tokenizer twice, for us and for Python; the rest is far below a megabyte.
   const uint64_t tokenizer_bytes = tokenizer ? tokenizer->to_json().size() : 0;

@@ -150,9 +150,8 @@ ExitCode train(const config::CommandLine& command, const TrainOptions& options, 
 void go_back_before_decay(const run::Folder& folder, const run::Setup& setup, run::Beginning& begins) {
   if (!begins.start || !begins.start->is_last) return;
   const Config& config = setup.config;
-  const batches::DataLoader loader(setup.corpus.sources, config.data, run::schedule_options(config, setup.corpus),
-                                   at::kCPU);
-  const int64_t steps_per_epoch = run::plan_run(config.training, loader.batches_per_epoch()).steps_per_epoch;
+  const int64_t steps_per_epoch =
+      run::plan_run(config.training, run::batches_in_epoch(config, setup.corpus)).steps_per_epoch;
   const auto path = run::checkpoint_before_decay(*begins.start, config.training.schedule, steps_per_epoch);
   if (!path) return;
   begins.start.reset();  // its tensors are large

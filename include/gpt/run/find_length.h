@@ -27,9 +27,10 @@ std::optional<Plan> plan_with_time(const UpdateConfig& config, const TimedRun& r
                                    const checkpoint::Checkpoint* start);
 
 // Sets begins.total_steps, unless the run has no max_time or goes on with a length that it has: as the decisions to come say, or by the time
-// of a few updates of a run that is made for that, whose results are not kept. `is_replay`: the run repeats the decisions of another one,
-// and does not keep to the clock if these have lengths. All processes of the run come here, and get the number of the first one. Throws
-// gpt::Error: config where the time is over already, interrupted after a signal.
+// of a few updates of a run that is made for that, whose results are not kept. Decisions to come about a length that the configuration does
+// not ask for any more are left out. `is_replay`: the run repeats the decisions of another one, and does not keep to the clock if these have
+// lengths. All processes of the run come here, and get the number of the first one. Throws gpt::Error: config where the time is over already,
+// interrupted after a signal.
 void find_length(Setup& setup, Beginning& begins, bool is_replay);
 
 }  // namespace gpt::run

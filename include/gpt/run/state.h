@@ -30,6 +30,9 @@ namespace gpt::run {
 // What determines the batches of a run: its configuration, in the form that the loader needs.
 data::ScheduleOptions schedule_options(const Config& config, const data::Corpus& corpus);
 
+// The micro-batches that a run has in an epoch, before there is one.
+int64_t batches_in_epoch(const Config& config, const data::Corpus& corpus);
+
 // About the size of one checkpoint as a file; `tokenizer` may be null.
 uint64_t checkpoint_file_bytes(const Config& config, const tokenizer::Tokenizer* tokenizer);
 
