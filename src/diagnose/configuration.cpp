@@ -256,11 +256,10 @@ class Examination {
 
   void plan_length(double update_seconds) {
     plan_ = run::plan_run(config_.training, batches_per_epoch_);
-    if (!config_.training.schedule.has_time()) return;
     run::TimedRun timed{.batches_per_epoch = batches_per_epoch_, .update_seconds = update_seconds};
     if (corpus_) timed.validation_tokens = corpus_->validation.size();
     if (config_.model.vocab_size) timed.checkpoint_bytes = run::checkpoint_file_bytes(config_, nullptr);
-    const auto plan = run::plan_with_time(config_, timed, start_ ? &start_->checkpoint : nullptr);
+    const auto plan = run::plan_along_course(config_, timed, start_ ? &start_->checkpoint : nullptr);
     is_length_planned_ = plan.has_value();
     if (plan) plan_ = *plan;
   }
@@ -466,7 +465,7 @@ class Examination {
   int64_t batches_per_epoch_ = 0;
   std::optional<plan::DatasetFacts> facts_;
   std::optional<run::Plan> plan_;
-  bool is_length_planned_ = false;  // of a run with training.max_time
+  bool is_length_planned_ = false;  // of a run that follows a course
   std::optional<Update> update_;    // once its batch has been chosen
   plan::ProcessesPlan several_;     // where there are several, and their memory is known
 };

@@ -151,10 +151,9 @@ int64_t steps_in_time(const UpdateConfig& config, const TimedRun& run, double se
   return std::clamp<int64_t>(steps, 1, most_steps(training.schedule, plan.steps_per_epoch));
 }
 
-std::optional<Plan> plan_with_time(const UpdateConfig& config, const TimedRun& run,
-                                   const checkpoint::Checkpoint* start) {
+std::optional<Plan> plan_along_course(const UpdateConfig& config, const TimedRun& run,
+                                      const checkpoint::Checkpoint* start) {
   const ScheduleConfig& schedule = config.training.schedule;
-  if (!schedule.has_time()) return std::nullopt;
   const int64_t steps_per_epoch = plan_run(config.training, run.batches_per_epoch).steps_per_epoch;
   const optim::Course course = start ? course_with(*start, schedule, steps_per_epoch) : optim::Course();
   if (course.planned > 0) {
@@ -162,7 +161,7 @@ std::optional<Plan> plan_with_time(const UpdateConfig& config, const TimedRun& r
     plan.total_steps = course.total;
     return plan;
   }
-  if (run.update_seconds == 0) return std::nullopt;
+  if (!schedule.has_time() || run.update_seconds == 0) return std::nullopt;
   return plan_run(config.training, run.batches_per_epoch, steps_in_time(config, run, schedule.max_time.seconds));
 }
 

@@ -181,6 +181,8 @@ class Control(programs.WithText):
         step = run.told_at("steps", 2 * 10**5)
         run.tell("stop")
         self.assertEqual(run.process.wait(timeout=programs.HANGS), 130)
+        words = programs.flags({**OPTIONS, "data.text": self.text, "output_dir": run.folder, "training.max_steps": 10**5})
+        self.assertIn("of 200,000: the same command continues the run", programs.checks(*words, "--no-probe")["output folder"]["detail"])
         run = self.start("longer", training__max_steps=10**5)
         self.assertEqual(status(run.folder)["total_steps"], 2 * 10**5)
         run.tell("stop")

@@ -77,5 +77,20 @@ TEST_F(FindLengthTest, ARunThatWasToldItsLengthHasAnotherOneWithATime) {
   EXPECT_EQ(begins.decisions, Decided{factor_});
 }
 
+// So gpt-diagnose knows it, too. With 10 updates in an epoch.
+TEST_F(FindLengthTest, TheLengthThatARunWasToldIsThatOfItsPlan) {
+  schedule_.max_time.seconds = 0, schedule_.max_steps = 1000;
+  checkpoint_.config = config_;
+  checkpoint_.step = 1200;
+  checkpoint_.course = {.planned = 1000, .total = 1500, .since = 900, .position = 900};
+  const TimedRun run{.batches_per_epoch = 20};
+  const auto plan = plan_along_course(config_, run, &checkpoint_);
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->total_steps, 1500);
+  EXPECT_FALSE(plan_along_course(config_, run, nullptr)) << "the configuration says how long it is";
+  schedule_.max_steps = 2000;
+  EXPECT_FALSE(plan_along_course(config_, run, &checkpoint_)) << "so it does of another length";
+}
+
 }  // namespace
 }  // namespace gpt::run
