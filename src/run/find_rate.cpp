@@ -15,10 +15,13 @@
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
 #include "gpt/core/process.h"
+#include "gpt/core/running_clock.h"
 #include "gpt/layout/tuning.h"
 #include "gpt/optim/lr_schedule.h"
+#include "gpt/run/find_length.h"
 #include "gpt/run/interruptions.h"
 #include "gpt/run/run.h"
+#include "gpt/run/state.h"
 #include "gpt/run/teacher.h"
 
 namespace gpt::run {
@@ -44,6 +47,40 @@ ScheduleConfig schedule_for(const ScheduleConfig& of_run, int64_t run_steps, dou
   return schedule;
 }
 
+// The mean time of an update of the trials, but for the first ones of each, which take longer.
+class TrialPace {
+ public:
+  explicit TrialPace(int64_t left_out) : left_out_(left_out) {}
+
+  void begin() { last_.reset(); }  // another trial
+  // So many updates of it have ended, as the device says.
+  void ended(int64_t updates) {
+    const Moment now{updates, RunningClock::now()};
+    if (last_) {
+      seconds_ += std::chrono::duration<double>(now.time - last_->time).count();
+      updates_ += now.updates - last_->updates;
+    }
+    if (updates >= left_out_) last_ = now;
+  }
+  double seconds() const { return updates_ == 0 ? 0 : seconds_ / static_cast<double>(updates_); }  // 0: not known
+
+ private:
+  struct Moment {
+    int64_t updates = 0;
+    RunningClock::time_point time;
+  };
+
+  int64_t left_out_, updates_ = 0;
+  double seconds_ = 0;
+  std::optional<Moment> last_;
+};
+
+int64_t count_of_first(const distributed::Mesh& mesh, int64_t own) {
+  const at::Tensor count = at::full({1}, own, at::kLong);
+  mesh.all->broadcast(count);
+  return count.item<int64_t>();
+}
+
 class Trials {
  public:
   Trials(const Setup& setup, const Beginning& begins) : setup_(setup), begins_(begins) {
@@ -61,6 +98,7 @@ class Trials {
         schedule_for(setup_.config.training.schedule, run.plan().total_steps, rate, updates);
     // The same batches for every rate, so that their difficulty cancels out; at the end, where the rate is low.
     const int64_t counted_from = updates - std::max<int64_t>(1, updates / 4);
+    pace_.begin();
     double first = 0, sum = 0;
     for (int64_t update = 0; update < updates; ++update) {
       const optim::ScheduledRates rates{optim::learning_rate_at(schedule, update, updates),
@@ -71,12 +109,14 @@ class Trials {
       const bool is_looked_at = update == 0 || update >= counted_from || update % kLookEvery == 0;
       if (!is_looked_at) continue;
       const double loss = loss_of(run);  // sync: a trial that diverges ends
+      pace_.ended(update + 1);
       if (update == 0) first = loss;
       if (!std::isfinite(loss) || loss > kDiverged * first) return std::numeric_limits<double>::infinity();
       if (update >= counted_from) sum += loss;
     }
     return sum / static_cast<double>(updates - counted_from);
   }
+  double update_seconds() const { return pace_.seconds(); }
 
  private:
   static constexpr int64_t kLookEvery = 8;
@@ -110,6 +150,7 @@ class Trials {
   Interruptions interruptions_{setup_.mesh.all};
   const Clock::time_point began_ = Clock::now();
   bool is_checked_ = false;
+  TrialPace pace_{updates_before_timing(setup_.device.device, 1)};
 };
 
 }  // namespace
@@ -134,16 +175,27 @@ int64_t search_updates(const Setup& setup, int64_t run_steps) {
   return std::min({kMost, static_cast<int64_t>(std::min(fitting, 1e9)), kMostRuns * run_steps});
 }
 
+int64_t expected_updates(const Setup& setup, double update_seconds, double seconds_left) {
+  const Config& config = setup.config;
+  const int64_t batches = batches_in_epoch(config, setup.corpus);
+  if (!config.training.schedule.has_time() || update_seconds == 0)
+    return plan_run(config.training, batches).total_steps;
+  const TimedRun timed{.batches_per_epoch = batches,
+                       .validation_tokens = setup.corpus.validation.size(),
+                       .update_seconds = update_seconds,
+                       .checkpoint_bytes = checkpoint_file_bytes(config, setup.corpus.tokenizer.get())};
+  return steps_in_time(config, timed, seconds_left);
+}
+
 std::optional<FoundRate> find_rate(const Setup& setup, const Beginning& begins) {
-  const batches::DataLoader loader(setup.corpus.sources, setup.config.data,
-                                   schedule_options(setup.config, setup.corpus), at::kCPU);
-  const int64_t run_steps = plan_run(setup.config.training, loader.batches_per_epoch()).total_steps;
   const ScheduleConfig& schedule = setup.config.training.schedule;
+  // With max_time it may stand for one that is not known. All the trials together are still far shorter than the run:
+  // their lengths and their warm-ups, of at most a half, would be the same.
+  const int64_t run_steps = expected_updates(setup, /*update_seconds=*/0, /*seconds_left=*/0);
   // What the first process's device allows, as all processes have to make the same runs.
-  const at::Tensor updates = at::full({1}, search_updates(setup, run_steps), at::kLong);
-  setup.mesh.all->broadcast(updates);
-  const RateSearch search = plan_search(schedule.lr_schedule == LrSchedule::constant ? 0 : schedule.min_lr,
-                                        updates.item<int64_t>(), run_steps);
+  const int64_t updates = count_of_first(setup.mesh, search_updates(setup, run_steps));
+  const RateSearch search =
+      plan_search(schedule.lr_schedule == LrSchedule::constant ? 0 : schedule.min_lr, updates, run_steps);
   if (search.rates.size() < 2) {
     throw Error(ExitCode::config,
                 fmt::format("training.min_lr is {}, which leaves no learning rates to choose from; lower it",
@@ -153,10 +205,14 @@ std::optional<FoundRate> find_rate(const Setup& setup, const Beginning& begins) 
       fmt::format("Looking for the learning rate with short runs, the longest of {}, at rates from {:.3g} to {:.3g}",
                   plural(search.lengths.back(), "update"), search.rates.front(), search.rates.back()));
   Trials trials(setup, begins);
-  auto found = search_rate(search, [&](double rate, int64_t updates) {
+  const auto try_rate = [&](double rate, int64_t updates) {
     if (setup.mesh.all->is_first())
       log::status(fmt::format("looking for the learning rate: {} at {:.3g}", plural(updates, "update"), rate));
     return trials.run(rate, updates);
+  };
+  auto found = search_rate(search, try_rate, [&] {
+    const double left = schedule.max_time.seconds - seconds_since_start();
+    return count_of_first(setup.mesh, expected_updates(setup, trials.update_seconds(), left));
   });
   log::status("");
   return found;

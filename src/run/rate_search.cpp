@@ -62,7 +62,8 @@ class Round {
 
 class Search {
  public:
-  Search(const RateSearch& search, const TryRate& try_rate) : search_(search), try_rate_(try_rate) {}
+  Search(const RateSearch& search, const TryRate& try_rate, const std::function<int64_t()>& run_steps)
+      : search_(search), try_rate_(try_rate), run_steps_(run_steps) {}
 
   std::optional<FoundRate> run() {
     std::vector<size_t> kept(search_.rates.size());
@@ -120,14 +121,14 @@ class Search {
 
   FoundRate found(const Round& round) const {
     const size_t best = *round.best();
-    const double offset = round.offset(), factor = of_length(round.updates(), search_.run_steps);
+    const int64_t run_steps = run_steps_ ? run_steps_() : search_.run_steps;
+    const double offset = round.offset(), factor = of_length(round.updates(), run_steps);
     const double rate = factor * search_.rates[best] * std::exp2(offset);
     std::string why = fmt::format("of runs of {} that at {:.3g} ended with the lowest loss, {:.4f}",
                                   plural(round.updates(), "update"), search_.rates[best], round.loss(best));
     if (offset != 0)
       why += fmt::format(", the parabola through it and its neighbours is lowest at {:.2g}", rate / factor);
-    if (factor < 1)
-      why += fmt::format(", and one of {} wants {:.2f} times that", plural(search_.run_steps, "update"), factor);
+    if (factor < 1) why += fmt::format(", and one of {} wants {:.2f} times that", plural(run_steps, "update"), factor);
     const bool is_first = best == 0, is_last = best + 1 == search_.rates.size();
     if (is_first || is_last)
       why += fmt::format("; no {} rate is tried, and one may be better: set training.learning_rate to see",
@@ -139,6 +140,7 @@ class Search {
 
   const RateSearch& search_;
   const TryRate& try_rate_;
+  const std::function<int64_t()>& run_steps_;
   std::vector<Trial> trials_;
 };
 
@@ -159,8 +161,9 @@ RateSearch plan_search(double min_lr, int64_t updates, int64_t run_steps) {
   return search;
 }
 
-std::optional<FoundRate> search_rate(const RateSearch& search, const TryRate& try_rate) {
-  return Search(search, try_rate).run();
+std::optional<FoundRate> search_rate(const RateSearch& search, const TryRate& try_rate,
+                                     const std::function<int64_t()>& run_steps) {
+  return Search(search, try_rate, run_steps).run();
 }
 
 }  // namespace gpt::run

@@ -86,6 +86,12 @@ class FindRate(unittest.TestCase):
         refused = self.train("shown", words=["--find-lr", "--restart"], check_code=2)
         self.assertIn("--find-lr trains no run", refused.stderr)
 
+    def test_the_trials_tell_how_long_a_run_of_a_time_is(self):
+        smallest = {"model.n_layer": 1, "training.gradient_accumulation_steps": 1, "training.max_steps": "auto"}
+        done = self.train("timed", words=["--find-lr"], **{**smallest, "training.max_time": "1 hour"})
+        updates = re.search(r", and one of ([\d,]+) updates wants 0\.\d+ times that", done.stderr)
+        self.assertGreater(int(updates[1].replace(",", "")), 10_000, "an hour is enough for far more")
+
     def test_a_signal_ends_it(self):
         for stop, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
             name = f"stopped by {stop.name}"

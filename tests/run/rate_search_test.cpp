@@ -65,6 +65,25 @@ TEST(SearchRate, ALongerRunGetsALowerRate) {
   EXPECT_EQ(rate(0), rate(search.lengths.back())) << "one that is shorter than its trials";
 }
 
+// As trials tell how fast a machine is, and with that how long a run of max_time is.
+TEST(SearchRate, TheLengthOfTheRunIsAskedAfterTheTrials) {
+  const RateSearch search = plan_search(0, 1400, 5000);
+  size_t made = 0;
+  std::vector<size_t> asked_after;
+  const auto try_rate = [&](double rate, int64_t updates) {
+    ++made;
+    return valley(rate, updates);
+  };
+  const auto found = search_rate(search, try_rate, [&] {
+    asked_after.push_back(made);
+    return 16 * search.lengths.back();
+  });
+  ASSERT_TRUE(found);
+  EXPECT_EQ(asked_after, std::vector<size_t>{found->trials.size()});
+  EXPECT_EQ(search.lengths.back(), 200);
+  EXPECT_NE(found->why.find("and one of 3,200 updates wants 0.50 times that"), std::string::npos) << found->why;
+}
+
 TEST(SearchRate, GoesOnWhereTheBestLiesAtAnEndOfWhatWasKept) {
   const RateSearch search{.rates = {1, 2, 4, 8, 16, 32}, .lengths = {10, 20}};
   const auto found = search_rate(search, [](double rate, int64_t updates) { return updates == 10 ? 40 - rate : rate; });

@@ -14,8 +14,14 @@ namespace gpt::run {
 // that the same command finds the same rate.
 int64_t search_updates(const Setup& setup, int64_t run_steps);
 
-// All processes of the run call it and get the same. Ends after three minutes with what it has; nothing where no two rates could be compared
-// by then. Throws gpt::Error(interrupted) after a signal.
+// How many updates the run will have, where one takes so many seconds and so many are left of max_time. Without
+// max_time, and where the time of an update is 0, which means not known: those that its configuration says, or stands
+// for.
+int64_t expected_updates(const Setup& setup, double update_seconds, double seconds_left);
+
+// All processes of the run call it and get the same. Ends after three minutes with what it has, or after a fifth of
+// max_time, from whose rest the length of the run follows, by how fast the trials were; nothing where no two rates
+// could be compared by then. Throws gpt::Error(interrupted) after a signal.
 std::optional<FoundRate> find_rate(const Setup& setup, const Beginning& begins);
 
 }  // namespace gpt::run

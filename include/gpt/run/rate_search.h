@@ -24,7 +24,7 @@ struct Trial {
 struct RateSearch {
   std::vector<double> rates;     // ascending, each twice the one before
   std::vector<int64_t> lengths;  // of the trials of each round, ascending
-  int64_t run_steps = 0;         // the updates of the run, which are more
+  int64_t run_steps = 0;         // the updates of the run, as far as they are known beforehand
 };
 
 // The rounds that fit into `updates` in all, at rates from 6e-5, or `min_lr` where that is more, to 3e-2. No trial is longer than the run.
@@ -39,7 +39,9 @@ struct FoundRate {
 // The loss at the end of a trial; nothing: there is no time for it, and the search ends with what it has.
 using TryRate = std::function<std::optional<double>(double rate, int64_t updates)>;
 
-// Nothing where no two rates could be compared.
-std::optional<FoundRate> search_rate(const RateSearch& search, const TryRate& try_rate);
+// Nothing where no two rates could be compared. `run_steps`: the updates of the run, asked once after the trials, which
+// may tell them; null: those of the search.
+std::optional<FoundRate> search_rate(const RateSearch& search, const TryRate& try_rate,
+                                     const std::function<int64_t()>& run_steps = nullptr);
 
 }  // namespace gpt::run
