@@ -21,7 +21,7 @@ namespace {
 constexpr double kUsualShare = 0.3;
 // As many times the wished time may a trial take rather than tell nothing, and rather than measure a part of an update: a smaller batch
 // takes longer for each of its sequences.
-constexpr double kPatience = 20, kPatienceForWhole = 2;
+constexpr double kPatience = 20, kPatienceForWhole = 4;
 
 // `warm_up`: updates before those that are timed.
 int64_t batch_size_for(const Config& config, double product_speed, int64_t largest_batch, double seconds,

@@ -18,9 +18,9 @@ struct Trial {
   int64_t batch_size = 0;
 };
 
-// Takes about `seconds`, or twice that where whole updates can be timed so, plus one warm-up update, or up to twenty times as long where one
-// sequence takes longer, as a line of the log says; nothing where that is not enough. `product_speed`: FLOP/s, from which the size of the trial
-// follows. The state of a trial of `largest_batch` sequences must fit into memory.
+// Takes about `seconds`, or up to four times that where whole updates can be timed so, plus one warm-up update, or up to twenty times as long
+// where one sequence takes longer, as a line of the log says; nothing where that is not enough. `product_speed`: FLOP/s, from which the size of
+// the trial follows. The state of a trial of `largest_batch` sequences must fit into memory.
 std::optional<Trial> try_steps(const run::Setup& setup, double product_speed, int64_t largest_batch, double seconds);
 
 // The measurement of a trial alone, of `batch_size` sequences at a time.
