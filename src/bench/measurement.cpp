@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "gpt/core/running_clock.h"
 #include "gpt/device/device.h"
 #include "gpt/plan/resolve.h"
 #include "measured_run.h"
@@ -18,8 +19,6 @@ namespace gpt::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 nlohmann::ordered_json json_of(const std::vector<plan::PartWork>& parts) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();

@@ -14,6 +14,7 @@
 #include "gpt/core/error.h"
 #include "gpt/core/format.h"
 #include "gpt/core/processors.h"
+#include "gpt/core/running_clock.h"
 #include "gpt/model/compile.h"
 #include "gpt/ops/part.h"
 #include "gpt/plan/resolve.h"
@@ -195,7 +196,7 @@ StepProfile profile_steps(const Wanted& wanted, double seconds, const Progress& 
     profile.complete = update.has_value();
     if (!update) break;
     samples.add(clock.end(), *update);
-    passed = std::chrono::duration<double>(Clock::now() - begin).count();
+    passed = seconds_since(begin);
   }
   samples.summarize(profile, run.precision());
   profile.memory = run.memory();

@@ -42,6 +42,9 @@ struct Vocabulary {
 };
 constexpr Vocabulary kVocabularies[] = {{500'000, 1024}, {1'000'000, 2048}, {3'000'000, 4096}};
 
+constexpr double kOfLearnedTokens = 1.5;   // characters in each: more than in those that are characters or bytes
+constexpr double kDropoutOfLearned = 0.1;  // the most that was measured with them
+
 constexpr double kRowSeconds = 150;  // that the row for two cores took where it was measured
 
 constexpr Interval kOfTime{10, Interval::Unit::percent};  // between validations of a run with max_time
@@ -145,6 +148,10 @@ void fit_to_model(Sizes& sizes, Config config, const Given& given, const Surroun
   while (!given.length && sizes.block_size > kShortest && !fits()) sizes.block_size /= 2;
 }
 
+double weights_of_blocks(const Sizes& sizes) {
+  return 12.0 * static_cast<double>(sizes.n_layer * sizes.n_embd * sizes.n_embd);
+}
+
 // A short text is learned by a quarter of the model, in sequences of which validation has a few, and in batches of which an epoch
 // has a few. The model sees it at most 30 times, with as little dropout as that allows. A model that is there gets none, and keeps its size.
 void fit_to_text(Sizes& sizes, const Surroundings& surroundings, double validation_fraction, const Given& given) {
@@ -159,11 +166,12 @@ void fit_to_text(Sizes& sizes, const Surroundings& surroundings, double validati
          of_epoch < static_cast<double>(kLeastBatches * sizes.batch_size * sizes.block_size))
     sizes.batch_size /= 2;
   const auto of_step = static_cast<double>(given.total_batch_size.value_or(sizes.batch_size) * sizes.block_size);
-  const double weights = 12.0 * static_cast<double>(sizes.n_layer * sizes.n_embd * sizes.n_embd);
+  const double weights = weights_of_blocks(sizes);
+  const bool are_learned = surroundings.characters_per_token > kOfLearnedTokens;
   double epochs = std::min(kMostEpochs, static_cast<double>(sizes.steps) * of_step / of_epoch), useful = 0;
   for (const double dropout : kDropouts) {
-    if (useful >= epochs || (given.model && dropout > 0)) break;
-    sizes.dropout = dropout, useful = useful_epochs(weights / of_epoch, dropout);
+    if (useful >= epochs || (given.model && dropout > 0) || (are_learned && dropout > kDropoutOfLearned)) break;
+    sizes.dropout = dropout, useful = useful_epochs(weights / of_epoch, dropout, are_learned);
   }
   epochs = std::min(epochs, useful);
   const auto steps = static_cast<int64_t>(epochs * of_epoch / of_step) / 100 * 100;
@@ -212,8 +220,9 @@ double characters_in_token(int64_t vocabulary) {
 }
 
 void choose_tokenizer(Config& config, const Origins& origins, const Surroundings& surroundings) {
-  // Tokens are fewer than characters, and are memorized sooner: the validation loss of 1.1 MB rose from the sixth epoch on.
-  constexpr double kMostEpochs = 5;
+  // Over more epochs than some dropout makes useful characters end lower, unless the run may end after those: tokens are then as far as
+  // characters in twice the time.
+  constexpr double kShorter = 2;
   const TrainingConfig& training = config.training;
   const bool is_given = origins.count("data.tokenizer") || origins.count("model.vocab_size") ||
                         !config.data.bin.empty() || !training.init_from.empty() || !training.distillation.from.empty();
@@ -222,11 +231,16 @@ void choose_tokenizer(Config& config, const Origins& origins, const Surroundings
   if (is_given || !chooses_sizes(config, origins) || surroundings.gpu || surroundings.has_conversations ||
       !surroundings.is_utf8)
     return;
+  const bool may_end_sooner =
+      !training.schedule.has_time() && !training.schedule.epochs && !origins.count("training.max_steps");
+  const double weights = weights_of_blocks(row_for(config, origins, surroundings));
   for (const Vocabulary& row : kVocabularies) {
     const double of_epoch = (1 - config.data.validation_fraction) * static_cast<double>(surroundings.characters) /
-                            characters_in_token(row.tokens);
+                            characters_in_token(row.tokens),
+                 most = useful_epochs(weights / of_epoch, kDropoutOfLearned, /*are_learned=*/true) *
+                        (may_end_sooner ? kShorter : 1);
     if (surroundings.characters >= row.characters &&
-        tokens_of_run(config, origins, surroundings, of_epoch) <= kMostEpochs * of_epoch)
+        tokens_of_run(config, origins, surroundings, of_epoch) <= most * of_epoch)
       config.data.tokenizer = fmt::format("bpe:{}", row.tokens);
   }
 }
@@ -247,12 +261,14 @@ void choose_tuning(Config& config, const Origins& origins) {
   if (!origins.count("model.dropout")) config.model.dropout = 0;
 }
 
-// Without dropout the loss of a model with 9 weights a token begins to rise after 13 epochs, and one with 10 weights and a dropout of
-// 0.2, nanoGPT's, after 35; twice the weights need a text twice as large, seen as often in each of them: the root of two less.
-double useful_epochs(double weights_per_token, double dropout) {
+// As characters: without dropout the loss of a model with 9 weights a token begins to rise after 13 epochs, and one with 10 weights and a
+// dropout of 0.2, nanoGPT's, after 35; twice the weights need a text twice as large, seen as often in each of them: the root of two less.
+// As learned tokens: with 2 weights a token it does after 6, and with a dropout of 0.1 a run of 8 ended lower than one of 22.
+double useful_epochs(double weights_per_token, double dropout, bool are_learned) {
   constexpr double kFewest = 4;  // so often a text is worth nearly as much as another (Muennighoff et al., 2023)
-  constexpr double kMost = 100;
-  return std::clamp(40 * (1 + 8 * dropout) / std::sqrt(weights_per_token), kFewest, kMost);
+  constexpr double kMost = 100, kOfCharacters = 40, kOfLearned = 7.5;
+  const double of_one = are_learned ? kOfLearned : kOfCharacters;
+  return std::clamp(of_one * (1 + 8 * dropout) / std::sqrt(weights_per_token), kFewest, kMost);
 }
 
 void choose_cadence(Config& config, const Origins& origins) {

@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include "gpt/core/running_clock.h"
 #include "gpt/device/precision.h"
 #include "gpt/generate/decoder.h"
 #include "gpt/generate/drawn_text.h"
@@ -21,8 +22,6 @@ namespace gpt::generate {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 }  // namespace
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <utility>
 
+#include "gpt/core/running_clock.h"
 #include "gpt/core/statistics.h"
 
 namespace gpt::generate {
@@ -105,7 +106,7 @@ void work_timed(ThreadChoice& choice, bool is_alone, const std::function<void()>
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
   work();
-  if (is_alone) choice.took(std::chrono::duration<double>(Clock::now() - start).count());
+  if (is_alone) choice.took(seconds_since(start));
 }
 
 }  // namespace gpt::generate

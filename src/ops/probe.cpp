@@ -21,6 +21,7 @@
 #include <functional>
 
 #include "gpt/core/error.h"
+#include "gpt/core/running_clock.h"
 #include "gpt/device/device.h"
 #include "gpt/ops/attention.h"
 #include "gpt/ops/linear.h"
@@ -138,7 +139,7 @@ double best_seconds(at::Device device, double seconds, const std::function<void(
     const auto begin = Clock::now();
     for (int64_t i = 0; i < count; ++i) work();
     device::synchronize(device);
-    return std::chrono::duration<double>(Clock::now() - begin).count() / static_cast<double>(count);
+    return seconds_since(begin) / static_cast<double>(count);
   };
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
   (void)measure(1);  // memory is touched, kernels are chosen

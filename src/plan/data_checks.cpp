@@ -198,6 +198,7 @@ Check check_workers(const DataConfig& data, bool resident, bool cuda, int64_t co
 
 Check check_length(const UpdateConfig& config, const DatasetFacts& facts, const run::Plan& plan) {
   constexpr double kFarBeyond = 1.5, kDropout = 0.2;  // what model.preset: auto takes at most
+  constexpr int64_t kMostLetters = 512;               // a larger vocabulary is of learned tokens
   const int64_t block_size = config.sequence_length();
   const int64_t tokens_per_step = config.training.batch_size * config.training.gradient_accumulation_steps * block_size;
   const double epochs = static_cast<double>(plan.total_steps) / static_cast<double>(plan.steps_per_epoch);
@@ -206,9 +207,10 @@ Check check_length(const UpdateConfig& config, const DatasetFacts& facts, const 
                   plural(tokens_per_step, "token"), plural(plan.steps_per_epoch, "step"),
                   count(facts.samples_per_epoch * block_size), format_number(epochs), epochs == 1 ? "epoch" : "epochs");
   const double parameters = config.model.vocab_size ? layout::parameter_count(config.model) : 0;
+  const bool are_learned = config.model.vocab_size.value_or(0) > kMostLetters;
   const double per_token = parameters / static_cast<double>(facts.train_tokens), dropout = config.model.dropout,
-               useful = config::useful_epochs(per_token, dropout),
-               useful_with_dropout = config::useful_epochs(per_token, kDropout);
+               useful = config::useful_epochs(per_token, dropout, are_learned),
+               useful_with_dropout = config::useful_epochs(per_token, kDropout, are_learned);
   if (epochs <= kFarBeyond * useful) return passed("length", detail);
   const std::string size = parameters > 0
                                ? fmt::format("the model, with {} weights for each token, ", format_number(per_token))

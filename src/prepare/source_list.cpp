@@ -58,13 +58,13 @@ Source standard_input(const std::string& input) {
 
 // "models (runs), tokens (token ids), 2 hidden files or folders"
 std::string describe(const std::vector<LeftOut>& left_out) {
-  constexpr size_t kNamed = 3;
+  constexpr size_t kMostNamed = 3;
   std::vector<std::string> named;
   size_t others = 0, hidden = 0;
   for (const LeftOut& entry : left_out) {
     if (entry.what.empty()) {
       ++hidden;
-    } else if (named.size() == kNamed) {
+    } else if (named.size() == kMostNamed) {
       ++others;
     } else {
       named.push_back(fmt::format("{} ({})", entry.path, entry.what));

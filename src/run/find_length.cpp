@@ -43,7 +43,7 @@ class TimedUpdates {
       (void)run_update(run_.step(), run_.state().loader, run_.plan().micro_batches(made_), run_.rates(), made_,
                        [this] { return must_end(); });
     device::synchronize(setup_.device.device);  // sync: it is timed
-    return std::chrono::duration<double>(RunningClock::now() - begin).count() / static_cast<double>(updates);
+    return seconds_since(begin) / static_cast<double>(updates);
   }
   const Run& run() const { return run_; }
 

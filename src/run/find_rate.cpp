@@ -138,8 +138,8 @@ class Trials {
 
   // The time is up, by the first process's clock. Throws where a signal ends the program.
   bool must_end() {
-    const bool is_late = setup_.mesh.all->is_first() && std::chrono::duration<double>(Clock::now() - began_).count() >
-                                                            most_seconds(setup_.config.training.schedule);
+    const bool is_late =
+        setup_.mesh.all->is_first() && seconds_since(began_) > most_seconds(setup_.config.training.schedule);
     const Interruption decided = interruptions_.agree({.stop_signal = process::stop_signal(), .is_time = is_late});
     require_no_signal(decided, "stopped while it looked for a learning rate; the run had not begun");
     return decided.is_time;

@@ -13,6 +13,7 @@
 #include "gpt/core/format.h"
 #include "gpt/core/log.h"
 #include "gpt/core/printable.h"
+#include "gpt/core/running_clock.h"
 #include "gpt/http/guard.h"
 #include "gpt/serve/completion_response.h"
 #include "gpt/serve/page.h"
@@ -40,7 +41,7 @@ void send_error(const ApiError& error, http::Responder& responder, std::vector<h
 }
 
 void log_request(std::string_view what, int status, int64_t tokens, Clock::time_point start) {
-  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  const double seconds = seconds_since(start);
   log::info(fmt::format("{} {}, {}, {:.1f} ms", shortened(printable_line(what), 200),
                         status == 0 ? "client left" : std::to_string(status), plural(tokens, "token"), 1e3 * seconds));
 }

@@ -68,9 +68,21 @@ TEST(AutomaticSizes, AreLearnedWithDropoutWhereTheTextIsSeenOften) {
                  seen = static_cast<double>(*config.training.schedule.max_steps * config.training.batch_size *
                                             config.model.block_size);
     EXPECT_LE(seen / tokens,
-              useful_epochs(static_cast<double>(parameters_of_blocks(config)) / tokens, config.model.dropout) * 1.001)
+              useful_epochs(static_cast<double>(parameters_of_blocks(config)) / tokens, config.model.dropout,
+                            /*are_learned=*/false) *
+                  1.001)
         << characters;
   }
+}
+
+TEST(AutomaticSizes, AreLearnedWithDropoutSoonerWhereTokensAreLearned) {
+  const auto dropout = [](double characters_per_token) {
+    return chosen({.cores = 2, .characters = kMegabyte, .characters_per_token = characters_per_token}).model.dropout;
+  };
+  EXPECT_EQ(dropout(1), 0);
+  EXPECT_EQ(dropout(2.75), 0.1);
+  EXPECT_NEAR(useful_epochs(2, 0, /*are_learned=*/true), 5, 1);
+  EXPECT_NEAR(useful_epochs(2, 0.1, /*are_learned=*/true), 9, 1);
 }
 
 TEST(AutomaticSizes, EndWhereTheyGetNoBetter) {
@@ -215,21 +227,23 @@ TEST(AutomaticSizes, AreThoseOfTokensThatALongTextShows) {
   EXPECT_EQ(in_steps(600'000, 100), "bpe:1024");
   EXPECT_EQ(in_steps(kMegabyte, 100), "bpe:2048");
   EXPECT_EQ(in_steps(3 * kMegabyte, 100), "bpe:4096");
-  EXPECT_EQ(in_steps(kMegabyte, 900), "bpe:1024") << "of which there are more";
+  EXPECT_EQ(in_steps(kMegabyte, 1800), "bpe:1024") << "of which there are more";
+  EXPECT_EQ(in_steps(kMegabyte, 3000), "char");
 }
 
 TEST(AutomaticSizes, AreThoseOfCharactersWhereTokensWouldBeMemorized) {
-  EXPECT_EQ(tokenizer_of({.cores = 2, .characters = kMegabyte}), "char");
+  EXPECT_EQ(tokenizer_of({.cores = 2, .characters = 600'000}), "char");
+  EXPECT_EQ(tokenizer_of({.cores = 2, .characters = kMegabyte}), "bpe:2048") << "the run ends sooner";
   EXPECT_EQ(tokenizer_of({.cores = 2, .characters = 5 * kMegabyte}), "bpe:4096");
   const Surroundings text{.cores = 2, .characters = 1'100'000};
   Config config;
   config.training.schedule.max_time = {60};
-  EXPECT_EQ(tokenizer_of(text, config), "bpe:1024");
+  EXPECT_EQ(tokenizer_of(text, config), "bpe:2048");
   config.training.schedule.max_time = {3600};
   EXPECT_EQ(tokenizer_of(text, config), "char");
   config = {}, config.training.schedule.epochs = 3;
   EXPECT_EQ(tokenizer_of(text, config), "bpe:2048");
-  config.training.schedule.epochs = 6;
+  config.training.schedule.epochs = 20;
   EXPECT_EQ(tokenizer_of(text, config), "char");
   config = {}, config.training.batch_size = 2;
   EXPECT_EQ(tokenizer_of(text, config, {{"training.batch_size", "--batch_size"}}), "bpe:2048");

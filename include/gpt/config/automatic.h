@@ -48,8 +48,8 @@ void choose_cadence(Config& config, const Origins& origins);
 void choose_sequence_length(Config& config, const Origins& origins, const Surroundings& surroundings);
 
 // How many epochs a model with so many weights for each token of its text gains from: seeing it more often, it memorizes it, and
-// the validation loss rises.
-double useful_epochs(double weights_per_token, double dropout);
+// the validation loss rises. `are_learned`: tokens of several characters, which are memorized sooner.
+double useful_epochs(double weights_per_token, double dropout, bool are_learned);
 
 // A run goes on: sizes, optimizer, amp_mode, gradient_dtype, what batch_size: auto chose and learning_rate: auto found are those that it was
 // started with, except for keys that were written out now.

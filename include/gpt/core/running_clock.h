@@ -62,6 +62,11 @@ class RunningClock {
   static void woke();
 };
 
+template <class Clock, class Duration>
+double seconds_since(std::chrono::time_point<Clock, Duration> begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
 // For how long this process has run, its loading of libraries included and its pauses not.
 double seconds_since_start();
 
