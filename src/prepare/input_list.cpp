@@ -26,11 +26,12 @@ bool needs_utf8(const std::string& tokenizer, const std::string& saved) {
   if (saved.empty() && tokenizer == "char") return true;
   if (saved.empty() && (tokenizer == "gpt2" || tokenizer == "byte" || tokenizer::trained_vocabulary(tokenizer)))
     return false;
+  const auto made =
+      saved.empty() ? tokenizer::make_tokenizer(tokenizer, {}) : tokenizer::tokenizer_from_json(saved, tokenizer);
   try {
-    (saved.empty() ? tokenizer::make_tokenizer(tokenizer, {}) : tokenizer::tokenizer_from_json(saved, tokenizer))
-        ->encode("\xff");
+    (void)made->encode("\xff");
     return false;
-  } catch (const tokenizer::InvalidUtf8&) { return true; }
+  } catch (const tokenizer::TextError&) { return true; }  // it is no character, or has no token
 }
 
 void require_utf8(const Chunk& chunk, DocumentReader& reader) {

@@ -27,6 +27,19 @@ TEST(InputList, ShowsWhatWillBePassedOver) {
   EXPECT_NE(list.find("2 passed over"), std::string::npos) << list;
 }
 
+// As those of SmolLM2 have none for 0xFF, which is in no text in UTF-8.
+TEST(InputList, GoesWithTokenizersThatLackBytes) {
+  const ScratchFolder folder;
+  folder.file("in/a.txt", "aa");
+  PrepareOptions options;
+  options.inputs = {folder / "in"};
+  options.tokenizer = folder.file("tokenizer.json", R"({"version": "1.0", "added_tokens": [], "normalizer": null,
+    "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
+    "post_processor": null, "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true,
+    "use_regex": true}, "model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []}})");
+  EXPECT_NE(list_input(options, "").find("1 file to read"), std::string::npos);
+}
+
 TEST(InputList, ReadsConversationsAsTheRunWill) {
   const ScratchFolder folder;
   folder.file("in/a.jsonl", R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})"
