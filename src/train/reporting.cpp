@@ -21,9 +21,7 @@
 
 namespace gpt::train {
 
-report::Moment moment_of(const run::State& state) {
-  return {seconds_since_1970(), state.loader.tokens_seen()};
-}
+report::Moment moment_of(const run::State& state) { return {seconds_since_1970(), state.loader.tokens_seen()}; }
 
 report::Listeners listeners_of(const run::Folder& folder, const ReportConfig& config,
                                std::unique_ptr<report::ResultFile> result, const std::vector<std::string>& on_event) {
