@@ -42,8 +42,7 @@ struct Vocabulary {
 };
 constexpr Vocabulary kVocabularies[] = {{500'000, 1024}, {1'000'000, 2048}, {3'000'000, 4096}};
 
-constexpr double kOfLearnedTokens = 1.5;   // characters in each: more than in those that are characters or bytes
-constexpr double kDropoutOfLearned = 0.1;  // the most that was measured with them
+constexpr double kOfLearnedTokens = 1.5;  // characters in each: more than in those that are characters or bytes
 
 constexpr double kRowSeconds = 150;  // that the row for two cores took where it was measured
 
@@ -148,10 +147,6 @@ void fit_to_model(Sizes& sizes, Config config, const Given& given, const Surroun
   while (!given.length && sizes.block_size > kShortest && !fits()) sizes.block_size /= 2;
 }
 
-double weights_of_blocks(const Sizes& sizes) {
-  return 12.0 * static_cast<double>(sizes.n_layer * sizes.n_embd * sizes.n_embd);
-}
-
 // A short text is learned by a quarter of the model, in sequences of which validation has a few, and in batches of which an epoch
 // has a few. The model sees it at most 30 times, with as little dropout as that allows. A model that is there gets none, and keeps its size.
 void fit_to_text(Sizes& sizes, const Surroundings& surroundings, double validation_fraction, const Given& given) {
@@ -166,11 +161,11 @@ void fit_to_text(Sizes& sizes, const Surroundings& surroundings, double validati
          of_epoch < static_cast<double>(kLeastBatches * sizes.batch_size * sizes.block_size))
     sizes.batch_size /= 2;
   const auto of_step = static_cast<double>(given.total_batch_size.value_or(sizes.batch_size) * sizes.block_size);
-  const double weights = weights_of_blocks(sizes);
+  const double weights = weights_of_blocks(sizes.n_layer, sizes.n_embd);
   const bool are_learned = surroundings.characters_per_token > kOfLearnedTokens;
   double epochs = std::min(kMostEpochs, static_cast<double>(sizes.steps) * of_step / of_epoch), useful = 0;
   for (const double dropout : kDropouts) {
-    if (useful >= epochs || (given.model && dropout > 0) || (are_learned && dropout > kDropoutOfLearned)) break;
+    if (useful >= epochs || (given.model && dropout > 0) || dropout > most_dropout(are_learned)) break;
     sizes.dropout = dropout, useful = useful_epochs(weights / of_epoch, dropout, are_learned);
   }
   epochs = std::min(epochs, useful);
@@ -233,11 +228,12 @@ void choose_tokenizer(Config& config, const Origins& origins, const Surroundings
     return;
   const bool may_end_sooner =
       !training.schedule.has_time() && !training.schedule.epochs && !origins.count("training.max_steps");
-  const double weights = weights_of_blocks(row_for(config, origins, surroundings));
+  const Sizes sizes = row_for(config, origins, surroundings);
+  const double weights = weights_of_blocks(sizes.n_layer, sizes.n_embd);
   for (const Vocabulary& row : kVocabularies) {
     const double of_epoch = (1 - config.data.validation_fraction) * static_cast<double>(surroundings.characters) /
                             characters_in_token(row.tokens),
-                 most = useful_epochs(weights / of_epoch, kDropoutOfLearned, /*are_learned=*/true) *
+                 most = useful_epochs(weights / of_epoch, most_dropout(/*are_learned=*/true), /*are_learned=*/true) *
                         (may_end_sooner ? kShorter : 1);
     if (surroundings.characters >= row.characters &&
         tokens_of_run(config, origins, surroundings, of_epoch) <= most * of_epoch)
@@ -260,6 +256,12 @@ void choose_tuning(Config& config, const Origins& origins) {
     schedule.warmup_steps = std::min(kMostWarmUp, schedule.max_steps.value_or(kDefaultMaxSteps) / 10);
   if (!origins.count("model.dropout")) config.model.dropout = 0;
 }
+
+double weights_of_blocks(int64_t n_layer, int64_t n_embd) {
+  return 12.0 * static_cast<double>(n_layer * n_embd * n_embd);
+}
+
+double most_dropout(bool are_learned) { return are_learned ? 0.1 : 0.2; }  // as far as it was measured
 
 // As characters: without dropout the loss of a model with 9 weights a token begins to rise after 13 epochs, and one with 10 weights and a
 // dropout of 0.2, nanoGPT's, after 35; twice the weights need a text twice as large, seen as often in each of them: the root of two less.

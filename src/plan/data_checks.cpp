@@ -42,12 +42,14 @@ std::string data_fix(const DataConfig& data) {
 DatasetFacts describe_data(const data::Corpus& corpus, const batches::DataLoader& loader) {
   std::error_code error;
   const auto bytes = std::filesystem::file_size(corpus.source, error);
+  const std::string tokenizer = corpus.tokenizer ? corpus.tokenizer->name() : "";
   return {.source = corpus.source,
           .file_bytes = error ? 0 : static_cast<int64_t>(bytes),
           .train_tokens = corpus.train.size(),
           .validation_tokens = corpus.validation.size(),
           .samples_per_epoch = loader.samples_per_epoch(),
-          .resident = loader.resident()};
+          .resident = loader.resident(),
+          .are_learned = !tokenizer.empty() && tokenizer != "char" && tokenizer != "byte"};
 }
 
 TrainingConfig with_real_batch(TrainingConfig training, const DatasetFacts& facts) {
@@ -197,8 +199,7 @@ Check check_workers(const DataConfig& data, bool resident, bool cuda, int64_t co
 }
 
 Check check_length(const UpdateConfig& config, const DatasetFacts& facts, const run::Plan& plan) {
-  constexpr double kFarBeyond = 1.5, kDropout = 0.2;  // what model.preset: auto takes at most
-  constexpr int64_t kMostLetters = 512;               // a larger vocabulary is of learned tokens
+  constexpr double kFarBeyond = 1.5;
   const int64_t block_size = config.sequence_length();
   const int64_t tokens_per_step = config.training.batch_size * config.training.gradient_accumulation_steps * block_size;
   const double epochs = static_cast<double>(plan.total_steps) / static_cast<double>(plan.steps_per_epoch);
@@ -207,10 +208,12 @@ Check check_length(const UpdateConfig& config, const DatasetFacts& facts, const 
                   plural(tokens_per_step, "token"), plural(plan.steps_per_epoch, "step"),
                   count(facts.samples_per_epoch * block_size), format_number(epochs), epochs == 1 ? "epoch" : "epochs");
   const double parameters = config.model.vocab_size ? layout::parameter_count(config.model) : 0;
-  const bool are_learned = config.model.vocab_size.value_or(0) > kMostLetters;
-  const double per_token = parameters / static_cast<double>(facts.train_tokens), dropout = config.model.dropout,
-               useful = config::useful_epochs(per_token, dropout, are_learned),
-               useful_with_dropout = config::useful_epochs(per_token, kDropout, are_learned);
+  const auto tokens = static_cast<double>(facts.train_tokens);
+  const double per_token = parameters / tokens, dropout = config.model.dropout,
+               more_dropout = config::most_dropout(facts.are_learned),
+               of_blocks = parameters > 0 ? config::weights_of_blocks(config.model.n_layer, config.model.n_embd) : 0,
+               useful = config::useful_epochs(of_blocks / tokens, dropout, facts.are_learned),
+               useful_with_dropout = config::useful_epochs(of_blocks / tokens, more_dropout, facts.are_learned);
   if (epochs <= kFarBeyond * useful) return passed("length", detail);
   const std::string size = parameters > 0
                                ? fmt::format("the model, with {} weights for each token, ", format_number(per_token))
@@ -219,8 +222,8 @@ Check check_length(const UpdateConfig& config, const DatasetFacts& facts, const 
     return with_commas(std::llround(of_epochs * static_cast<double>(plan.steps_per_epoch)));
   };
   const std::string with_dropout =
-      dropout < kDropout && useful_with_dropout > useful
-          ? fmt::format(" (about {} with model.dropout: {})", steps(useful_with_dropout), kDropout)
+      dropout < more_dropout && useful_with_dropout > useful
+          ? fmt::format(" (about {} with model.dropout: {})", steps(useful_with_dropout), more_dropout)
           : "";
   return warned("length", fmt::format("{}: {}will memorize the text", detail, size),
                 fmt::format("use more text, lower training.max_steps to about {}{}, or take a smaller model",

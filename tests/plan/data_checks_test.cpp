@@ -120,6 +120,22 @@ TEST(CheckLength, DropoutIsAWayOutToo) {
   EXPECT_EQ(check_length(run.config, run.facts, run.plan()).fix.find("dropout"), std::string::npos);
 }
 
+// A megabyte and more of programs, whose tokens are longer than estimated; and a short text of many letters, as Chinese has.
+TEST(CheckLength, WhatAutoChoosesIsNoWarning) {
+  ShakespeareRun run;
+  run.config.model.n_layer = 4, run.config.model.n_head = 4, run.config.model.n_embd = 128;
+  run.config.model.block_size = 128, run.config.training.batch_size = 16;
+  const auto warns_after = [&run](int64_t vocabulary, double dropout, int64_t tokens, bool are_learned, int64_t steps) {
+    run.config.model.vocab_size = vocabulary, run.config.model.dropout = dropout;
+    run.facts.train_tokens = tokens, run.facts.samples_per_epoch = tokens / 128, run.facts.are_learned = are_learned;
+    run.config.training.schedule.max_steps = steps;
+    return check_length(run.config, run.facts, run::plan_run(run.config.training, tokens / 2048)).status;
+  };
+  EXPECT_EQ(warns_after(2048, 0.1, 329'000, true, 1800), Status::pass);
+  EXPECT_EQ(warns_after(2048, 0.1, 329'000, true, 3600), Status::warn);
+  EXPECT_EQ(warns_after(3500, 0, 315'000, false, 2500), Status::pass);
+}
+
 TEST(CheckLength, OddNumbersReadWell) {
   ShakespeareRun run;
   run.config.training.schedule.max_steps = 62;

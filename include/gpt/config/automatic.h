@@ -47,9 +47,13 @@ void choose_cadence(Config& config, const Origins& origins);
 // training.sequence_length of conversations, which are short, unless it was written out.
 void choose_sequence_length(Config& config, const Origins& origins, const Surroundings& surroundings);
 
-// How many epochs a model with so many weights for each token of its text gains from: seeing it more often, it memorizes it, and
+// About as many weights as the blocks of such a model have.
+double weights_of_blocks(int64_t n_layer, int64_t n_embd);
+
+// How many epochs a model with so many weights of its blocks for each token of its text gains from: seeing it more often, it memorizes it, and
 // the validation loss rises. `are_learned`: tokens of several characters, which are memorized sooner.
 double useful_epochs(double weights_per_token, double dropout, bool are_learned);
+double most_dropout(bool are_learned);  // the most that model.preset: auto takes against that
 
 // A run goes on: sizes, optimizer, amp_mode, gradient_dtype, what batch_size: auto chose and learning_rate: auto found are those that it was
 // started with, except for keys that were written out now.

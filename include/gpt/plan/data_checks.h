@@ -21,6 +21,7 @@ struct DatasetFacts {
   int64_t train_tokens = 0, validation_tokens = 0;
   int64_t samples_per_epoch = 0;  // sequences of block_size tokens
   bool resident = false;          // on the training device
+  bool are_learned = false;       // tokens of several characters; false where the data do not tell
 };
 
 DatasetFacts describe_data(const data::Corpus& corpus, const batches::DataLoader& loader);
