@@ -101,9 +101,7 @@ void RunningClock::look() { pauses().look(steady_time()); }
 
 void RunningClock::woke() { pauses().woke(steady_time()); }
 
-double seconds_since_start() {
-  return seconds_before + std::chrono::duration<double>(RunningClock::now() - seconds_counted_from).count();
-}
+double seconds_since_start() { return seconds_before + seconds_since(seconds_counted_from); }
 
 double seconds_since_1970() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();

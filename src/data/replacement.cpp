@@ -21,11 +21,6 @@ namespace fs = std::filesystem;
 constexpr const char* kUnfinished = "/.gpt-prepare-unfinished";
 constexpr const char* kFinished = "/.gpt-prepare-finished";
 
-bool is_there(const std::string& path) {
-  std::error_code ignored;
-  return fs::exists(path, ignored);
-}
-
 // The metadata come last: while they are here, they tell what the new files are.
 std::vector<std::string> files_in(const std::string& folder) {
   std::vector<std::string> names = names_in(folder);
@@ -47,7 +42,7 @@ void put_in_place(const std::string& folder) {
 }  // namespace
 
 Replacement::Replacement(std::string folder) : folder_(std::move(folder)), new_files_(folder_ + kUnfinished) {
-  if (is_there(folder_ + kFinished)) put_in_place(folder_);
+  if (exists(folder_ + kFinished)) put_in_place(folder_);
   std::error_code ignored;
   fs::remove_all(new_files_, ignored);
   create_folders(new_files_);
@@ -78,10 +73,10 @@ void Replacement::commit() {
 }
 
 void finish_replacement(const std::string& folder) {
-  if (!is_there(folder + kFinished)) return;
+  if (!exists(folder + kFinished)) return;
   try {
     const FolderLock lock(folder, ExitCode::data, "bin");
-    if (is_there(folder + kFinished)) put_in_place(folder);
+    if (exists(folder + kFinished)) put_in_place(folder);
   } catch (const Error& error) {
     throw Error(ExitCode::data,
                 fmt::format("{}: the files that gpt-prepare was replacing are not all in their places: {}", folder,

@@ -70,10 +70,18 @@ bool Communicator::is_any(bool own) {
   return largest.item<int64_t>() != 0;
 }
 
-bool Communicator::first_says(bool own) {
-  const at::Tensor said = at::full({1}, own ? 1 : 0, at::kLong);
+bool Communicator::first_says(bool own) { return first_says(int64_t{own}) != 0; }
+
+int64_t Communicator::first_says(int64_t own) {
+  const at::Tensor said = at::full({1}, own, at::kLong);
   broadcast(said);
-  return said.item<int64_t>() != 0;
+  return said.item<int64_t>();
+}
+
+double Communicator::first_says(double own) {
+  const at::Tensor said = at::full({1}, own, at::kDouble);
+  broadcast(said);
+  return said.item<double>();
 }
 
 Part part_of(int64_t count, int64_t rank, int64_t size) {

@@ -3,12 +3,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -88,8 +86,7 @@ std::map<std::string, at::Tensor> adapter_tensors(const std::vector<ForeignAdapt
 // The tokens of a model whose rows the run has added are in no adapter.
 void require_vocabulary_of_base(const checkpoint::Checkpoint& checkpoint, const std::string& path) {
   const std::string base = base_of(checkpoint);
-  std::error_code ignored;
-  if (base.empty() || !std::filesystem::exists(base, ignored)) return;
+  if (base.empty() || !exists(base)) return;
   const int64_t tokens = *checkpoint.config.model.vocab_size, of_base = *read_foreign_model(base).model.vocab_size;
   if (tokens == of_base) return;
   throw Error(

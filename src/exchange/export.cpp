@@ -142,19 +142,20 @@ checkpoint::Checkpoint load_weights(const ExportOptions& options, checkpoint::Pa
 
 void require_free_folder(const std::string& folder, bool is_for_adapter) {
   std::error_code ignored;
-  if (!fs::exists(folder, ignored)) return;
+  if (!exists(folder)) return;
   if (!fs::is_directory(folder, ignored))
     throw Error(ExitCode::config,
                 fmt::format("--output {}: it is a file, and a folder is needed; name another one, or add --format gguf",
                             folder));
   sweep_unfinished_files(folder);
+  const auto [wanted, held] =
+      is_for_adapter ? std::pair("an adapter", "a whole model") : std::pair("a whole model", "an adapter");
   const bool holds_other = is_for_adapter ? exists(folder + "/" + kConfig) : holds_adapter(folder);
   const bool is_export = holds_export(folder);
   if (is_export && holds_other)
     throw Error(ExitCode::config,
                 fmt::format("--output {}: the folder holds {}, which {} does not replace; name another one", folder,
-                            is_for_adapter ? "a whole model" : "an adapter",
-                            is_for_adapter ? "an adapter" : "a whole model"));
+                            held, wanted));
   if (is_export || names_in(folder).empty()) return;
   throw Error(ExitCode::config,
               fmt::format("--output {}: the folder holds something else than an export; name one that is empty or new",

@@ -1,7 +1,5 @@
 #include "gpt/run/find_length.h"
 
-#include <ATen/TensorOperators.h>
-#include <ATen/ops/full.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,13 +21,6 @@
 
 namespace gpt::run {
 namespace {
-
-template <typename Number>
-Number of_first(const distributed::Mesh& mesh, Number own) {
-  const at::Tensor value = at::full({1}, own, std::is_integral_v<Number> ? at::kLong : at::kDouble);
-  mesh.all->broadcast(value);
-  return value.item<Number>();
-}
 
 // Updates of a run that is made for it.
 class TimedUpdates {
@@ -70,7 +61,7 @@ TimedRun time_updates(const Setup& setup) {
   const int64_t count = std::clamp<int64_t>(static_cast<int64_t>(seconds / first), 1, kMost);
   return {.batches_per_epoch = updates.run().plan().batches_per_epoch,
           .validation_tokens = setup.corpus.validation.size(),
-          .update_seconds = updates.time(of_first(setup.mesh, count)),
+          .update_seconds = updates.time(setup.mesh.all->first_says(count)),
           .checkpoint_bytes = updates.run().state().checkpoint_bytes()};
 }
 
@@ -176,12 +167,12 @@ void find_length(Setup& setup, Beginning& begins, bool is_replay) {
   const int64_t step = begins.start ? begins.start->checkpoint.step : 0;
   begins.total_steps = take_decided(begins, step);
   if (begins.total_steps) return;
-  require_time_left(time, of_first(setup.mesh, seconds_since_start()), setup.mesh.all->is_first());
+  require_time_left(time, setup.mesh.all->first_says(seconds_since_start()), setup.mesh.all->is_first());
   setup.teacher = teacher_of(setup);
   const TimedRun timed = time_updates(setup);
   device::release_unused_memory(setup.device.device);
   const double left = time.seconds - seconds_since_start();
-  const int64_t steps = of_first(setup.mesh, steps_in_time(setup.config, timed, left));
+  const int64_t steps = setup.mesh.all->first_says(steps_in_time(setup.config, timed, left));
   log::info(fmt::format("training.max_time: {} are left for {} of {}, with validation", format_duration(left),
                         plural(steps, "update"), format_short_duration(timed.update_seconds)));
   const Plan plan = plan_run(setup.config.training, timed.batches_per_epoch);

@@ -2,7 +2,6 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/full.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -75,12 +74,6 @@ class TrialPace {
   std::optional<Moment> last_;
 };
 
-int64_t count_of_first(const distributed::Mesh& mesh, int64_t own) {
-  const at::Tensor count = at::full({1}, own, at::kLong);
-  mesh.all->broadcast(count);
-  return count.item<int64_t>();
-}
-
 class Trials {
  public:
   Trials(const Setup& setup, const Beginning& begins) : setup_(setup), begins_(begins) {
@@ -130,11 +123,7 @@ class Trials {
   }
 
   // All processes compute with the loss that the first one has.
-  double loss_of(Run& run) const {
-    const at::Tensor loss = at::full({1}, run.step().loss().item<double>(), at::kDouble);
-    setup_.mesh.all->broadcast(loss);
-    return loss.item<double>();
-  }
+  double loss_of(Run& run) const { return setup_.mesh.all->first_says(run.step().loss().item<double>()); }
 
   // The time is up, by the first process's clock. Throws where a signal ends the program.
   bool must_end() {
@@ -193,7 +182,7 @@ std::optional<FoundRate> find_rate(const Setup& setup, const Beginning& begins) 
   // their lengths and their warm-ups, of at most a half, would be the same.
   const int64_t run_steps = expected_updates(setup, /*update_seconds=*/0, /*seconds_left=*/0);
   // What the first process's device allows, as all processes have to make the same runs.
-  const int64_t updates = count_of_first(setup.mesh, search_updates(setup, run_steps));
+  const int64_t updates = setup.mesh.all->first_says(search_updates(setup, run_steps));
   const RateSearch search =
       plan_search(schedule.lr_schedule == LrSchedule::constant ? 0 : schedule.min_lr, updates, run_steps);
   if (search.rates.size() < 2) {
@@ -212,7 +201,7 @@ std::optional<FoundRate> find_rate(const Setup& setup, const Beginning& begins) 
   };
   auto found = search_rate(search, try_rate, [&] {
     const double left = schedule.max_time.seconds - seconds_since_start();
-    return count_of_first(setup.mesh, expected_updates(setup, trials.update_seconds(), left));
+    return setup.mesh.all->first_says(expected_updates(setup, trials.update_seconds(), left));
   });
   log::status("");
   return found;

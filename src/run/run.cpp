@@ -1,6 +1,5 @@
 #include "gpt/run/run.h"
 
-#include <ATen/ops/full.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -63,9 +62,8 @@ TrainStep make_step(State& state, const Setup& setup, const TrainingConfig& trai
 // Asked in all processes at once.
 bool is_equal_in_all(distributed::Communicator& ranks, const std::string& text) {
   const auto hash = static_cast<int64_t>(hash64(text) >> 1);
-  const at::Tensor first = at::full({1}, hash, at::kLong);
-  ranks.broadcast(first);
-  return !ranks.is_any(first.item<int64_t>() != hash);
+  const int64_t first = ranks.first_says(hash);
+  return !ranks.is_any(first != hash);
 }
 
 // Processes that compute the whole update each must come to the same bits.

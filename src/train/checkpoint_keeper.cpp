@@ -1,7 +1,6 @@
 #include "gpt/train/checkpoint_keeper.h"
 
 #include <ATen/Parallel.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -342,9 +341,7 @@ std::optional<checkpoint::Checkpoint> CheckpointKeeper::before_spike(distributed
     } catch (const Error& error) { log::warn(error.what()); }
   }
   constexpr int64_t kNone = -1;
-  const at::Tensor chosen = at::full({1}, found ? found->step : kNone, at::kLong);
-  ranks.broadcast(chosen);
-  const auto step = chosen.item<int64_t>();
+  const int64_t step = ranks.first_says(found ? found->step : kNone);
   if (!found && step != kNone) found = folder_.load(folder_.rollback_path(step));
   return found;
 }

@@ -158,8 +158,7 @@ Ending wait_passing_signals(pid_t child) {
 
 std::optional<report::RunStatus> status_in(const std::string& folder) {
   const std::string path = folder + "/" + kStatusFile;
-  std::error_code ignored;
-  return std::filesystem::exists(path, ignored) ? report::read_status(read_file(path, ExitCode::disk)) : std::nullopt;
+  return exists(path) ? report::read_status(read_file(path, ExitCode::disk)) : std::nullopt;
 }
 
 // The early loss of the run in this folder.
@@ -278,8 +277,7 @@ class Runs {
 
   static ordered_json result_in(const std::string& folder) {
     const std::string file = folder + "/result.json";
-    std::error_code ignored;
-    if (!std::filesystem::exists(file, ignored)) return {};
+    if (!exists(file)) return {};
     return ordered_json::parse(read_file(file, ExitCode::disk), nullptr, /*allow_exceptions=*/false);
   }
 

@@ -1,5 +1,4 @@
 // What a run does besides updates to see how well it does: validations, tasks and samples.
-#include <ATen/ops/full.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -129,9 +128,7 @@ void Trainer::tell_tasks(const std::vector<report::TaskRecord>& tasks) {
 // All processes take note of the first one's loss: another machine may have rounded its own otherwise.
 void Trainer::follow_plateau(double loss) {
   if (training().schedule.lr_schedule != LrSchedule::plateau) return;
-  const at::Tensor of_first = at::full({1}, loss, at::kDouble);
-  setup_.mesh.all->broadcast(of_first);
-  if (!optim::take_note(state_.plateau, training().schedule, of_first.item<double>())) return;
+  if (!optim::take_note(state_.plateau, training().schedule, setup_.mesh.all->first_says(loss))) return;
   const std::string what =
       fmt::format("the learning rate is {:.3g} from now on, because the validation loss has stopped improving",
                   run_.learning_rate());
@@ -140,11 +137,7 @@ void Trainer::follow_plateau(double loss) {
 }
 
 // Only the first process knows whether the file of an earlier best could be written.
-void Trainer::agree_on_best() {
-  const at::Tensor best = at::full({1}, state_.best_val_loss, at::kDouble);
-  setup_.mesh.all->broadcast(best);
-  if (!setup_.mesh.all->is_first()) state_.best_val_loss = best.item<double>();
-}
+void Trainer::agree_on_best() { state_.best_val_loss = setup_.mesh.all->first_says(state_.best_val_loss); }
 
 // Once for each rise beyond what the sample of the split explains.
 void Trainer::warn_of_rise(const run::Evaluation& evaluation) {

@@ -83,8 +83,11 @@ class Communicator {
   // Begins to find the largest of all processes' values, element by element, of an int64 tensor in the host's memory. It is there once the
   // result has been called, which waits.
   virtual std::function<void()> begin_largest(const at::Tensor& x) = 0;
-  bool is_any(bool own);      // whether it is so in any of the processes
-  bool first_says(bool own);  // what is so in the first one
+  bool is_any(bool own);  // whether it is so in any of the processes
+  // What the first one has.
+  bool first_says(bool own);
+  int64_t first_says(int64_t own);
+  double first_says(double own);
 
   // One more of the same processes, with which another thread of each can speak to those of the others. For tensors in the host's memory.
   virtual std::shared_ptr<Communicator> another() = 0;
